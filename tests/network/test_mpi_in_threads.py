@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 from p2pkm.core.errors import NetworkError
 from p2pkm.core.messages import DenseMessages
 from p2pkm.experiments import simulate
-from p2pkm.network import mpi
+from p2pkm.network import mpi, transport_state
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalWorld
@@ -121,6 +121,41 @@ def test_a_run_goes_on_with_another_number_of_ranks(play, tmp_path, monkeypatch,
         play(before, resumed.play, name, tmp_path)
     found = play(after, resumed.play, name, tmp_path)
     assert found == [resumed.play(name, None)] * after
+
+
+@pytest.mark.parametrize(
+    ("off", "large", "kind"), [(None, 0, None), (0, 0, np.int32), (1, 0, np.int32), (0, 1 << 32, np.int64)]
+)
+@pytest.mark.parametrize(("most", "kept"), [(4, True), (3, False)])
+def test_ranks_keep_the_same_arrays_in_a_checkpoint(play, monkeypatch, off, large, kind, most, kept):
+    """A path of 4 on two ranks; without the link from device 0 or 1 on rank 0 alone counts its edges, or both do."""
+    monkeypatch.setattr(transport_state, "LARGE", most)
+    path = Topology.from_links(4, np.array([[i, i + 1, 1.0] for i in range(3)]))
+    used = None if off is None else (path.sources + path.indices) != 2 * off + 1
+
+    def work():
+        world = mpi.MPIWorld()
+        network = world.network(place(path, world.rank, 2))
+        network.open()
+        if used is not None:
+            network.set_active_edges(used[network.placement.edges])
+        wire = np.full(2, 1 + large) if world.rank == 0 else None
+        network.exchange(DenseMessages(np.ones((2, 1, 1)), np.ones(2, np.int64), wire=wire))
+        found = network.snapshot()
+        network.close()
+        after = world.network(network.placement)
+        after.open()
+        inbox = after.restore(found)
+        assert after.ledger.totals == network.ledger.totals and after.ledger.wire_total == network.ledger.wire_total
+        assert len(after.ledger.exchanges) == kept
+        assert_array_equal(inbox.tables[inbox.slots[inbox.slots >= 0], 0], 1.0)
+        return found
+
+    for found in play(2, work):
+        assert (found["exchanges"] is not None) == kept
+        edges = found["edge_sent"]
+        assert (None if edges is None else edges.dtype) == kind
+        assert edges is None or edges.shape == (3, 4)
 
 
 def test_what_a_rank_broadcasts_scatters_and_gathers(play):
