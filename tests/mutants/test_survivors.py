@@ -17,7 +17,7 @@ from numpy.testing import assert_allclose
 
 import p2pkm
 from p2pkm.channel.byzantine import ByzantineMessages, _convert
-from p2pkm.channel.fault_trace import parse_trace
+from p2pkm.channel.fault_trace import LONGEST, parse_trace
 from p2pkm.channel.pipeline import Channel
 from p2pkm.channel.quantization import _count_bits
 from p2pkm.channel.suppression import reach
@@ -40,7 +40,7 @@ from p2pkm.engine.state_tree import gather, rebuild, split
 from p2pkm.methods.building_blocks.quantization import count_bits
 from p2pkm.methods.building_blocks.spanning_tree import grow
 from p2pkm.methods.building_blocks.tree_search import aside
-from p2pkm.methods.init import pipelines
+from p2pkm.methods.init import pipelines, registry
 from p2pkm.methods.init.lean import Cells, pack_rows
 from p2pkm.methods.init.total_variance import TotalVariance
 from p2pkm.methods.init.tree_summaries import TreeSummaries
@@ -837,3 +837,22 @@ def test_the_pause_after_a_checkpoint_knows_when_it_was_begun(tmp_path, monkeypa
     p2pkm.simulate(p2pkm.GTVMin(1, init="local", tol=0.0), path(2), p2pkm.Shards.from_list([np.zeros((1, 1))] * 2),
                    rounds=2, baselines=False, checkpoint=tmp_path / "run", checkpoint_every=1)  # fmt: skip
     assert steps == ["begin", "put"] * (len(steps) // 2) and steps
+
+
+def test_a_message_may_be_as_late_as_a_trace_can_say():
+    assert p2pkm.Faults(delay=0.1, max_delay=LONGEST).max_delay == LONGEST
+    with pytest.raises(ExperimentError, match="at most 64 rounds"):
+        p2pkm.Faults(delay=0.1, max_delay=LONGEST + 1)
+
+
+@pytest.mark.parametrize(("memory", "rows", "possible"), [(1984, 96, True), (1983, 96, False), (1984, 95, False)])
+def test_summaries_are_flooded_where_memory_and_rows_suffice(monkeypatch, memory, rows, possible):
+    ring = Topology.from_links(4, np.array([[0, 1, 1.0], [1, 2, 1.0], [2, 3, 1.0], [0, 3, 1.0]]))
+    monkeypatch.setattr(registry, "_MEMORY", memory)  # 4 n^2 + 24 n * 2 in a layer * k (d + 2)
+    monkeypatch.setattr(registry, "_ROWS", rows)  # 8 directed edges * n * (k + 1)
+    assert registry.can_flood(ring, 2, 3) == possible
+
+
+def test_a_folder_whose_name_is_too_long_is_refused(tmp_path):
+    with pytest.raises(ExperimentError, match="cannot be used: File name too long; choose another folder"):
+        run_folder.check_target(tmp_path / ("a" * 300), force=False)

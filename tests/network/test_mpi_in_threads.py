@@ -1,17 +1,19 @@
 """The network on MPI, played by threads, is the twin of the one in one process: same tables, ledgers and runs."""
 
+import os
 import sys
 import threading
-from itertools import islice, pairwise
-from types import ModuleType
+from itertools import pairwise
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from p2pkm.core.errors import NetworkError
 from p2pkm.core.messages import DenseMessages
 from p2pkm.experiments import simulate
-from p2pkm.network import mpi
+from p2pkm.network import mpi, transport_state
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalWorld
@@ -23,6 +25,9 @@ RUNS = ("small-world async leader", "start taken back", "by events", "tape gossi
         "trimmed server")  # fmt: skip
 
 
+MADE = ("MPIR_CVAR_ENABLE_HEAVY_YIELD", "MPIR_CVAR_SUPPRESS_ABORT_MESSAGE")
+
+
 def ring(n):
     return Topology.from_links(n, np.array([[i, (i + 1) % n, 1.0] for i in range(n)]))
 
@@ -31,7 +36,7 @@ def ring(n):
 def play(monkeypatch):
     """Return what plays work on so many ranks and returns what each rank returns."""
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    for name in ("MPIR_CVAR_ENABLE_HEAVY_YIELD", "MPIR_CVAR_SUPPRESS_ABORT_MESSAGE"):
+    for name in MADE:
         monkeypatch.setenv(name, "1")
 
     def play(size, work, *arguments):
@@ -51,11 +56,19 @@ def play(monkeypatch):
     return play
 
 
-@pytest.mark.parametrize(("size", "number"), [(2, 3), (3, 5)])
-def test_mail_is_heard_as_in_one_process(play, size, number):
-    found = play(size, lambda: list(islice(determinism.exchanges(), number)))
+@pytest.fixture
+def asleep(monkeypatch):
+    """Return how long ranks have slept."""
+    asleep = []
+    monkeypatch.setattr(mpi, "time", SimpleNamespace(sleep=asleep.append))
+    return asleep
+
+
+@pytest.mark.parametrize(("size", "seeds"), [(2, (1, 2, 4)), (3, (0, 6)), (3, (1, 16))])
+def test_mail_is_heard_as_in_one_process(play, size, seeds):
+    found = play(size, lambda: list(determinism.exchanges(seeds)))
     for lines in found:
-        assert [one for one in lines if one["wrong"] or one["kept"]] == [] and len(lines) == number
+        assert [one for one in lines if one["wrong"] or one["kept"]] == [] and len(lines) == len(seeds)
     assert sum(one["requests"] for one in found[0]) > 0
 
 
@@ -110,6 +123,41 @@ def test_a_run_goes_on_with_another_number_of_ranks(play, tmp_path, monkeypatch,
     assert found == [resumed.play(name, None)] * after
 
 
+@pytest.mark.parametrize(
+    ("off", "large", "kind"), [(None, 0, None), (0, 0, np.int32), (1, 0, np.int32), (0, 1 << 32, np.int64)]
+)
+@pytest.mark.parametrize(("most", "kept"), [(4, True), (3, False)])
+def test_ranks_keep_the_same_arrays_in_a_checkpoint(play, monkeypatch, off, large, kind, most, kept):
+    """A path of 4 on two ranks; without the link from device 0 or 1 on rank 0 alone counts its edges, or both do."""
+    monkeypatch.setattr(transport_state, "LARGE", most)
+    path = Topology.from_links(4, np.array([[i, i + 1, 1.0] for i in range(3)]))
+    used = None if off is None else (path.sources + path.indices) != 2 * off + 1
+
+    def work():
+        world = mpi.MPIWorld()
+        network = world.network(place(path, world.rank, 2))
+        network.open()
+        if used is not None:
+            network.set_active_edges(used[network.placement.edges])
+        wire = np.full(2, 1 + large) if world.rank == 0 else None
+        network.exchange(DenseMessages(np.ones((2, 1, 1)), np.ones(2, np.int64), wire=wire))
+        found = network.snapshot()
+        network.close()
+        after = world.network(network.placement)
+        after.open()
+        inbox = after.restore(found)
+        assert after.ledger.totals == network.ledger.totals and after.ledger.wire_total == network.ledger.wire_total
+        assert len(after.ledger.exchanges) == kept
+        assert_array_equal(inbox.tables[inbox.slots[inbox.slots >= 0], 0], 1.0)
+        return found
+
+    for found in play(2, work):
+        assert (found["exchanges"] is not None) == kept
+        edges = found["edge_sent"]
+        assert (None if edges is None else edges.dtype) == kind
+        assert edges is None or edges.shape == (3, 4)
+
+
 def test_what_a_rank_broadcasts_scatters_and_gathers(play):
     given = {
         "a": np.arange(6.0).reshape(2, 3).T,
@@ -137,22 +185,44 @@ def test_what_a_rank_broadcasts_scatters_and_gathers(play):
             assert [one.tolist() for one in everybody] == [[0] * 2, [1] * 3, [2] * 4]
 
 
-def test_a_rank_that_fails_ends_all(play, monkeypatch, capsys):
+def test_a_rank_that_fails_ends_all(play, asleep, monkeypatch, capsys):
     ended = []
-    monkeypatch.setattr(mpi, "_PASS_ON", 0.0)
     monkeypatch.setattr("os._exit", ended.append)
 
     def work():
         world = mpi.MPIWorld()
         if world.rank:
             return world.wait()
-        with pytest.raises(LostRankError, match="code 4"):
-            sys.excepthook(ValueError, ValueError("the disk is full"), None)
-        raise InterruptedError
+        return sys.excepthook(ValueError, ValueError("the disk is full"), None)
 
-    with pytest.raises(InterruptedError):
+    with pytest.raises(LostRankError, match="code 4"):
         play(2, work)
     assert "p2pkm: rank 0 failed: ValueError: the disk is full" in capsys.readouterr().err
+    assert set(ended) == {4} and mpi._PASS_ON in asleep
+
+
+def test_a_rank_that_waits_sleeps(play, asleep):
+    for number, call in enumerate(("wait", "broadcast", "gather")):
+        arguments = {"broadcast": [{}], "gather": [np.zeros(1, np.uint8)]}.get(call, ())
+        play(2, lambda call=call, arguments=arguments: getattr(mpi.MPIWorld(), call)(*arguments))
+        assert set(asleep) == {mpi._POLL} and len(asleep) > number
+
+
+def test_how_mpi_is_started(play, monkeypatch):
+    for name in MADE:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PMI_SIZE", "1")
+    hook = sys.excepthook
+    play(1, lambda: None)
+    assert [os.environ[name] for name in MADE] == ["1", "1"] and sys.excepthook is hook
+    monkeypatch.setenv("PMI_SIZE", "2")
+    play(2, lambda: None)
+    assert sys.excepthook is not hook
+    with pytest.raises(NetworkError, match=r"started 2 processes, but each is alone .* library \(Threads 1.0\) belong"):
+        play(1, lambda: None)
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(NetworkError, match="no MPI library can be loaded"):
+        mpi.MPIWorld()
 
 
 def test_ranks_that_wait_for_each_other_fail(play):

@@ -178,7 +178,7 @@ class Comm:
         self.Gatherv(given, taken, "allgather", everywhere=True)
 
     def Abort(self, code):
-        raise LostRankError(f"aborted with code {code}")
+        self.ranks.fail(LostRankError(f"aborted with code {code}"))
 
 
 class Ranks(ModuleType):
