@@ -15,7 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from p2pkm.kernels.numba.compiling import helper
-from p2pkm.kernels.numba.simd import _INDEX, _Array, _loop, _spread, _store_turned, _whole
+from p2pkm.kernels.numba.simd import _INDEX, _REAL, _Array, _fold, _loop, _pieces, _spread, _store_turned, _whole
 
 SIXTEEN = 16  # points looked at together
 _TALL = 4  # centroids of a tile
@@ -36,9 +36,9 @@ def single_room(k, d, lanes):
     return np.empty(d), np.empty((k + -k % _TALL, d + 1), np.float32), np.empty((d, lanes), np.float32)
 
 
-@helper(fastmath={"reassoc", "contract"})
+@helper()
 def prepare(centroids, rows, room):
-    """Write the first `rows` centroids, less the mean of those that are real, with the sign changed.
+    """Write the first `rows` centroids, less one of them, with the sign changed.
 
     Returns
     -------
@@ -46,26 +46,13 @@ def prepare(centroids, rows, room):
         The largest of the squares; inf where single precision is not to be used.
     """
     shift, singles, _ = room
-    d, real, largest = centroids.shape[1], 0, 0.0
-    shift[:] = 0.0
-    for c in range(rows):
-        size = 0.0
-        for f in range(d):
-            size += centroids[c, f] * centroids[c, f]
-        if size < np.inf:
-            real += 1
-            for f in range(d):
-                shift[f] += centroids[c, f]
-    if real == 0:
-        return np.inf
+    d, middle, largest = centroids.shape[1], 0, -1.0
+    while middle < rows - 1 and not centroids[middle, 0] < np.inf:
+        middle += 1
     for f in range(d):
-        shift[f] /= real
+        shift[f] = centroids[middle, f]
     for c in range(singles.shape[0]):
-        size = 0.0 if c < rows else np.inf
-        for f in range(d if c < rows else 0):
-            apart = centroids[c, f] - shift[f]
-            size += apart * apart
-            singles[c, f] = -apart
+        size = shift_row(centroids, c, shift, singles) if c < rows else np.inf
         if size < np.inf:
             largest = max(largest, size)
         else:
@@ -73,7 +60,27 @@ def prepare(centroids, rows, room):
             for f in range(d):
                 singles[c, f] = 0.0
         singles[c, d] = 0.5 * size
-    return largest if largest <= _LARGEST else np.inf
+    return largest if 0.0 <= largest <= _LARGEST else np.inf
+
+
+@intrinsic
+def shift_row(context, centroids, c, shift, singles):
+    """``singles[c, f] = shift[f] - centroids[c, f]`` for every f; return the sum of the squares."""
+
+    def generate(context, builder, signature, args):
+        source, less, target = (_Array(context, builder, signature, args, number) for number in (0, 2, 3))
+        start, to = source.at(args[1], _whole(0)), target.at(args[1], _whole(0))
+        total = cgutils.alloca_once_value(builder, ir.Constant(_REAL, 0.0))
+
+        def shift_some(f, width):
+            apart = builder.fsub(less.load(f, width), source.load(builder.add(start, f), width))
+            target.store(builder.fptrunc(apart, ir.VectorType(_SINGLE, width)), builder.add(to, f))
+            builder.store(builder.fadd(builder.load(total), _fold(builder, builder.fmul(apart, apart))), total)
+
+        _pieces(builder, less.last, shift_some)
+        return builder.load(total)
+
+    return types.float64(centroids, types.int64, shift, singles), generate
 
 
 @helper(inline="always")
@@ -90,15 +97,13 @@ def turn_singles(points, first, count, room):
     """Write the coordinates of points[first : first + count], less the shift, feature by feature into the room."""
     shift, _, columns = room
     d = points.shape[1]
-    whole, square = count - count % 8, d - d % 8
-    for r in range(0, whole, 8):
+    square = d - d % 8 if count >= 8 else 0
+    for eight in range(0, count if square > 0 else 0, 8):
+        r = min(eight, count - 8)  # the last eight may be turned in part for the second time
         for f in range(0, square, 8):
             turn_shifted(points, first + r, f, shift, columns, r)
-        for f in range(square, d):
-            for j in range(8):
-                columns[f, r + j] = points[first + r + j, f] - shift[f]
-    for r in range(whole, count):
-        for f in range(d):
+    for f in range(square, d):
+        for r in range(count):
             columns[f, r] = points[first + r, f] - shift[f]
 
 

@@ -24,7 +24,7 @@ LANES = 128  # points of a block
 _CACHED = 4096  # numbers of a block that are to stay in the processor's first cache
 _LONG = 64  # features from which on a distance is added up in lanes
 _FEW = 8  # centroids in the plane whose sums go side by side
-_WORTH = 32  # coordinates of centroids, and points, from which on single precision pays; more than 2 _FEW
+_WORTH = 28  # centroids times features less one, and points, from which on single precision pays; more than _FEW
 
 
 @helper()
@@ -83,7 +83,7 @@ def _nearest(points, first, count, centroids, rows, block, distances, lowest, la
 def _aim(centroids, rows, count, singles):
     """Get ready to label so many points by the first `rows` centroids; return their radius, see `filter.prepare`."""
     d = centroids.shape[1]
-    return prepare(centroids, rows, singles) if rows * d >= _WORTH and d < _LONG and count >= _WORTH else np.inf
+    return prepare(centroids, rows, singles) if rows * (d - 1) >= _WORTH and d < _LONG and count >= _WORTH else np.inf
 
 
 @helper(forceinline=True)

@@ -102,8 +102,8 @@ def _loop(builder, count, step, start, body):
 
 
 def _fold(builder, lanes, merge=ir.IRBuilder.fadd):
-    """Merge the lanes of a vector into one number: lanes 4 to 7 with 0 to 3, and so on."""
-    width = WIDTH
+    """Merge the lanes of a vector into one number: of eight lanes 4 to 7 with 0 to 3, and so on."""
+    width = lanes.type.count
     while width > 1:
         width //= 2
         lanes = merge(builder, *(_choose(builder, lanes, lanes, range(i * width, (i + 1) * width)) for i in (0, 1)))
