@@ -305,9 +305,10 @@ def test_ranks_hear_who_sent_how_many_rows_whatever_was_said_before(few, topolog
 
 
 def test_over_which_edges_is_told_anew_though_the_same_devices_send():
-    network, some, all_ = open_path(), np.array([True, False, True, True]), np.full(3, 2)
-    for edges in (None, None, some, some, None):
-        inbox = network.exchange(DenseMessages(tables(0, 1, 2), all_, edges))
+    network, some = open_path(), np.array([True, False, True, True])
+    network.exchange(DenseMessages(tables(0, 1, 2), np.full(3, 2)))
+    for edges in (None, None, None, some, some, None):
+        inbox = network.exchange(DenseMessages(tables(0, 1, 2), np.array([2, -1, 2]), edges))
         over = None if edges is None else edges[[1, 0, 3, 2]].tolist()
         assert (inbox.over if over is None else inbox.over.tolist()) == over
         after = open_path()
@@ -334,15 +335,12 @@ def test_arrays_that_were_given_are_not_written_to():
 
 
 def test_few_patterns_of_who_sends_are_remembered():
-    network = open_path()
-    for number in range(3 * mailbox._PATTERNS):
-        sends = np.array([number % 2, number // 2 % 2, 1], np.bool_)
-        network.exchange(DenseMessages(tables(0, 1, 2), np.where(sends, 1 + number // 4, -1)))
-        assert len(network._memory._spoke) <= mailbox._PATTERNS
-    network.exchange(DenseMessages(tables(0, 1, 2), np.full(3, 2)))
-    for number in range(3 * mailbox._PATTERNS):
-        network.exchange(DenseMessages(tables(0, 1, 2), np.where(np.arange(3) == number % 3, 2, -1)))
-    assert len(network._memory._spoke) == 4
+    network = LocalNetwork(place(build(5, [(i, i + 1) for i in range(4)]), 0, 1))
+    network.open()
+    for number in range(31, 0, -1):
+        sends = number >> np.arange(5) & 1
+        network.exchange(DenseMessages(tables(*range(5)), np.where(sends, 2, -1)))
+        assert len(network._memory._spoke) == (31 - number) % mailbox._PATTERNS + 1
 
 
 class Late:
