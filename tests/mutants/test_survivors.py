@@ -31,7 +31,7 @@ from p2pkm.core.sorting import blocks, narrow
 from p2pkm.core.spec import _convert_bool, parse
 from p2pkm.core.states import optional
 from p2pkm.core.traits import MessageContent
-from p2pkm.core.validation import _first_text, bounded, finite, matrix, positive
+from p2pkm.core.validation import _first_text, bounded, finite, matrix, positive, whole
 from p2pkm.engine import build_run, event_driven
 from p2pkm.engine.build_batch import _measure, label_pooled
 from p2pkm.engine.loop import RunContext, Start, _check_termination
@@ -891,3 +891,9 @@ def test_the_spread_of_all_points_is_around_their_mean():
     points = p2pkm.Shards.from_list([np.array([[3.0, 1.0]]), np.array([[5.0, 1.0], [7.0, 4.0]])])
     together = SimpleNamespace(allgather_by_device=lambda rows: rows)
     assert_allclose(_measure(points, together, pick(2, 2, 3)), (3.0, np.sqrt((8 + 6) / 3)))
+
+
+def test_whole_numbers_have_63_bits():
+    assert whole(2**63 - 1, 1, "a") == 2**63 - 1
+    with pytest.raises(ExperimentError, match=r"below 2\^63"):
+        whole(2**63, 1, "a")
