@@ -2,10 +2,11 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pkm.cli.summary_table import guide, narrate
+from p2pkm.cli.summary_table import Progress, guide, narrate
 from p2pkm.core.units import write_figure
 from p2pkm.metrics.closing_rows import tell_start
 from p2pkm.metrics.closing_table import explain
@@ -59,3 +60,13 @@ def test_a_ratio_of_0_at_the_start_was_raised_from_0():
     ):
         figure, found = tell_start({"ratio_start": start, "ratio_mean": ratio})
         assert meaning in found and figure == write_figure(start)
+
+
+@pytest.mark.parametrize("stage", ["gtvmin", "leader"])
+@pytest.mark.parametrize(("quiet", "verbose"), [(False, True), (True, True), (False, False)])
+def test_progress_is_shown_unless_quiet_with_the_most_rounds_of_the_method(capsys, stage, quiet, verbose):
+    show = Progress("gtvmin", 30, quiet=quiet, verbose=verbose)
+    show({"stage": stage, "round": 2, "ratio_mean": 1.5, "converged": 3, "bytes": 4096})
+    most = " (of at most 30)" if stage == "gtvmin" else ""
+    line = f"{stage} round 2{most}: ratio 1.500, 3 converged, 4,096 bytes\n"
+    assert capsys.readouterr().err == (line if verbose and not quiet else "")

@@ -1,6 +1,8 @@
 """Points that change while a method runs: who follows them, what is claimed, counted and kept."""
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from numpy.testing import assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.errors import ExperimentError
+from p2pkm.engine.point_feed import PointFeed
 from p2pkm.methods.following import follow
 from p2pkm.methods.registry import METHODS, find
 from tests.contract.test_determinism import start
@@ -29,6 +32,17 @@ def deal(n=6, seed=0):
 def write(path, *events):
     path.write_text("\n".join(json.dumps(event) for event in events))
     return str(path)
+
+
+def test_points_catch_up_with_all_rounds_that_have_passed():
+    moving = SimpleNamespace(
+        breaks=lambda t: t != 2, change=lambda t, raw, ids: replace(raw, points=2 * raw.points + t)
+    )
+    for rounds, wanted in ((0, 0.0), (1, 1.0), (2, 1.0), (3, 5.0)):
+        shards = p2pkm.Shards.from_list([np.zeros((1, 1))])
+        feed = PointFeed(moving, shards, None, SimpleNamespace(ids=np.zeros(1, np.int64)))
+        assert feed.catch_up(rounds) == (rounds > 0)
+        assert feed.own.points.item() == wanted
 
 
 @pytest.mark.slow

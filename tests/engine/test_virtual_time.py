@@ -47,6 +47,12 @@ def test_the_line_of_the_hub_carries_what_all_clients_send():
     assert_allclose(time.now, 0.25 + 9 * 80 / 50)
 
 
+def test_a_server_is_like_its_clients_unless_said_otherwise():
+    for more, access, speed in (("", 20, 8), (",server_access=50,server_speed=9", 50, 9)):
+        net = LinkModel.of(f"lan:access=20,speed=8{more}").place(Topology.star(2))
+        assert net.access.tolist() == [20, 20, access] and net.speed.tolist() == [8, 8, speed]
+
+
 def test_clients_with_a_slow_line_are_the_bottleneck_before_a_fast_server():
     topology = Topology.star(9)
     time = Clock(LinkModel.of("lan:latency=0.25,access=20,server_access=1e9").place(topology), topology)

@@ -31,12 +31,13 @@ from p2pkm.core.sorting import blocks, narrow
 from p2pkm.core.spec import _convert_bool, parse
 from p2pkm.core.states import optional
 from p2pkm.core.traits import MessageContent
-from p2pkm.core.validation import _first_text, bounded, finite, matrix
+from p2pkm.core.validation import _first_text, bounded, finite, matrix, positive, whole
 from p2pkm.engine import build_run, event_driven
-from p2pkm.engine.build_batch import label_pooled
+from p2pkm.engine.build_batch import _measure, label_pooled
 from p2pkm.engine.loop import RunContext, Start, _check_termination
 from p2pkm.engine.run_job import _count_work, _tell_division
 from p2pkm.engine.state_tree import gather, rebuild, split
+from p2pkm.kernels import pick
 from p2pkm.methods.building_blocks.quantization import count_bits
 from p2pkm.methods.building_blocks.spanning_tree import grow
 from p2pkm.methods.building_blocks.tree_search import aside
@@ -856,3 +857,43 @@ def test_summaries_are_flooded_where_memory_and_rows_suffice(monkeypatch, memory
 def test_a_folder_whose_name_is_too_long_is_refused(tmp_path):
     with pytest.raises(ExperimentError, match="cannot be used: File name too long; choose another folder"):
         run_folder.check_target(tmp_path / ("a" * 300), force=False)
+
+
+def test_a_number_that_is_too_large_is_told_the_most():
+    with pytest.raises(ExperimentError, match=r"^a is 3.0; expected a finite number above 0 and at most 2$"):
+        positive(3.0, "a", most=2.0)
+
+
+def test_a_lock_that_was_released_holds_no_file(tmp_path):
+    held = lock.Lock(tmp_path)
+    file = held._file
+    held.release()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(file)
+
+
+@pytest.mark.parametrize(("wish", "ranks", "kept"), [("metis", 2, True), ("blocks", 2, False), ("metis", 1, False)])
+def test_points_on_disk_are_divided_into_blocks(monkeypatch, wish, ranks, kept):
+    monkeypatch.setattr(build_run, "Sharded", SimpleNamespace)
+    pair, points = Topology.from_links(2, np.array([[0, 1, 1.0]])), SimpleNamespace(n=2, m=2)
+    with pytest.raises(ExperimentError, match="points on disk") if kept else nullcontext():
+        build_run._check_points(SimpleNamespace(k=1), {"rank_partition": wish}, pair, points, ranks)
+
+
+def test_a_private_run_that_was_cut_off_says_so():
+    said = [closing_rows.tell_rounds({"epsilon": 1.0, "termination": stop, "rounds": 3})
+            for stop in ("converged", "round-limit")]  # fmt: skip
+    assert said[0] == ("3", "all sums have been taken; how many does not depend on the points")
+    assert said[1] == closing_rows.tell_rounds({"epsilon": None, "termination": "round-limit", "rounds": 3})
+
+
+def test_the_spread_of_all_points_is_around_their_mean():
+    points = p2pkm.Shards.from_list([np.array([[3.0, 1.0]]), np.array([[5.0, 1.0], [7.0, 4.0]])])
+    together = SimpleNamespace(allgather_by_device=lambda rows: rows)
+    assert_allclose(_measure(points, together, pick(2, 2, 3)), (3.0, np.sqrt((8 + 6) / 3)))
+
+
+def test_whole_numbers_have_63_bits():
+    assert whole(2**63 - 1, 1, "a") == 2**63 - 1
+    with pytest.raises(ExperimentError, match=r"below 2\^63"):
+        whole(2**63, 1, "a")

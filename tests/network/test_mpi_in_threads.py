@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 from p2pkm.core.errors import NetworkError
 from p2pkm.core.messages import DenseMessages
 from p2pkm.experiments import simulate
-from p2pkm.network import mpi, transport_state
+from p2pkm.network import mpi, mpi_abort, transport_state
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalWorld
@@ -156,6 +156,7 @@ def test_ranks_keep_the_same_arrays_in_a_checkpoint(play, monkeypatch, off, larg
         edges = found["edge_sent"]
         assert (None if edges is None else edges.dtype) == kind
         assert edges is None or edges.shape == (3, 4)
+        assert found["memory"]["tables"].shape == (2, 1, 1, 1)  # without the row in which heads travel
 
 
 def test_what_a_rank_broadcasts_scatters_and_gathers(play):
@@ -199,6 +200,16 @@ def test_a_rank_that_fails_ends_all(play, asleep, monkeypatch, capsys):
         play(2, work)
     assert "p2pkm: rank 0 failed: ValueError: the disk is full" in capsys.readouterr().err
     assert set(ended) == {4} and mpi._PASS_ON in asleep
+
+
+@pytest.mark.parametrize(("rank", "pause"), [(0, 0.0), (1, 0.5)])
+def test_the_first_rank_reports_an_error_first_and_then_ends_the_others(monkeypatch, rank, pause):
+    done, words = [], (ValueError, ValueError("the disk is full"), None)
+    monkeypatch.setattr(mpi_abort, "time", SimpleNamespace(sleep=done.append))
+    monkeypatch.setattr(sys, "excepthook", lambda *words: done.append(words))
+    mpi_abort.abort_on_error(SimpleNamespace(rank=rank, abort=done.append))
+    sys.excepthook(*words)
+    assert done == [pause, words, 4]
 
 
 def test_a_rank_that_waits_sleeps(play, asleep):

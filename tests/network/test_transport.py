@@ -8,6 +8,7 @@ from numpy.testing import assert_array_equal
 
 from p2pkm.core.messages import DenseMessages, pack, silence
 from p2pkm.network import mailbox
+from p2pkm.network.delay_model import ReceivedTables
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
@@ -301,3 +302,65 @@ def test_ranks_hear_who_sent_how_many_rows_whatever_was_said_before(few, topolog
             if cut:
                 box.forget(lost := rng.random(len(came)) < 0.3)
                 came &= ~lost
+
+
+def test_over_which_edges_is_told_anew_though_the_same_devices_send():
+    network, some = open_path(), np.array([True, False, True, True])
+    network.exchange(DenseMessages(tables(0, 1, 2), np.full(3, 2)))
+    for edges in (None, None, None, some, some, None):
+        inbox = network.exchange(DenseMessages(tables(0, 1, 2), np.array([2, -1, 2]), edges))
+        over = None if edges is None else edges[[1, 0, 3, 2]].tolist()
+        assert (inbox.over if over is None else inbox.over.tolist()) == over
+        after = open_path()
+        back = after.restore(network.snapshot())
+        assert (back.over if over is None else back.over.tolist()) == over
+
+
+def test_what_was_forgotten_is_gone_though_the_same_devices_send():
+    network, rows = open_path(), np.array([2, -1, 2])
+    network.exchange(DenseMessages(tables(0, 1, 2), np.full(3, 2)))
+    for _ in range(3):
+        network.exchange(DenseMessages(tables(3, 4, 5), rows))
+    network.set_active_edges(np.array([False, False, True, True]))
+    network.set_active_edges(np.ones(4, np.bool_))
+    inbox = network.exchange(DenseMessages(tables(3, 4, 5), rows))
+    assert heard(inbox) == [None, [3.0, 3.0], [5.0, 5.0], [1.0, 1.0]]
+
+
+def test_arrays_that_were_given_are_not_written_to():
+    network, given = open_path(), [tables(*numbers) for numbers in ((0, 1, 2), (3, 4, 5), (6, 7, 8))]
+    for number, rows in enumerate(([2, 2, 2], [2, 2, 2], [2, -1, 2])):
+        network.exchange(DenseMessages(given[number], np.array(rows)))
+        assert [one.ravel().tolist() for one in given] == [np.repeat([i, i + 1, i + 2], 2).tolist() for i in (0, 3, 6)]
+
+
+def test_few_patterns_of_who_sends_are_remembered():
+    network = LocalNetwork(place(build(5, [(i, i + 1) for i in range(4)]), 0, 1))
+    network.open()
+    for number in range(31, 0, -1):
+        sends = number >> np.arange(5) & 1
+        network.exchange(DenseMessages(tables(*range(5)), np.where(sends, 2, -1)))
+        assert len(network._memory._spoke) == (31 - number) % mailbox._PATTERNS + 1
+
+
+class Late:
+    """Every table is one exchange late; what was asked is kept."""
+
+    bound = 1
+
+    def __init__(self):
+        self.asked = []
+
+    def receive(self, said):
+        self.asked.append((said.rows.tolist(), said.row_bytes))
+        come = np.full(4, len(self.asked) > 1)
+        return ReceivedTables(np.where(come, 1, -1), come)
+
+
+def test_a_model_of_delays_learns_rows_and_bytes_and_tables_without_rows_count():
+    network, late = open_path(), Late()
+    network.open(late)
+    messages = [DenseMessages(tables(0, 1, 2, width=3), np.array(rows), header=1) for rows in ([0, 2, 1], [2, 0, 2])]
+    assert heard(network.exchange(messages[0])) == [None] * 4
+    assert heard(network.exchange(messages[1])) == [[1.0, 1.0], [], [2.0], [1.0, 1.0]]
+    assert late.asked == [([0, 2, 1], 16), ([2, 0, 2], 16)]
