@@ -14,7 +14,6 @@ from p2pkm.kernels.numba.simd import (
     add_row,
     copy_row,
     eight_rows,
-    fetch,
     four_rows,
     largest_gap,
     least_of_columns,
@@ -51,8 +50,7 @@ def _points_in_the_plane(points, mass, first, last, after, lines, line, rows, su
     for start in range(first, last, LANES):
         count = min(LANES, last - start)
         coming = start + count if start + count < last else after
-        fetch(points, coming, min(count, points.shape[0] - coming))
-        sum_nearest(points, mass, start, count, lines, line, rows, sums, counts)
+        sum_nearest(points, mass, start, count, coming, lines, line, rows, sums, counts)
 
 
 @helper(inline="always")

@@ -23,25 +23,26 @@ _ORDER = (0, 2, 1, 3)  # of four points whose coordinates, end to end, were part
 
 
 @intrinsic
-def sum_nearest(context, points, mass, first, count, lines, line, rows, sums, counts):
+def sum_nearest(context, points, mass, first, count, coming, lines, line, rows, sums, counts):
     """Add ``points[first : first + count]`` to the sum and the count of the nearest of ``lines[line : line + rows]``.
 
     The lowest one on ties; none if all are at infinity. Two features, up to four lines and 128 points. mass:
-    float64[m], or empty if every point weighs 1.
+    float64[m], or empty if every point weighs 1. coming: the first of as many points that are brought from memory
+    meanwhile, a line of the cache for each one that is read; there may be fewer.
     """
 
     def generate(context, builder, signature, args):
         source, weights, centers, to, number = (
-            _Array(context, builder, signature, args, place) for place in (0, 1, 4, 7, 8)
+            _Array(context, builder, signature, args, place) for place in (0, 1, 5, 8, 9)
         )
-        middles = [_middle(builder, centers, args[5], args[6], c) for c in range(FEW)]
+        middles = [_middle(builder, centers, args[6], args[7], c) for c in range(FEW)]
 
         def collect(heavy):
-            halves = [_half(builder, source, heavy, args[2], args[3], middles, _HALF * half) for half in range(2)]
+            halves = [_half(builder, source, heavy, *args[2:5], middles, _HALF * half) for half in range(2)]
             found = [_fold(builder, *both) for both in zip(*halves, strict=True)]
             numbers = found[2 * FEW :] if heavy else _unpack(builder, found[-1])
             for c in range(FEW):
-                with builder.if_then(builder.icmp_signed("<", _whole(c), args[6])):
+                with builder.if_then(builder.icmp_signed("<", _whole(c), args[7])):
                     for f in range(2):
                         place = _whole(2 * c + f)
                         to.put(builder.fadd(to.get(place), found[2 * c + f]), place)
@@ -54,7 +55,8 @@ def sum_nearest(context, points, mass, first, count, lines, line, rows, sums, co
                 collect(None)
         return context.get_dummy_value()
 
-    return types.void(points, mass, types.int64, types.int64, lines, types.int64, types.int64, sums, counts), generate
+    numbers = [types.int64] * 3
+    return types.void(points, mass, *numbers, lines, types.int64, types.int64, sums, counts), generate
 
 
 def _middle(builder, centers, line, rows, c):
@@ -66,7 +68,7 @@ def _middle(builder, centers, line, rows, c):
     return [_spread(builder, value, _HALF) for value in both]
 
 
-def _half(builder, source, weights, first, count, middles, begin):
+def _half(builder, source, weights, first, count, coming, middles, begin):
     """Return the sums of four lanes: of the points begin, ..., begin + 3, begin + 8, ... from `first` on."""
     start = [_ZERO] * 3 * FEW if weights else [_ZERO] * 2 * FEW + [_NONE]
     steps = builder.sdiv(builder.add(builder.sub(count, _whole(begin)), _whole(_HALF)), _whole(WIDTH))  # whole fours
@@ -74,7 +76,9 @@ def _half(builder, source, weights, first, count, middles, begin):
     _keep(builder, start, held)
 
     def body(step, totals):
-        r = builder.add(first, builder.add(builder.mul(step, _whole(WIDTH)), _whole(begin)))
+        done = builder.add(builder.mul(step, _whole(WIDTH)), _whole(begin))
+        r = builder.add(first, done)
+        source.fetch(source.at(builder.add(coming, done), _whole(0)))  # four points are a line of a cache
         place = source.at(r, _whole(0))
         low, high = source.load(place, _HALF), source.load(builder.add(place, _whole(_HALF)), _HALF)
         return _take(builder, low, high, weights.load(r, _HALF) if weights else None, middles, totals)

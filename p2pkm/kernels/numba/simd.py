@@ -55,9 +55,12 @@ class _Array:
         kind = ir.VectorType(pointer.type.pointee, width)
         return self._builder.bitcast(pointer, kind.as_pointer())
 
-    def pointer(self, place):
-        """Return where an entry is, as the address of a byte."""
-        return self._builder.bitcast(self._builder.gep(self._data, [place]), ir.IntType(8).as_pointer())
+    def fetch(self, place):
+        """Ask for an entry to be brought from memory while something else is computed."""
+        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer(), _INDEX, _INDEX, _INDEX])
+        ask = cgutils.get_or_insert_function(self._builder.module, kind, "llvm.prefetch.p0i8")
+        hint = [ir.Constant(_INDEX, number) for number in (0, 3, 1)]  # to read, into the nearest cache, data
+        self._builder.call(ask, [self._builder.bitcast(self._builder.gep(self._data, [place]), kind.args[0]), *hint])
 
     def load(self, place, width=WIDTH):
         """Return so many numbers from a place on."""
@@ -138,28 +141,6 @@ def turn_pairs(context, points, first, block, count):
         return context.get_dummy_value()
 
     return types.void(points, types.int64, block, types.int64), generate
-
-
-@intrinsic
-def fetch(context, points, first, count):
-    """Ask for points[first : first + count] to be brought from memory while something else is computed."""
-
-    def generate(context, builder, signature, args):
-        source = _Array(context, builder, signature, args, 0)
-        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer(), _INDEX, _INDEX, _INDEX])
-        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        start, size = source.at(args[1], _whole(0)), builder.mul(args[2], source.last)
-        hint = [ir.Constant(_INDEX, number) for number in (0, 3, 1)]  # to read, into the nearest cache, data
-
-        def body(f, _):
-            builder.call(ask, [source.pointer(builder.add(start, f)), *hint])
-            return []
-
-        with builder.if_then(builder.icmp_signed(">", size, _whole(0))):
-            _loop(builder, size, WIDTH, [], body)
-        return context.get_dummy_value()
-
-    return types.void(points, types.int64, types.int64), generate
 
 
 @intrinsic
