@@ -178,6 +178,15 @@ def test_kmeans_equals_its_twin(block):
         assert_same(kmeans_case(seed), "kmeans")
 
 
+def test_starts_that_are_seeded_together_are_those_that_are_seeded_one_by_one(monkeypatch):
+    cases = [kmeans_case(seed) for seed in range(20)]
+    together = [plain.kmeans(*case) for case in cases]
+    monkeypatch.setitem(_lloyd.__globals__, "_TOGETHER", 1)  # of the module, which a function hides
+    for case, found in zip(cases, together, strict=True):
+        for one, other in zip(plain.kmeans(*case), found, strict=True):
+            assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("block", range(4))
 def test_refine_equals_its_twin(block):
     for seed in range(60 * block, 60 * block + 60):
