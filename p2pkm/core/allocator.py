@@ -15,3 +15,9 @@ def keep_freed_memory() -> None:
     """
     with suppress(AttributeError, OSError, TypeError):  # other C libraries have no such function
         ctypes.CDLL(None).mallopt(_MOST_MAPPED, 0)
+
+
+def give_back_holes() -> None:
+    """Give the system the pages of what arrays have left between others, before much is needed at a time."""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
