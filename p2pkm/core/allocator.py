@@ -19,3 +19,9 @@ def keep_freed_memory() -> None:
         tune = ctypes.CDLL(None).mallopt
         tune(_MOST_MAPPED, 0)
         tune(_LEAST_TRIMMED, _SPARE)
+
+
+def give_back_holes() -> None:
+    """Give the system the pages of what arrays have left between others, before much is needed at a time."""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)

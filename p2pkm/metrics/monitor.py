@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from p2pkm.core.allocator import give_back_holes
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.chunks import label
 from p2pkm.core.sorting import blocks
@@ -165,11 +166,19 @@ class Monitor:
         self._reprice(closing)
         self.objective_known = algorithm.traits.has_objective
         own = self._devices
-        rows: Any = np.empty((len(own), 13))  # filled part by part: of many devices each array counts
-        rows[:, 7:10] = self._measure_links(state, algorithm)
-        rows[:, 12] = algorithm.loss_weights(own)
-        rows[:, 10:12] = self._measure_rounding(state.centroids, rows[:, 9], rows[:, 12])
-        rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3:7] = self._measure_devices(state.centroids)
+        if len(own) > LARGE:
+            give_back_holes()
+        rows: Any = np.empty((len(own), 6))  # in two parts, each filled bit by bit: of many devices every array counts
+        rows[:, :3] = self._measure_links(state, algorithm)
+        rows[:, 3] = algorithm.loss_weights(own)
+        rows[:, 4:] = self._measure_rounding(state.centroids, rows[:, 2], rows[:, 3])
+        rows = self.network.gather_by_device(rows)
+        if self._root:
+            variation, penalties = add(rows[:, 0]), add(rows[:, 1])
+            self._rounding = self.every * add(rows[:, 4]) * float(rows[:, 5].max(initial=0.0))
+            weights = rows[: own.clients, 3].copy()
+        rows = np.empty((len(own), 7))
+        rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3:] = self._measure_devices(state.centroids)
         rows = self.network.gather_by_device(rows)
         self.priced = self.prices.of(state.centroids, closing=closing) if self.prices else None
         ledger = self.network.ledger
@@ -178,13 +187,12 @@ class Monitor:
         if not self._root:
             return
         losses = self.losses = rows[: own.clients, 0].copy()
-        self._chain_up(np.ascontiguousarray(rows[:, 3:7]).view(np.uint8))
+        self._chain_up(np.ascontiguousarray(rows[:, 3:]).view(np.uint8))
         filled = np.isfinite(losses) & (rows[: own.clients, 2] > 0)
-        self._rounding = self.every * add(rows[:, 10]) * float(rows[:, 11].max(initial=0.0))
-        gtv = add(rows[:, 7]) if filled.any() else None
+        gtv = variation if filled.any() else None
         known = self.objective_known and filled.any()
-        weighted = losses * rows[: own.clients, 12]
-        objective = add(weighted[filled]) + add(rows[:, 8]) if known else None
+        weighted = losses * weights
+        objective = add(weighted[filled]) + penalties if known else None
         record = {
             **now, "objective": objective, "gtv": gtv,
             "ratio_mean": None if self.priced is None else mean(self.priced.ratios),

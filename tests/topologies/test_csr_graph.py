@@ -378,3 +378,29 @@ def test_a_hundred_thousand_devices_from_their_name():
     ends = topology.colors[topology.sources] != topology.colors[topology.indices]
     assert ends.all() and topology.colors.max() < 10 and topology.components.max() == 0
     assert topology.layers(0).max() <= topology.hops < 60
+
+
+def move_links(links, moving, taken, ends):
+    """Move links to ends where none is taken, one after the other; return those that stay."""
+    left = []
+    for place, end in zip(moving, ends, strict=True):
+        link = frozenset((links[place][0], end))
+        if len(link) == 1 or link in taken:
+            left.append(place)
+        else:
+            links[place][1] = end
+            taken.add(link)
+    return left
+
+
+@pytest.mark.parametrize(("n", "reach", "chance"), [(7, 3, 1.0), (30, 2, 0.5), (41, 15, 0.9)])
+def test_links_move_where_none_stands_that_has_not_moved_before(n, reach, chance):
+    rng = np.random.default_rng(n)
+    links = [[i, (i + step) % n] for step in range(1, reach + 1) for i in range(n)]
+    for step in range(reach):
+        moving = [step * n + i for i in np.flatnonzero(rng.random(n) < chance)]
+        taken, tries = {frozenset(link) for link in links}, 0
+        while moving and tries < large._TRIES:
+            moving, tries = move_links(links, moving, taken, rng.integers(n, size=len(moving)).tolist()), tries + 1
+    u, v = large._rewire(n, reach, chance, np.random.default_rng(n))
+    assert np.column_stack((u, v)).tolist() == links

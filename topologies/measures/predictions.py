@@ -28,8 +28,8 @@ from topologies.measures.types import (
     Integers,
     Mask,
     Measure,
+    count_active,
     count_links,
-    find_sources,
     read,
     to_matrix,
 )
@@ -210,10 +210,10 @@ def _measure_strengths(links: CSRGraph, given: float, *, scaled: bool, active: M
     import numpy as np
 
     strengths = np.full(len(links.indices), float(given))
-    sources = find_sources(links)
     if scaled:
-        degrees = count_links(links) if active is None else np.bincount(sources[active], minlength=len(links))
-        strengths /= np.sqrt(np.maximum(degrees[sources] * degrees[links.indices], 1).astype(np.float64))
+        degrees = count_active(links, active)
+        products = degrees.repeat(count_links(links)) * degrees[links.indices]
+        strengths /= np.sqrt(np.maximum(products, 1).astype(np.float64))
     strengths = strengths if links.weights is None else strengths * links.weights
     return strengths if active is None else np.where(active, strengths, 0.0)
 

@@ -12,8 +12,8 @@ from topologies.measures.types import (
     Floats,
     Mask,
     Measure,
+    count_active,
     count_links,
-    find_sources,
     read,
     to_matrix,
 )
@@ -133,9 +133,8 @@ def mixing_strengths(links: CSRGraph, active: Mask | None = None) -> Floats:
     """Return the entry of the Metropolis matrix of each directed edge, float64[2 * links]; 0 if it is not active."""
     import numpy as np
 
-    sources, targets = find_sources(links), links.indices
-    degrees = count_links(links) if active is None else np.bincount(sources[active], minlength=len(links))
-    strengths: Floats = 1.0 / (1 + np.maximum(degrees[sources], degrees[targets]))
+    degrees = count_active(links, active)
+    strengths: Floats = 1.0 / (1 + np.maximum(degrees.repeat(count_links(links)), degrees[links.indices]))
     return strengths if active is None else np.where(active, strengths, 0.0)
 
 

@@ -88,6 +88,13 @@ def count_links(links: CSRGraph) -> Integers:
     return np.diff(links.indptr)
 
 
+def count_active(links: CSRGraph, active: Mask | None) -> Integers:
+    """Return how many links of each device are active, int64[n]; None: all."""
+    import numpy as np
+
+    return count_links(links) if active is None else np.bincount(find_sources(links)[active], minlength=len(links))
+
+
 def find_sources(links: CSRGraph) -> Integers:
     """Return the device that each directed edge leads from, int64[2 * links]."""
     import numpy as np
