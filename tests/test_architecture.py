@@ -227,6 +227,11 @@ def test_both_forms_of_a_kernel_have_the_same_parameters():
         ),
         ("import p2pkm.experiments.simulate", "scipy networkx numba mpi4py rich matplotlib sklearn click"),
         ("import p2pkm.experiments.run", "scipy networkx numba mpi4py rich matplotlib sklearn"),
+        (
+            "import tempfile, p2pkm.cli; p2pkm.cli.main(['--graph=ring', '--no-plot', '-q', '--force', "
+            "'--out', tempfile.mkdtemp()])",
+            "scipy networkx numba mpi4py rich.progress matplotlib sklearn numpy.ma",
+        ),
     ],
 )
 def test_what_an_import_costs(statement, absent):

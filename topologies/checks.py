@@ -12,6 +12,9 @@ else:
     Integers = Floats = Any  # numpy is imported when a graph is checked, not before
 
 
+_FEW = 1 << 17  # links below which sorting takes less time than the import of scipy
+
+
 def check(graph: Graph) -> None:
     """Refuse a graph that peers cannot use: directed, with parallel links, self-loops or bad weights.
 
@@ -76,15 +79,28 @@ def _check_csr(graph: CSRGraph) -> None:
 def _check_symmetry(n: int, indptr: Integers, indices: Integers, given: Floats | None) -> None:
     """Refuse bad weights, and links or weights that are not the same at both ends."""
     import numpy as np
-    from scipy.sparse import csr_array
 
     weights = np.ones(len(indices), np.int8) if given is None else np.asarray(given)
     if weights.shape != indices.shape:
         raise GraphError(f"there are {weights.size} weights of {indices.size} indices; give every index its own")
     if not (np.isfinite(weights) & (weights > 0)).all():
         raise GraphError("a weight is not a finite number above 0; correct it, or leave its link out")
-    turned = csr_array((weights, indices, indptr), (n, n)).tocsc()
-    if (turned.indptr != indptr).any() or (turned.indices != indices).any():
+    begins, others, turned = _transpose(n, indptr, indices, weights)
+    if (begins != indptr).any() or (others != indices).any():
         raise GraphError(f"a link stands at one of its ends only, but {UNDIRECTED}: list it at both")
-    if (turned.data != weights).any():
+    if (turned != weights).any():
         raise GraphError(f"the ends of a link have different weights, but {UNDIRECTED}")
+
+
+def _transpose(n: int, indptr: Integers, indices: Integers, weights: Any) -> tuple[Integers, Integers, Any]:
+    """Return the arrays of the graph whose links all point the other way."""
+    import numpy as np
+
+    if len(indices) < _FEW:
+        order = np.argsort(indices, kind="stable")
+        ends = np.cumsum(np.bincount(indices, minlength=n))
+        return np.concatenate(([0], ends)), np.arange(n).repeat(np.diff(indptr))[order], weights[order]
+    from scipy.sparse import csr_array
+
+    turned = csr_array((weights, indices, indptr), (n, n)).tocsc()
+    return turned.indptr, turned.indices, turned.data

@@ -176,6 +176,8 @@ LIGHT: dict[str, Callable[..., CSRGraph]] = {
     "barabasi-albert": large.barabasi_albert,
 }
 
+EXACT = frozenset({"ring", "grid", "torus", "exponential", "hypercube"})  # the same graph, light or not
+
 LARGE = 100_000  # devices; beyond, a graph of Python objects takes longer to build than to use
 
 

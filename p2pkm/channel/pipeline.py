@@ -10,6 +10,7 @@ from p2pkm.channel.registry import TRANSFORMS, PluginTransforms
 from p2pkm.channel.transform import SCALING, Context, Messages, RunScope, Settings, Transform
 from p2pkm.core.batch import Devices, Integers
 from p2pkm.core.messages import Delivery, DenseMessages, Inbox
+from p2pkm.core.sorting import find_distinct
 from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.schedules import Schedule
@@ -98,7 +99,7 @@ class Channel:
     def left_out(self) -> Integers:
         """Return the ids of the devices that no score is about, ascending."""
         empty = np.zeros(0, np.int64)
-        return np.unique(np.concatenate([empty, *(one.left_out for one in self.transforms)]))
+        return find_distinct(np.concatenate([empty, *(one.left_out for one in self.transforms)]))
 
     @property
     def lasting(self) -> dict[str, Transform]:

@@ -159,8 +159,7 @@ class Disclosure(Transform):
             owner = np.repeat(np.arange(len(devices)), devices.sizes)
             known = _know(devices, (devices.stored - state.shift[owner]) / state.span[owner])
         for rows, name_owners in _sent(messages, devices):
-            for first in range(rows.shape[1] - devices.d + 1):
-                left[known.find(rows[:, first : first + devices.d], name_owners)] = True
+            left[known.find(rows, name_owners)] = True
 
 
 class _Known(NamedTuple):
@@ -172,11 +171,13 @@ class _Known(NamedTuple):
     sieve: Mask
 
     def find(self, rows: Floats, name_owners: Callable[[], Integers]) -> Integers:
-        """Return which points stand in rows, float64[r, d], of their own devices, int64[r], asked for if need be."""
-        likely = self.sieve[_place(rows[:, 0], len(self.sieve))].nonzero()[0]
+        """Return which points stand in rows, float64[r, w], of their own devices, int64[r], asked for if need be."""
+        d = self.points.shape[1]
+        firsts = rows[:, : max(rows.shape[1] - d + 1, 0)]
+        likely, begins = self.sieve[_place(firsts, len(self.sieve))].nonzero()
         if not len(likely):
             return likely
-        rows = rows[likely]
+        rows = rows[likely[:, None], begins[:, None] + np.arange(d)]
         names = _name(rows, name_owners()[likely])
         begin, end = (self.names.searchsorted(names, side) for side in ("left", "right"))
         points = self.order[expand_ranges(begin, end - begin)]
@@ -206,10 +207,10 @@ def _sent(
     """Yield rows float64[r, w] of what goes over links, some at a time, without ids of origins, and their owners."""
     if isinstance(messages, SparseMessages):
         if len(messages.edges):
-            to_somebody = messages.who.searchsorted(source_of(devices, messages.edges))
-            to_somebody = to_somebody[find_runs(to_somebody)]  # edges lie by device
-            tables = messages.tables.take(to_somebody)
-            yield tables.flat()[:, messages.header :], lambda: messages.who[to_somebody].repeat(tables.rows)
+            senders = source_of(devices, messages.edges)  # edges lie by device
+            senders = senders[find_runs(senders)]
+            tables = messages.tables.take(messages.who.searchsorted(senders))
+            yield tables.flat()[:, messages.header :], lambda: senders.repeat(tables.rows)
         return
     over = None if messages.edges is None else np.bincount(devices.sources[messages.edges], minlength=len(devices))
     leaves = (devices.degrees if over is None else over) > 0

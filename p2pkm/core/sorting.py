@@ -57,6 +57,12 @@ def find_runs(ascending: Ints) -> Ints:
     return new.nonzero()[0]
 
 
+def find_distinct(numbers: Ints) -> Ints:
+    """Return every number once, ascending; as np.unique does, which imports masked arrays and takes twice as long."""
+    ascending = np.sort(numbers)
+    return ascending[find_runs(ascending)]
+
+
 def offsets_of(sizes: Ints) -> Ints:
     """Return where blocks of these sizes begin, and the sum of all, int64[n + 1]."""
     offsets = np.zeros(len(sizes) + 1, dtype=np.int64)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from p2pkm.network.graph import Topology
-    from topologies.measures import Measure
+    from topologies.measures import Known, Measure
 
 _USUAL = 16  # devices
 _KINDS = ("png", "svg", "pdf", "pgf")
@@ -142,18 +142,32 @@ def measure(built: NamedGraph, question: GraphQuery) -> dict[str, Any]:
     spec, graph, topology = built
     force = _choose_force(question, topology)
     try:
-        found = measures.describe(graph, decay=question.decay, seed=question.seed)
+        known = _explore(graph, force, question)
+        found = measures.describe(graph, decay=question.decay, seed=question.seed, known=known)
     except GraphError as error:
         raise ExperimentError(str(error)) from None
     found["colors"] = measures.Measure(int(topology.colors.max()) + 1)
     theta = GTVMin(1).effective_relaxation()
-    predicted = measures.predict(graph, **force, seed=question.seed, colors=topology.colors, theta=theta)._asdict()
+    predicted = measures.predict(
+        graph, **force, seed=question.seed, colors=topology.colors, theta=theta, coupled=known and known.coupled
+    )._asdict()
     predicted |= _predict_excess(question, topology, predicted["residual_noise"])
     return {
         "graph": str(spec), **force,
         "measures": {name: _plain(measure) for name, measure in found.items()},
         "predicted": {name: _plain(measure) for name, measure in predicted.items()},
     }  # fmt: skip
+
+
+def _explore(graph: Any, force: dict[str, float], question: GraphQuery) -> "Known | None":
+    """Return what all measures of a very large graph have in common; None of others, where it takes no time."""
+    from p2pkm.kernels import compiles, load
+    from topologies import CSRGraph, measures
+
+    if not isinstance(graph, CSRGraph) or len(graph) <= measures.LARGE or not compiles():
+        return None
+    kernels: Any = load()
+    return measures.explore(graph, kernels, **force, decay=question.decay, seed=question.seed)
 
 
 def _predict_excess(question: GraphQuery, topology: "Topology", noise: "Measure") -> dict[str, "Measure"]:

@@ -116,6 +116,7 @@ def _calls(compiled: Any) -> list[Callable[[], Any]]:
         lambda: compiled.components(indptr, one),
         lambda: compiled.layers(indptr, one, one[:1]),
         lambda: compiled.mirror(indptr, one),
+        lambda: compiled.lanczos(indptr, one.astype(np.int32), *np.ones((4, 2, 3)), np.ones(3), 1),
         lambda: compiled.gtv(centroids, np.array([0, 1]), indptr, one, one),
         lambda: compiled.fuzzy(points, weights, offsets, centroids, one, 1, 0.0),
         lambda: compiled.price(points, weights, offsets, one, 2, centroids),

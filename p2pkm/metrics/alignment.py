@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.batch import Floats, Integers, Mask
+from p2pkm.core.sorting import blocks
 from p2pkm.metrics.clustering import match_one_to_one
 from p2pkm.metrics.result import Result
 
@@ -27,6 +28,26 @@ def aligned_distance(a: Floats, b: Floats) -> float:
     return match_one_to_one(squared)
 
 
+def aligned_distances(one: Floats, other: Floats) -> Floats:
+    """Return the `aligned_distance` of each of some pairs of sets, float64[p] of float64[p, k, d] and float64[p, c, d].
+
+    Most sets are complete, and each of their rows is nearest to a row of its own: these are compared together.
+    """
+    found = np.empty(len(one))
+    easy: Mask = np.zeros(len(one), np.bool_)
+    if one.shape == other.shape:
+        easy = np.all(np.maximum(one[:, :, 0], other[:, :, 0]) < np.inf, axis=1)
+    complete = np.flatnonzero(easy)
+    for some in blocks(len(complete), one.shape[1] * other[:1].size):
+        which = complete[some]
+        squared = ((one[which, :, None] - other[which, None]) ** 2).sum(axis=3)
+        easy[which] = (np.sort(squared.argmin(axis=2), axis=1) == np.arange(one.shape[1])).all(axis=1)
+        found[which] = squared.min(axis=2).sum(axis=1)
+    for i in np.flatnonzero(~easy):
+        found[i] = aligned_distance(one[i], other[i])
+    return found
+
+
 def deviate_from_central(result: Result) -> Floats:
     r"""Return the share of every device in the deviation from central k-means, float64[n].
 
@@ -38,8 +59,9 @@ def deviate_from_central(result: Result) -> Floats:
     found = np.full(n, np.nan)
     if result.central is None or n > _SETS:
         return found
-    for i in np.setdiff1d(np.arange(n), _left_out(result)):
-        found[i] = aligned_distance(result.centroids[i], result.central) / k
+    among = np.delete(np.arange(n), _left_out(result))
+    sets = result.centroids[among]
+    found[among] = aligned_distances(sets, np.broadcast_to(result.central, (len(among), *result.central.shape))) / k
     return found
 
 
@@ -60,11 +82,12 @@ def vary_between_neighbors(result: Result) -> Floats:
     if np.count_nonzero(links) > _SETS:
         return np.full(n, np.nan)
     total, degrees = np.zeros(n), np.zeros(n)
-    for i, j in zip(source[links], target[links], strict=True):
-        apart = aligned_distance(result.centroids[i], result.centroids[j])
-        if not np.isnan(apart):
-            total[[i, j]] += apart
-            degrees[[i, j]] += 1.0
+    one, other = source[links], target[links]
+    apart = aligned_distances(result.centroids[one], result.centroids[other])
+    known = ~np.isnan(apart)
+    ends, both = np.column_stack((one, other))[known].ravel(), apart[known].repeat(2)
+    np.add.at(total, ends, both)
+    np.add.at(degrees, ends, 1.0)
     return np.where(degrees > 0, total / np.where(degrees > 0, degrees, np.nan) / k, np.nan)
 
 

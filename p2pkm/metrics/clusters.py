@@ -6,6 +6,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.core.brief import brief
+from p2pkm.core.sorting import find_distinct
 from p2pkm.metrics.clustering import pair_one_to_one
 
 _COMPARED = 1 << 22  # squared distances that are held at once
@@ -86,11 +87,11 @@ def _match(costs: Floats, goal: Integers, k: int) -> Integers:
     real = np.flatnonzero(costs[:, 0] < np.inf)
     nearest = costs[real].argmin(axis=1)
     own = np.arange(len(real))
-    if len(np.unique(nearest)) < len(real):  # else nothing is cheaper
+    if len(find_distinct(nearest)) < len(real):  # else nothing is cheaper
         own, nearest = pair_one_to_one(costs[real])
     numbers = np.full(k, -1)
     numbers[real[own]] = goal[nearest]
-    numbers[numbers < 0] = np.setdiff1d(np.arange(k), numbers)
+    numbers[numbers < 0] = np.delete(np.arange(k), numbers[numbers >= 0])
     return numbers
 
 

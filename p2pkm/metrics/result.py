@@ -362,22 +362,37 @@ class Result:
         Nodes: ``name`` where devices have names, ``points``, ``loss`` (own cost), ``sent_bytes``, ``received_bytes``;
         edges: ``weight``, ``gtv``, ``messages`` and ``bytes`` over both directions.
         """
-        graph = self._draw_up()
-        for end, name in ((self.ledger.src, "sent_bytes"), (self.ledger.dst, "received_bytes")):
-            volume = np.bincount(end, self.ledger.bytes, minlength=len(graph))
-            for i in graph:
-                graph.nodes[i][name] = int(volume[i])
-        for i in range(len(self.losses)):
-            graph.nodes[i].update({"points": int(self.census.sizes[i]), "loss": float(self.losses[i])})
-        if self.topology.hub >= 0:
-            graph.nodes[self.topology.hub].update({"points": 0, "loss": 0.0, "server": True})
-        figures = zip(*self.ledger[:4], self.gtv, strict=True)
-        for i, j, messages, volume, gtv in figures:
-            edge = graph.edges[int(i), int(j)]
-            edge["gtv"] = float(gtv)
-            edge["messages"] = edge.get("messages", 0) + int(messages)
-            edge["bytes"] = edge.get("bytes", 0) + int(volume)
+        graph, (nodes, edges) = self._draw_up(), self.list_graph()
+        for i, figures in enumerate(nodes):
+            graph.nodes[i].update(figures)
+        for link, figures in edges.items():
+            graph.edges[link].update(figures)
         return graph
+
+    def list_graph(self) -> tuple[list[dict[str, Any]], dict[tuple[int, int], dict[str, Any]]]:
+        """Return what `to_networkx` says of every node, and of every edge from its lower end to the other one."""
+        topology, ledger = self.topology, self.ledger
+        named: list[dict[str, Any]] = [{"name": name} for name in topology.names or ()]
+        nodes = named or [{} for _ in range(topology.n)]
+        for end, name in ((ledger.src, "sent_bytes"), (ledger.dst, "received_bytes")):
+            for node, volume in zip(nodes, np.bincount(end, ledger.bytes, minlength=topology.n).tolist(), strict=True):
+                node[name] = int(volume)  # of floats, as bincount adds them up
+        for node, points, loss in zip(nodes, self.census.sizes.tolist(), self.losses.tolist(), strict=False):
+            node |= {"points": points, "loss": loss}
+        if topology.hub >= 0:
+            nodes[topology.hub] |= {"points": 0, "loss": 0.0, "server": True}
+        edges: dict[tuple[int, int], dict[str, Any]] = {}
+        links = zip(topology.sources.tolist(), topology.indices.tolist(), topology.weights.tolist(), strict=True)
+        for i, j, weight in links:
+            if i < j:
+                edges[i, j] = {"weight": weight}
+        figures = zip(*(part.tolist() for part in (*ledger[:4], self.gtv)), strict=True)
+        for i, j, messages, volume, gtv in figures:
+            edge = edges[min(i, j), max(i, j)]
+            edge["gtv"] = gtv
+            edge["messages"] = edge.get("messages", 0) + messages
+            edge["bytes"] = edge.get("bytes", 0) + volume
+        return nodes, edges
 
     def __repr__(self) -> str:
         known = [(name.replace("_", " "), self.summary.get(name)) for name in _TOLD]

@@ -151,7 +151,7 @@ class Ledger:
 
     def _forget(self) -> None:
         """Keep no exchange; those that are alike but for their place share what was sent."""
-        self._said = array("i")  # number of the pattern, one exchange after the other
+        self._said = array("B")  # number of the pattern, one exchange after the other; a byte while it holds all
         self._runs: list[tuple[int, int, int]] = []  # exchanges in following turns: place, stage, turn of the first
         self._next = -1, 0  # stage and turn that go on with the last run
         self._numbers: dict[bytes, int] = {}  # of the patterns, packed, in their order
@@ -204,8 +204,8 @@ class Ledger:
         """Return all exchanges so far; none if the batch is large."""
         self._count()
         ends = [*(place for place, _, _ in self._runs[1:]), len(self._said)]
-        patterns = [_unpack(packed) for packed in self._numbers]
-        return [patterns[self._said[at]]._replace(stage=stage, turn=turn + at - first)
+        patterns = [_unpack(packed)[2:] for packed in self._numbers]
+        return [ExchangeRecord(stage, turn + at - first, *patterns[self._said[at]])
                 for (first, stage, turn), end in zip(self._runs, ends, strict=False)  # no runs: one end
                 for at in range(first, end)]  # fmt: skip
 
@@ -297,6 +297,8 @@ class Ledger:
         if at != self._next:
             self._runs.append((len(self._said), *at))
         self._next = at[0], at[1] + 1
+        if number > 255 and self._said.typecode == "B":
+            self._said = array("i", self._said)
         self._said.append(number)
 
     def _add_up(self, exchange: ExchangeRecord, times: int) -> None:

@@ -23,6 +23,13 @@ _PROBED, _WORTH = 1 << 16, 0.8  # bytes of an array that are packed on trial; ke
 _LONG, _HALF = 16_000_000, 0.5  # the same of arrays of more bytes, which takes seconds
 _LINES = 1_000_000  # points, and coordinates of centroids; above, there are the arrays alone
 _PARTIAL = re.compile(r"\..+\.(\d{1,9})-(\d*)@(.+)\.partial")
+_KINDS = {str: "string", bool: "boolean", int: "long", float: "double"}  # of GraphML
+_GRAPHML = (
+    "<?xml version='1.0' encoding='utf-8'?>\n"
+    '<graphml xmlns="http://graphml.graphdrawing.org/xmlns" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
+    'xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns '
+    'http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd">\n'
+)
 _LABEL_NAMES = {"labels": "labels", "device": "device", "row": "row"}
 
 
@@ -117,9 +124,7 @@ def save_result(result: Any, folder: Path) -> None:
     if result.topology.n > LARGE:
         write_bytes(folder, "graph.npz", partial(_pack, arrays=result.topology.to_arrays()))
     else:
-        import networkx as nx
-
-        write_bytes(folder, "graph.graphml", lambda file: nx.write_graphml(_finite(result.to_networkx()), file))
+        _write_text(folder, "graph.graphml", _GRAPHML, _list_graphml(*result.list_graph()))
     write_tables(result, folder)
     write_json(folder, "summary.json", result.summary)
 
@@ -197,9 +202,21 @@ def save(result: Any, path: str | Path) -> Path:
     return folder
 
 
-def _finite(graph: Any) -> Any:
-    """Return the graph without figures that GraphML readers stumble over (inf)."""
-    for _, data in graph.nodes(data=True):
-        for name in [name for name, value in data.items() if value == np.inf]:
-            del data[name]
-    return graph
+def _list_graphml(nodes: list[dict[str, Any]], edges: dict[tuple[int, int], dict[str, Any]]) -> list[str]:
+    """Return the lines of a GraphML file, without figures that its readers stumble over (inf)."""
+    keys: dict[tuple[str, str], str] = {}  # of figures, each with the type that it is declared with
+    lines = []
+    for kind, head, figures in (
+        *(("node", f'<node id="{i}">', figures) for i, figures in enumerate(nodes)),
+        *(("edge", f'<edge source="{i}" target="{j}">', figures) for (i, j), figures in edges.items()),
+    ):
+        lines.append(f"    {head}\n")
+        for name, value in figures.items():
+            if value != np.inf:
+                keys.setdefault((kind, name), _KINDS[type(value)])
+                text = str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+                lines.append(f'      <data key="{kind}-{name}">{text}</data>\n')
+        lines.append(f"    </{kind}>\n")
+    told = [f'  <key id="{kind}-{name}" for="{kind}" attr.name="{name}" attr.type="{known}"/>\n'
+            for (kind, name), known in keys.items()]  # fmt: skip
+    return [*told, '  <graph edgedefault="undirected">\n', *lines, "  </graph>\n</graphml>\n"]

@@ -1,5 +1,6 @@
 """The tidy table of a study: one row per run, from its folder, a DataFrame or a list of rows."""
 
+import hashlib
 import html
 import json
 import math
@@ -18,6 +19,7 @@ from p2pkm.core.units import count
 from p2pkm.core.validation import one_of
 from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, never_reached
 from p2pkm.metrics.registry import Table, find, keys
+from p2pkm.storage.save import write_json
 
 Row = dict[str, Any]
 SERVED = "server"  # stands for the graph of a method with a server, whose hub is one more device
@@ -25,6 +27,7 @@ ALONE = "local"  # the method without messages, which has neither a graph nor a 
 _RESAMPLES = 9_999
 TABLES = ("study.jsonl", "rows.jsonl")  # of a study, of a comparison
 _KEPT = "runs/*.json"  # of a study that has not ended
+_CHECKSUM = "sha256"  # of the rest of such a row
 _SHOWN = 10  # rows in a notebook
 _WHERE = ("algorithm", "graph")
 
@@ -72,7 +75,7 @@ class Study:
                 if (folder / name).is_file():
                     lines = (folder / name).read_text().splitlines()
                     return cls([_flatten(json.loads(line)) for line in lines], folder)
-            rows = [_flatten(json.loads(kept.read_text())) for kept in sorted(folder.glob(_KEPT))]
+            rows = [_flatten(read_row(kept)) for kept in sorted(folder.glob(_KEPT))]
         except (OSError, ValueError) as error:
             raise DataError(f"{folder} cannot be read as a study: {error}") from None
         if not rows:
@@ -245,6 +248,29 @@ def read_rows(source: Any) -> list[Row]:
 
 def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def keep_row(path: Path, row: Row) -> None:
+    """Write the row of a run that has ended, with its checksum."""
+    write_json(path.parent, path.name, row | {_CHECKSUM: _digest(json.loads(json.dumps(row)))})
+
+
+def read_row(path: Path) -> Row:
+    """Return the row of a run that has ended.
+
+    Raises
+    ------
+    ValueError
+        If it is not as it was written, or was written as another one.
+    """
+    row = json.loads(path.read_bytes())
+    if not isinstance(row, dict) or row.pop(_CHECKSUM, None) != _digest(row) or row["key"] != path.stem:
+        raise ValueError(f"{path} is damaged")
+    return row
+
+
+def _digest(row: Row) -> str:
+    return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
 
 
 def _flatten(row: Row) -> Row:

@@ -1,5 +1,6 @@
 """A study in one process: methods on graphs over seeds, warm, and what it saves that its runs share their work."""
 
+import os
 import time
 
 from p2pkm.experiments.config import Experiment
@@ -24,17 +25,25 @@ def measure(quick: bool) -> list[Figure]:
     ]  # fmt: skip
     few = [cell for cell in cells if cell.seed == 0]
     study.run_study(few[::4], None, LocalWorld())  # warm
-    began = time.perf_counter()
-    study.run_study(cells, None, LocalWorld())
-    seconds = time.perf_counter() - began
+    cores = os.cpu_count() or 1
+    seconds, beside = (_time(cells, jobs) for jobs in (1, cores))
     together, apart = _clock(few, shared=True), _clock(few, shared=False)
     what = f"study, {len(graphs)} graphs x {seeds} seeds x {len(_METHODS)} methods, {_DEVICES} devices"
     note = f"{len(cells)} runs of at most {_ROUNDS} rounds, warm, one process"
+    started = f"as many processes as cores ({cores}), their start included"
     return [
         Figure(f"{what}: wall time", seconds, "s", "at most", 12.0, note),
+        Figure(f"{what}: wall time, --jobs {cores}", beside, "s", "at most", 12.0, started),
         Figure(f"{what}: processor time over that of single runs", together / apart, "x", "", 0.0,
                f"{together:.1f} s against {apart:.1f} s, {len(few)} runs"),
     ]  # fmt: skip
+
+
+def _time(cells: list[Experiment], jobs: int) -> float:
+    """Return the wall seconds of the study in so many processes."""
+    began = time.perf_counter()
+    study.run_study(cells, None, LocalWorld(), jobs=jobs)
+    return time.perf_counter() - began
 
 
 def _clock(cells: list[Experiment], *, shared: bool) -> float:

@@ -1,14 +1,16 @@
 """Give every parser nonsense for a while: ``python -m tests.fuzz.fuzz --seconds 3600``.
 
 A part of the cases are mutations of what parsers take; where atheris is installed, it leads the others through branches
-that they have not seen. The last results stand in RESULTS-fuzz.md. Every case that raises anything but a P2PKMError, or
-takes more than two seconds of computing, is a fault, and is shown with its bytes.
+that they have not seen. The last results stand in RESULTS-fuzz.md. Every case that raises anything but a P2PKMError,
+takes more than two seconds of computing, or raises the peak of the memory by more than 256 MB, is a fault, and is shown
+with its bytes.
 """
 
 import argparse
 import importlib.util
 import random
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -24,6 +26,8 @@ from tests.fuzz.parsers import Parser, parsers, run
 
 RESULTS = Path(__file__).with_name("RESULTS-fuzz.md")
 SLOW = 2  # seconds of computing that a case may take
+LARGE = 256  # megabytes by which a case may raise the peak of the memory
+ROOM = 8 << 30  # bytes of addresses for all: whatever a case asks for, the machine goes on
 MOST_FAULTS = 20
 WORDS = (
     r"\r\n|,|;|\t|:|=|-|.|...|'|\"|{|[|(|<|&|#|_|nan|inf|-inf|1e400|1e-400|-1|0|1|none|true|null|__class__|"
@@ -79,13 +83,20 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def _find_fault(parser: Parser, data: bytes) -> str | bool:
     """Return what is wrong with a case in words, else whether the parser took it."""
     signal.setitimer(signal.ITIMER_PROF, SLOW)
+    before = _peak()
     try:
         with warnings.catch_warnings(action="ignore"):
-            return run(parser, data)
+            taken = run(parser, data)
+        more = _peak() - before
+        return taken if more <= LARGE else f"{more} MB of memory from {data[:300]!r}"
     except (Exception, TooSlowError) as error:
         return f"{type(error).__name__}: {error} from {data[:300]!r}"
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
 def shake(name: str, parser: Parser, seeds: list[bytes], until: Callable[[int], bool], seed: int) -> Outcome:
@@ -138,6 +149,7 @@ def main() -> int:
     asked.add_argument("--only", default="", help="name of one parser")
     asked.add_argument("--no-atheris", action="store_true")
     given = asked.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (ROOM, resource.getrlimit(resource.RLIMIT_AS)[1]))
     guided = importlib.util.find_spec("atheris") is not None and not given.no_atheris
     began, outcomes = time.monotonic(), []
     with tempfile.TemporaryDirectory() as folder:

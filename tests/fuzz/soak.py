@@ -4,6 +4,7 @@ What the ranks hold is read from outside at every tenth of the rounds, from the 
 has been made.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -48,9 +49,9 @@ def soak(rounds: int, ranks: int, folder: Path) -> list[Look]:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         while process.poll() is None:
             time.sleep(0.02)
-            done = _count(run / "rounds.jsonl")
-            if done > len(looks) + 1:  # beside the opening
-                looks.append(_look((done - 1) * every, process.pid))
+            done = _last_round(run / "rounds.jsonl")
+            if done >= (len(looks) + 1) * every:
+                looks.append(_look(done, process.pid))
         if process.returncode:
             raise RuntimeError(process.stderr.read() if process.stderr else "the run failed")
     return looks[1:-1] if looks and looks[-1].rounds >= rounds else looks[1:]  # at the end results are gathered
@@ -61,8 +62,10 @@ def growth(first: list[int], last: list[int]) -> float:
     return max(after / before - 1 for before, after in zip(first, last, strict=True))
 
 
-def _count(path: Path) -> int:
-    return path.read_bytes().count(b"\n") if path.is_file() else 0
+def _last_round(path: Path) -> int:
+    """Return the round of the last record that has been written in full; stages before the method's have round 0."""
+    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+    return json.loads(lines[-1])["round"] if lines else 0
 
 
 def _look(rounds: int, launcher: int) -> Look:

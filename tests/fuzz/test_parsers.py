@@ -75,6 +75,13 @@ def test_a_case_that_hangs_is_a_fault(monkeypatch):
     assert "TooSlowError" in outcome.faults[0]
 
 
+def test_a_case_that_takes_much_memory_is_a_fault(monkeypatch):
+    peak = iter((100, 100, 100, 400))
+    monkeypatch.setattr(fuzz, "_peak", lambda: next(peak))
+    outcome = fuzz.shake("large", lambda _: True, [b"abc"], lambda cases: cases >= 2, seed=0)
+    assert outcome.taken == 1 and len(outcome.faults) == 1 and outcome.faults[0].startswith("300 MB of memory from b")
+
+
 @pytest.mark.skipif(not importlib.util.find_spec("anndata"), reason="anndata is not installed")
 def test_a_sample_of_the_damaged_files():
     cases, outcomes, odd = damaged.damage(60, 40, seed=0)

@@ -12,6 +12,7 @@ from p2pkm.core.batch import trials
 from p2pkm.core.messages import Interned, pack
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
+from p2pkm.kernels.numba import threads
 from p2pkm.kernels.numba.philox import _philox, _uniform
 from p2pkm.kernels.reference.kmeans import _lloyd
 from p2pkm.methods.building_blocks.flooding import _store
@@ -251,6 +252,18 @@ def test_sums_tables_and_digests_equal_their_twins():
         assert_same((draw_centroids(rng, int(rng.integers(0, n)), k, d),), "digest")
         graph = tuple(freeze(part) for part in draw_graph(rng, min(n, 12)))
         assert_same(graph, "mirror")
+
+
+@pytest.mark.parametrize("n", [3, 40, 9_000])
+def test_recurrences_equal_their_twins_on_any_number_of_threads(n, monkeypatch):
+    rng = np.random.default_rng(n)
+    indptr, indices = draw_graph(rng, n) if n < 100 else (np.arange(n + 1) * 2, rng.integers(0, n, 2 * n))
+    sizes = (len(indices), n, n, n)
+    tables = [freeze(rng.random((size, 3))) for size in sizes]
+    arrays = (freeze(indptr), freeze(indices.astype(np.int32)), *tables, np.array([1.0, 0.0, 2.0]), 4)
+    assert_same(arrays, "lanczos")
+    monkeypatch.setattr(threads, "_LEAST", 1_000)
+    assert_same(arrays, "lanczos")
 
 
 @FORMS

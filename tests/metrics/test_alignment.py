@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 import p2pkm
 import topologies
-from p2pkm.metrics.alignment import aligned_distance, deviate_from_central, vary_between_neighbors
+from p2pkm.metrics.alignment import aligned_distance, aligned_distances, deviate_from_central, vary_between_neighbors
 from tests.support.averages import column
 
 
@@ -23,6 +23,19 @@ def test_the_distance_is_the_least_of_all_matchings(seed):
     padded = np.insert(a, 0, np.inf, axis=0)
     assert_allclose([aligned_distance(padded, b), aligned_distance(b, padded)], best)
     assert np.isnan(aligned_distance(np.full((2, 2), np.inf), b))
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_pairs_of_sets_that_are_looked_at_together_are_as_far_apart_as_each_by_itself(seed):
+    rng = np.random.default_rng(seed)
+    k, c = (int(rng.integers(1, 5)) for _ in range(2))
+    one, other = rng.normal(size=(8, k, 2)), rng.normal(size=(8, c, 2))
+    if k == c:
+        other[:4] = one[:4] + 0.01 * rng.normal(size=(4, k, 2))  # every row is nearest to its own
+    other[1:3, 0] = np.inf
+    one[2] = np.inf
+    each = [aligned_distance(a, b) for a, b in zip(one, other, strict=True)]
+    np.testing.assert_array_equal(aligned_distances(one, other), each)
 
 
 def play(start, graph, points, **options):

@@ -211,3 +211,12 @@ def test_exchanges_that_are_alike_are_counted_as_often_as_they_were():
     assert_array_equal(ledger.edges[:, 0], 5 + 5 * (other == 4))
     assert_array_equal(ledger.edges[:, 1], 5 * (other % 4) + 10 * (other == 4))
     assert ledger.wire_total == 5 * (5 + 8 * (other % 4).sum())
+
+
+def test_more_than_256_patterns_are_told_apart():
+    ledger = Ledger(np.array([0, 1, 2]))
+    for turn in range(600):
+        values = np.zeros((2, 300, 1))
+        ledger.count_dense(DenseMessages(values, np.array([turn % 300, 1])), None, 0, turn)
+    assert [one.rows[0] for one in ledger.exchanges] == [turn % 300 for turn in range(600)]
+    assert [one.turn for one in ledger.exchanges] == list(range(600))

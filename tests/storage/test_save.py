@@ -4,8 +4,15 @@ import platform
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
+import networkx as nx
+import numpy as np
+import pytest
+
+import p2pkm
+import topologies
 from p2pkm.storage.checkpoint import CheckpointWriter
 from p2pkm.storage.lock import Lock, sign
 from p2pkm.storage.save import drafts, write_bytes
@@ -75,3 +82,23 @@ def test_a_checkpoint_that_cannot_be_removed_is_another_thing_than_one_that_cann
         writer.put({}, {})
         assert len(told) == 1
         assert sorted(path.name for path in held.folder.glob("checkpoint/*")) == ["00000003.bin", "00000004.bin"]
+
+
+@pytest.mark.parametrize("server", [False, True])
+def test_the_graph_that_is_written_has_all_figures_of_the_result(tmp_path, server):
+    X, _ = p2pkm.grid16(points=2, seed=0)
+    shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 3, seed=0), devices=3)
+    method, graph = (p2pkm.FKM(2), None) if server else (p2pkm.GTVMin(2), topologies.ring(3))
+    result = p2pkm.simulate(method, graph, shards, rounds=2)
+    names = ("a<b>&\"c'", "Åbo", "2", "server")[: result.topology.n]
+    result = replace(result, topology=replace(result.topology, names=names))
+    result.losses[1] = np.inf
+    result.save(tmp_path / "run")
+    written, told = nx.read_graphml(tmp_path / "run" / "graph.graphml", node_type=int), result.to_networkx()
+    del told.nodes[1]["loss"]
+    assert list(written.nodes(data=True)) == list(told.nodes(data=True))
+    assert list(written.edges(data=True)) == list(told.edges(data=True))
+    assert written.nodes[0]["name"] == names[0] and {"messages", "bytes", "gtv", "weight"} <= set(
+        written.edges[0, 2 + server]
+    )
+    assert not server or written.nodes[3]["server"] is True

@@ -178,6 +178,8 @@ compare --out full                        | is in use, but not by a comparison
 --nope                                    | No such option
 --graph simple-base --groups       | change from round to round
 --graph peer-sampler:degree=2 --relaxation 1.2 | change from round to round
+--graph simple-base --algorithm pushsum:counters=true | with counters=true sends totals
+--graph simple-base --algorithm tracking:counters=true | with counters=true sends totals
 --out                                     | requires an argument
 fly                                       | No such command 'fly'
 --rounds 3 run                            | after the command

@@ -3,20 +3,23 @@
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext
 from itertools import chain, combinations, count
 from pathlib import Path
 
+from p2pkm.experiments import run, simulate
 from tests.swarm.checks import CHECKS, find_faults, play_one
 from tests.swarm.experiments import Experiment
 from tests.swarm.ranks import on_ranks
 from tests.swarm.shrink import shrink
 
 _CHUNK = 40  # experiments that share one mpirun
+_TOLD = 200  # experiments between two writings of the tally
 
 
 def main() -> int:
@@ -28,6 +31,7 @@ def main() -> int:
     parser.add_argument("--one", help="play this experiment, the JSON that a failure prints, with all checks")
     parser.add_argument("--check", choices=[*CHECKS, "ranks"], help="this check alone")
     parser.add_argument("--log", type=Path, help="append failures to this file")
+    parser.add_argument("--tally", type=Path, help=f"write what is printed last to this file, too, every {_TOLD}")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -51,33 +55,64 @@ def _one(experiment: Experiment, given: argparse.Namespace, place: Path) -> int:
     return int(bool(faults))
 
 
+class Tally:
+    """Counts of what was played."""
+
+    def __init__(self, seed: int) -> None:
+        self.first = self.last = seed
+        self.began, self.failures = time.monotonic(), 0
+        self.codes: Counter[int] = Counter()
+        self.seen: set[tuple[str, ...]] = set()
+
+    def add(self, experiment: Experiment, code: int) -> None:
+        """Count an experiment and, if it ran, the pairs and triples of its options."""
+        self.last = experiment.seed
+        self.codes[code] += 1
+        if code in {0, 5}:
+            names = sorted([*experiment.options, experiment.options.get("algorithm", "").partition(":")[0]])
+            self.seen.update(chain(combinations(names, 2), combinations(names, 3)))
+
+    def __str__(self) -> str:
+        seconds, number = time.monotonic() - self.began, self.codes.total()
+        pairs = sum(len(key) == 2 for key in self.seen)
+        return (
+            f"{number} experiments, seeds {self.first} to {self.last}, in {seconds:.0f} s ({number / seconds:.1f} /s): "
+            f"endings {dict(sorted(self.codes.items()))}, {pairs} pairs and {len(self.seen) - pairs} triples of "
+            f"options, {self.failures} failures"
+        )
+
+
+def _listen() -> list[int]:
+    """Return where signals that ask for an end are noted; the experiment in hand is played on, and counts."""
+    asked: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: asked.append(number))
+    for module in (run, simulate):
+        module.asked_to_stop = lambda: nullcontext(lambda: 0)  # its runs do not look
+    return asked
+
+
 def _many(given: argparse.Namespace, place: Path) -> int:
-    began, codes, seen, failures, cases = time.monotonic(), Counter(), Counter(), 0, []
-    with suppress(KeyboardInterrupt):  # what was found until then is told
-        for experiment, case, faults in chain.from_iterable(play_one(seed, place) for seed in count(given.seed)):
-            codes[case.ending.code] += 1
-            if case.ending.code in {0, 5}:
-                names = [*experiment.options, experiment.options.get("algorithm", "").partition(":")[0]]
-                seen.update(chain(combinations(sorted(names), 2), combinations(sorted(names), 3)))
-                cases.append(case)
-            if given.ranks and len(cases) >= _CHUNK:
-                faults += [("ranks", text) for text in on_ranks(cases, given.ranks)]
-                cases = []
-            for name in dict.fromkeys(name for name, _ in faults):
-                failures += 1
-                _tell(experiment, name, "; ".join(text for one, text in faults if one == name), place, given.log)
-            if not given.ranks:
-                shutil.rmtree(case.folder)
-            if codes.total() == given.number:
-                break
-    seconds, number = time.monotonic() - began, codes.total()
-    pairs = sum(len(key) == 2 for key in seen)
-    print(
-        f"{number} experiments from seed {given.seed} in {seconds:.0f} s ({number / seconds:.1f} /s): "
-        f"endings {dict(sorted(codes.items()))}, {pairs} pairs and {len(seen) - pairs} triples of options, "
-        f"{failures} failures"
-    )
-    return int(failures > 0)
+    tally, cases = Tally(given.seed), []
+    asked = _listen()
+    for experiment, case, faults in chain.from_iterable(play_one(seed, place) for seed in count(given.seed)):
+        tally.add(experiment, case.ending.code)
+        cases += [case] * (given.ranks > 0 and case.ending.code in {0, 5})
+        if len(cases) == _CHUNK:
+            faults += [("ranks", text) for text in on_ranks(cases, given.ranks)]
+            cases = []
+        for name in dict.fromkeys(name for name, _ in faults):
+            tally.failures += 1
+            _tell(experiment, name, "; ".join(text for one, text in faults if one == name), place, given.log)
+        if not given.ranks:
+            shutil.rmtree(case.folder)
+        ends = bool(asked) or tally.codes.total() == given.number
+        if given.tally and (ends or tally.codes.total() % _TOLD == 0):
+            given.tally.write_text(f"{tally}\n", "utf-8")
+        if ends:
+            break
+    print(tally)
+    return int(tally.failures > 0)
 
 
 def _tell(experiment: Experiment, name: str, text: str, place: Path, log: Path | None) -> None:

@@ -1,4 +1,7 @@
-"""What must hold between an experiment and one that is a little different: `p2pkm.simulate` runs both."""
+"""What must hold between an experiment and one that is a little different: `p2pkm.simulate` runs both.
+
+And what every state of a run keeps: the sums over all devices that averaging must not change.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,6 +11,7 @@ from unittest.mock import patch
 import numpy as np
 
 import p2pkm
+from p2pkm.channel.pipeline import StageChannel
 from p2pkm.core.errors import ExperimentError
 from p2pkm.data.shards import Shards
 from p2pkm.engine import run_job
@@ -16,6 +20,8 @@ from p2pkm.experiments.check_method import RecordingWorld, compare_light_cones
 from p2pkm.experiments.config import Experiment as Config
 from p2pkm.experiments.config import prepare
 from p2pkm.experiments.simulate import simulate
+from p2pkm.methods.building_blocks import averaging, small_clusters
+from p2pkm.methods.building_blocks.averaging import mixing
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.network.graph import Topology
 from p2pkm.storage.toml import load_toml
@@ -25,6 +31,9 @@ _SAME = ("centroids_sha256", "chain_sha256", "messages", "bytes", "wire_bytes", 
 _PER_DEVICE = {"devices", "clusters", "rounds", "seed", "data", "algorithm", "graph", "partition", "init", "schedule",
                "local-steps", "min-cluster-size", "robust", "tol"}  # fmt: skip
 _ALIKE = ("gtvmin", "consensus", "admm", "dgc", "tracking")  # the number of a device has no say
+_BY_NUMBER = ("consensus", "pushsum", "tracking", "gossip-sum", "epidemic", "admm")  # rows are paired by it
+_MOVED_ALIKE = (*_BY_NUMBER, "gtvmin", "gossip", "dgc")  # nothing is drawn from a given start on
+_NO_LIES = {"byzantine": None, "noise": 0, "link_model": None, "quantize": "none", "baselines": False}
 _OPTIONS = (
     "rounds", "all_rounds", "seed", "record_every", "allow_disconnected", "link_model", "faults", "stale_policy",
     "byzantine", "min_cluster_size", "noise", "quantize", "scale", "k_max", "stream", "baselines", "silhouette",
@@ -127,8 +136,10 @@ def check_longer(case: Any) -> Iterator[str]:
         return  # it divides its budget among the rounds; a stream is drawn for so many
     rounds = call.options["rounds"]
     short, long = (_rounds(call.run(record_every=1, rounds=rounds + more), call.method.name) for more in (0, 3))
+    keys = ("messages", "bytes", "wire_bytes", "objective", "gtv", "ratio_mean")
+    keys = keys[:-1] if call.method.traits.learns_features else keys  # that is measured in the last round alone
     for at in short:
-        for key in ("messages", "bytes", "wire_bytes", "objective", "gtv", "ratio_mean"):
+        for key in keys:
             if short[at][key] != long.get(at, short[at])[key]:
                 yield f"{rounds + 3} rounds, not {rounds}: in {at} {key} is {long[at][key]}, not {short[at][key]}"
                 return
@@ -141,9 +152,9 @@ def _rounds(result: Any, method: str) -> dict[tuple[int, str, int], dict[str, An
 
 
 def check_once(case: Any) -> Iterator[str]:
-    """A method that is done after one round is not changed by rounds that are played all the same."""
+    """A method that is done after one round, in which nothing is lost, is not changed by rounds played all the same."""
     call = call_of(case)
-    if call.method.default_rounds == 1 and call.options["rounds"]:
+    if call.method.default_rounds == 1 and call.options["rounds"] and call.options["faults"] is None:
         one, other = (call.run(all_rounds=every, rounds=3 * every or 1) for every in (False, True))
         if not np.array_equal(one.centroids, other.centroids):
             yield "all rounds: other centroids"
@@ -172,6 +183,145 @@ def check_suppression(case: Any) -> Iterator[str]:
     differing = compare_light_cones(runs, changed=-1)[1]
     if differing:
         yield f"(exchange, device) depend on the {call.shards.sizes[few[0]]} points of device {few[0]}: {differing[:5]}"
+
+
+def check_small_clusters(case: Any) -> Iterator[str]:
+    """Nothing that is sent depends on where points are that were in a cluster of too few whenever a device counted."""
+    call = _plain(call_of(case))
+    start = _start(call)
+    if start is None or call.method.name not in _MOVED_ALIKE or call.method.traits.no_suppression:
+        return
+    given = {**_NO_LIES, "start": start, "rounds": min(call.options["rounds"], 4)}
+    given["min_cluster_size"] = max(3, call.options["min_cluster_size"])
+    shards, points = call.shards, call.shards.points.copy()
+    one, idle = _watch_counts(call, shards, given)
+    size = float(np.abs(points).max(initial=0.0)) + 1.0
+    points[idle] += (size / 64.0 * np.random.default_rng(case.experiment.seed).random(points.shape))[idle]
+    other, still = _watch_counts(call, replace(shards, points=points), given)
+    if not idle.any() or (idle & ~still).any():
+        return  # they all count, or do so where they are now
+    differing = compare_light_cones((one, other), changed=-1)[1]
+    if differing or len(one) != len(other):
+        yield f"(exchange, device) depend on {idle.sum()} points of small clusters: {differing[:5]}"
+
+
+def _watch_counts(call: Call, shards: Shards, given: dict[str, Any]) -> tuple[list[Any], Any]:
+    """Return the exchanges of a run, and which points were in a cluster of too few at every count, bool[m]."""
+    idle, count = np.ones(len(shards.points), np.bool_), small_clusters.count_nearest
+
+    def watched(devices: Any, labels: Any, rows: int) -> Any:
+        counts = count(devices, labels, rows)
+        owner = np.repeat(np.arange(len(devices)), devices.sizes)
+        idle[(labels >= 0) & (counts[owner, labels] >= devices.min_count)] = False
+        return counts
+
+    with (
+        patch.object(small_clusters, "count_nearest", watched),
+        patch.object(averaging, "count_nearest", watched),
+    ):
+        return call.record(shards, **given), idle
+
+
+def check_translated(case: Any) -> Iterator[str]:
+    """Points and start somewhere else give the centroids there, but for rounding, and as many messages."""
+    call = _plain(call_of(case))
+    start = _start(call)
+    if start is None or call.method.name not in _MOVED_ALIKE:
+        return
+    by, (shards, start) = 16.0 * (1.0 + np.arange(call.shards.d)), _scatter(call.shards, start)
+    moved = replace(shards, points=(shards.points + by).astype(shards.points.dtype))
+    given = {**_NO_LIES, "rounds": min(call.options["rounds"], 3)}
+    one, other = (call.run(**given, shards=at, start=begin) for at, begin in ((shards, start), (moved, start + by)))
+    yield from _differences(one.summary, other.summary, ("messages", "bytes", "rounds"), "translated")
+    yield from _far(one.centroids + by, other.centroids, "translated")
+
+
+def check_permuted(case: Any) -> Iterator[str]:
+    """Clusters in another order end in that order: to the bit where rows are paired by number, else near them."""
+    call = _plain(call_of(case))
+    start = _start(call)
+    if start is None or call.method.name not in _MOVED_ALIKE:
+        return
+    shards, start = _scatter(call.shards, start)
+    order = np.roll(np.arange(call.method.k), case.experiment.seed % call.method.k or 1)
+    given = {**_NO_LIES, "shards": shards, "rounds": min(call.options["rounds"], 3)}
+    one, other = (call.run(**given, start=begin) for begin in (start, np.ascontiguousarray(start[:, order])))
+    yield from _differences(one.summary, other.summary, ("messages", "bytes", "rounds"), "permuted")
+    if call.method.name not in _BY_NUMBER:
+        yield from _far(one.centroids[:, order], other.centroids, "permuted")
+    elif not np.array_equal(one.centroids[:, order], other.centroids):
+        yield "permuted: other centroids"
+
+
+def check_conserved(case: Any) -> Iterator[str]:
+    """No turn changes the sum over all devices of what they average, with what is under way where they count that."""
+    call = call_of(case)
+    options = call.options
+    if any(options[name] for name in ("byzantine", "noise", "stream")) or call.shards.points.dtype != np.float64:
+        return  # somebody else adds to the sums, or messages are rounded
+    seen: list[tuple[Any, Any]] = []
+    send = StageChannel.send
+
+    def watched(channel: StageChannel, compute: Any, state: Any, devices: Any) -> Any:
+        if hasattr(state, "mass") or hasattr(state, "duals"):
+            seen.append((state, devices))
+        return send(channel, compute, state, devices)
+
+    with patch.object(StageChannel, "send", watched):
+        call.run(quantize="none", baselines=False)
+    yield from _balance(seen, _turns(call), faulty=options["faults"] is not None)
+
+
+def _balance(seen: list[tuple[Any, Any]], turns: int, *, faulty: bool) -> Iterator[str]:
+    """Compare what all devices hold in each state with what they measured, or with what a round began with."""
+    whole = None
+    for state, devices in seen:
+        account = getattr(state, "account", None)
+        if faulty and account is None:
+            return  # what is lost is lost
+        if account is not None:
+            yield from _adds_up((state.mass, _under_way(state, devices)), account.own, devices)
+        elif hasattr(state, "duals"):
+            yield from _adds_up((state.duals,), np.zeros((1, *state.duals.shape[1:])), devices)
+        elif hasattr(state, "own"):
+            yield from _adds_up((state.mass,), state.own, devices)
+        else:
+            whole = state.mass if whole is None or devices.turn == turns - 1 else whole
+            yield from _adds_up((state.mass,), whole, devices)
+
+
+def _turns(call: Call) -> int:
+    """Return the number of turns of a round of a method that acts at all devices in each."""
+    return int(call.method.schedule.partition("*")[2] or 1)
+
+
+def _under_way(state: Any, devices: Any) -> Any:
+    """Return what every device has offered and its neighbors have not received yet, float64[e, k, d + 1]."""
+    left = state.account.total[devices.indices] - state.account.edge_heard
+    return left if type(state).__name__ == "PushSumState" else mixing(devices)[:, None, None] * left
+
+
+def _adds_up(parts: tuple[Any, ...], expected: Any, devices: Any) -> Iterator[str]:
+    """Tell where sums over all devices differ by more than rounding errors."""
+    found, size = (sum(f(one).sum(axis=0) for one in parts) for f in (np.asarray, np.abs))
+    wanted, most = expected.sum(axis=0), float((size + np.abs(expected).sum(axis=0)).max(initial=0.0))
+    if not (np.abs(found - wanted) <= 1e-9 * most).all():
+        yield f"sums after turn {devices.turn} of round {devices.round}: {found.tolist()}, not {wanted.tolist()}"
+
+
+def _scatter(shards: Shards, start: Any) -> tuple[Shards, Any]:
+    """Return points that are multiples of 2^-10 and a start that is not, so that no distances are equal."""
+    rng = np.random.default_rng(len(shards.points))
+    points = np.round(1024.0 * shards.points.astype(np.float64)) + rng.integers(-512, 513, shards.points.shape)
+    points = (points / 1024.0).astype(shards.points.dtype)
+    return replace(shards, points=points, labels=None, order=0), start + 0.01 * rng.random(start.shape[1:])
+
+
+def _far(one: Any, other: Any, what: str) -> Iterator[str]:
+    """Tell whether centroids differ by more than rounding errors."""
+    size = float(np.abs(one[np.isfinite(one)]).max(initial=1.0))
+    if not np.allclose(one, other, rtol=1e-9, atol=1e-9 * size):
+        yield f"{what}: other centroids"
 
 
 def check_swapped(case: Any) -> Iterator[str]:
@@ -302,4 +452,6 @@ RELATIONS = {
     "api": check_api, "scaled": check_scaled, "isolated": check_isolated, "observers": check_observers,
     "longer": check_longer, "once": check_once, "light-cone": check_light_cone, "suppression": check_suppression,
     "swapped": check_swapped, "shuffled": check_shuffled, "split": check_split, "renamed": check_renamed,
+    "small-clusters": check_small_clusters, "translated": check_translated, "permuted": check_permuted,
+    "conserved": check_conserved,
 }  # fmt: skip

@@ -10,6 +10,8 @@ import pytest
 
 import p2pkm
 import p2pkm.kernels.reference as reference
+from p2pkm.methods.building_blocks import averaging
+from p2pkm.methods.peer import consensus
 from tests.swarm import relations
 from tests.swarm.checks import CHECKS, find_faults, play_one
 from tests.swarm.experiments import Experiment, draw
@@ -75,6 +77,15 @@ _FEW = {
     "quantize": "none",
 }
 _REAL = {"init": "local", "quantize": "none"}
+
+
+def _leaking(method, graph, shards, **options):
+    """Lose a thousandth of the sums in every gossip."""
+    with patch.object(consensus, "mix", lambda *given: 0.999 * averaging.mix(*given)):
+        return p2pkm.simulate(method, graph, shards, **options)
+
+
+_PLACED = _REAL | {"schedule": "jacobi"}
 BROKEN = {
     "api": (_seeded(lambda shards, options: 1), {}),
     "scaled": (_seeded(lambda shards, options: shards.points.max() > 5.0), _REAL),
@@ -90,7 +101,11 @@ BROKEN = {
     "swapped": (_seeded(lambda shards, options: int(shards.points[1, 0])), _REAL),
     "shuffled": (_started(lambda shards: shards.points[0]), _REAL),
     "split": (_unweighted, _REAL),
-    "renamed": (_started(lambda shards: np.arange(shards.n)[:, None, None]), _REAL | {"schedule": "jacobi"}),
+    "renamed": (_started(lambda shards: np.arange(shards.n)[:, None, None]), _PLACED),
+    "small-clusters": (_started(lambda shards: 1e-3 * shards.points.sum()), _PLACED),
+    "translated": (_started(lambda shards: shards.points[0] > 8.0), _PLACED),
+    "permuted": (_started(lambda shards: np.arange(2.0)[:, None]), _PLACED),
+    "conserved": (_leaking, {"algorithm": "consensus", "tol": None}),
 }
 
 

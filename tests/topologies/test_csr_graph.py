@@ -226,6 +226,7 @@ def test_both_forms_refuse_alike(name, n, options, message, light):
         topologies.build(name, n, light=light, **options)
 
 
+@pytest.mark.parametrize("few", [0, 100])
 @pytest.mark.parametrize(
     ("indptr", "indices", "weights", "message"),
     [
@@ -247,7 +248,8 @@ def test_both_forms_refuse_alike(name, n, options, message, light):
         ([0, 1, 2], [1, 0], [1.0, 2.0], "the ends of a link have different weights"),
     ],
 )
-def test_arrays_that_are_no_graph(indptr, indices, weights, message):
+def test_arrays_that_are_no_graph(indptr, indices, weights, message, few, monkeypatch):
+    monkeypatch.setattr("topologies.checks._FEW", few)  # links that are sorted, not counted
     given = CSRGraph(np.array(indptr), np.array(indices, np.int64), None if weights is None else np.array(weights))
     with pytest.raises(topologies.GraphError, match=message):
         topologies.check(given)
@@ -260,6 +262,26 @@ def test_arrays_that_are_no_graph(indptr, indices, weights, message):
 
 def same(one, other):
     return all(np.array_equal(part, other.to_arrays()[name]) for name, part in one.to_arrays().items())
+
+
+@pytest.mark.parametrize("name", sorted(topologies.EXACT))
+def test_an_exact_family_is_the_same_topology_light_or_not(name):
+    assert name in topologies.LIGHT
+    for n in (2, 4, 16, 64):
+        light, heavy = (Topology.from_graph(topologies.build(name, n, light=form)) for form in (True, False))
+        assert same(light, heavy)
+        assert light.names is None and heavy.names is None
+
+
+@pytest.mark.parametrize("few", [0, 10_000])
+def test_weights_are_compared_with_those_at_the_other_end(few, monkeypatch):
+    monkeypatch.setattr("topologies.checks._FEW", few)
+    graph = topologies.build("small-world", 40, light=True)
+    weights = 1.0 + (graph.indices + np.arange(40).repeat(np.diff(graph.indptr)))
+    topologies.check(CSRGraph(graph.indptr, graph.indices, weights))
+    weights[7] += 1
+    with pytest.raises(topologies.GraphError, match="the ends of a link have different weights"):
+        topologies.check(CSRGraph(graph.indptr, graph.indices, weights))
 
 
 @pytest.mark.parametrize("many", [0, 50_000])

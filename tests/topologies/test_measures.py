@@ -1,6 +1,7 @@
 """Measures of graphs: closed forms, networkx's answers, what renaming must not change, how good estimates are."""
 
 import math
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.sparse.csgraph import shortest_path
 
 import p2pkm
 import topologies
+from p2pkm.kernels import numba as compiled
 from topologies import CSRGraph, measures
 from topologies.measures import lanczos as spectrum
 from topologies.measures.connectivity import _dominate
@@ -623,3 +625,27 @@ def test_where_all_neighbors_are_linked_an_estimate_of_clustering_is_1_and_not_s
     groups = [nx.relabel_nodes(nx.complete_graph(4), dict(enumerate(range(4 * i, 4 * i + 4)))) for i in range(260)]
     found = measures.clustering(nx.compose_all(groups))
     assert found == (1.0, False, "200,000 random pairs of neighbors; standard error 5e-06")
+
+
+@pytest.mark.parametrize("name", ["small-world", "hypercube", "ring", "apart"])
+def test_what_is_found_in_common_is_what_each_measure_finds(monkeypatch, name):
+    force = {"strength": 0.7} if name == "hypercube" else {"coupling": 30.0}
+    monkeypatch.setattr(spectrum, "_PROBES", 1)
+    monkeypatch.setattr(spectrum, "_SAMPLED", 1)
+    monkeypatch.setattr(spectrum, "_WORK", 1_000_000)
+    apart = nx.disjoint_union(nx.cycle_graph(700), nx.cycle_graph(800))
+    graph = CSRGraph.from_networkx(apart if name == "apart" else topologies.build(name, 2048))
+    if name == "ring":
+        source = np.arange(2048).repeat(2)
+        graph = replace(graph, weights=1.0 + (source + graph.indices) % 7)
+    known = measures.explore(graph, compiled, decay=0.9, seed=3, **force)
+    for found, usual in zip(
+        measures.describe(graph, decay=0.9, seed=3, known=known).values(),
+        measures.describe(graph, decay=0.9, seed=3).values(),
+        strict=True,
+    ):
+        assert found.exact == usual.exact and found.value == pytest.approx(usual.value, rel=1e-3)
+    assert not known.resistors.steps or name != "hypercube"  # of twelve eigenvalues
+    found = measures.predict(graph, **force, seed=3, coupled=known.coupled).disagreement
+    usual = measures.predict(graph, **force, seed=3).disagreement
+    assert found.exact == usual.exact and found.value == pytest.approx(usual.value, rel=1e-3)

@@ -130,19 +130,36 @@ def _rewire(n: int, reach: int, chance: float, rng: Generator) -> tuple[Integers
 
     u = np.tile(np.arange(n), reach)
     v = (u + np.repeat(np.arange(1, reach + 1), n)) % n
+    gone = np.zeros(len(u), bool)  # from their place in the lattice, in the steps before
+    drawn = np.zeros(0, np.int64)  # the links that they have become
     for step in range(reach):
         moving = step * n + np.flatnonzero(rng.random(n) < chance)
-        taken = np.sort(_keys(n, u, v))  # those that move too: so a link that finds no free end can stay
+        left = [moving[:0]]
         for _ in range(_TRIES):
             if not len(moving):
                 break
             ends = rng.integers(n, size=len(moving))
             keys = _keys(n, u[moving], ends)
-            free = (ends != u[moving]) & ~_holds(taken, keys) & _is_first(keys)
+            free = (ends != u[moving]) & ~_holds(drawn, keys) & _is_first(keys)
+            free &= ~_in_lattice(n, reach, gone, u[moving], ends)  # those that move now, too: so one can stay
             v[moving[free]] = ends[free]
-            taken = np.sort(np.concatenate((taken, keys[free])))
+            drawn = np.sort(np.concatenate((drawn, keys[free])))
+            left.append(moving[free])
             moving = moving[~free]
+        gone[np.concatenate(left)] = True
     return u, v
+
+
+def _in_lattice(n: int, reach: int, gone: Any, u: Integers, v: Integers) -> Any:
+    """Return which of the links u[i] - v[i] are still where they were in the lattice."""
+    import numpy as np
+
+    ahead = (v - u) % n
+    near = np.minimum(ahead, n - ahead)
+    place = (near - 1) * n + np.where(ahead == near, u, v)
+    found = (near > 0) & (near <= reach)
+    found[found] = ~gone[place[found]]
+    return found
 
 
 def _pair(n: int, degree: int, rng: Generator) -> tuple[Integers, Integers]:

@@ -18,8 +18,9 @@ from topologies.csr_graph import CSRGraph
 from topologies.measures.centrality import betweenness, closeness, count_within
 from topologies.measures.connectivity import edge_connectivity, find_cut, vertex_connectivity
 from topologies.measures.degrees import clustering, degrees, hub_load
-from topologies.measures.distances import diameter, find_distances, mean_path
-from topologies.measures.lanczos import find_spectrum
+from topologies.measures.distances import Distances, diameter, find_distances, mean_path
+from topologies.measures.known import LARGE, Known, explore
+from topologies.measures.lanczos import Spectrum, find_spectrum
 from topologies.measures.noise import residual_noise
 from topologies.measures.path_load import path_load
 from topologies.measures.predictions import Fit, Prediction, fit, fitted, predict
@@ -48,8 +49,10 @@ from topologies.measures.types import EXACT, AnyGraph, Changing, Measure, read
 
 __all__ = [
     "EXACT",
+    "LARGE",
     "Changing",
     "Fit",
+    "Known",
     "Measure",
     "Prediction",
     "active_degrees",
@@ -66,6 +69,7 @@ __all__ = [
     "effective_neighbors",
     "effective_neighbors_over_time",
     "effective_resistance",
+    "explore",
     "find_cut",
     "fit",
     "fitted",
@@ -81,7 +85,7 @@ __all__ = [
 ]
 
 
-def describe(graph: AnyGraph, *, decay: float = DECAY, seed: int = 0) -> dict[str, Measure]:
+def describe(graph: AnyGraph, *, decay: float = DECAY, seed: int = 0, known: Known | None = None) -> dict[str, Measure]:
     """Return all measures of a graph by name.
 
     Parameters
@@ -93,18 +97,28 @@ def describe(graph: AnyGraph, *, decay: float = DECAY, seed: int = 0) -> dict[st
         Of `effective_neighbors`.
     seed : int
         Of all that is sampled.
+    known : Known, optional
+        Of a graph that does not change, with the same decay and seed: what `explore` found.
     """
     links = read(graph)
-    low, mean, high = degrees(links)
     check_decay(decay)
+    if known is not None:
+        mixing = _tell_mixing(links, known.mixing, known.near, decay)
+        return _tell(links, known.distances, known.resistors, seed) | mixing
     with ThreadPoolExecutor(2 if len(links) > EXACT else 1) as pool:  # each of the three takes seconds on a large graph
         walk = pool.submit(lambda: find_spectrum(*laplacian(links), seed))
-        mixing = (
+        rounds = (
             pool.submit(_describe_rounds, graph, decay, seed)
             if varies(graph)
             else pool.submit(_describe_mixing, links, decay, seed)
         )
         far, resistors = pool.submit(find_distances, links, seed).result(), walk.result()
+    return _tell(links, far, resistors, seed) | rounds.result()
+
+
+def _tell(links: CSRGraph, far: Distances, resistors: Spectrum, seed: int) -> dict[str, Measure]:
+    """Return the measures that graphs have whether they change or not."""
+    low, mean, high = degrees(links)
     return {
         "devices": Measure(len(links)),
         "links": Measure(links.number_of_edges()),
@@ -120,12 +134,16 @@ def describe(graph: AnyGraph, *, decay: float = DECAY, seed: int = 0) -> dict[st
         "vertex_connectivity": vertex_connectivity(links, seed=seed),
         "hub_load": hub_load(links),
         "path_load": path_load(links, seed=seed),
-    } | mixing.result()
+    }
 
 
 def _describe_mixing(links: CSRGraph, decay: float, seed: int) -> dict[str, Measure]:
     """Return the measures of averaging over all links of a graph."""
-    mixing, near = find_mixing(links, decay, seed)
+    return _tell_mixing(links, *find_mixing(links, decay, seed), decay)
+
+
+def _tell_mixing(links: CSRGraph, mixing: Spectrum, near: Spectrum, decay: float) -> dict[str, Measure]:
+    """Return them from the spectrum of I - W, and from what `sample_mixing` finds of it."""
     return {"spectral_gap": find_gap(links, mixing), "effective_neighbors": count_neighbors(links, near, decay)}
 
 

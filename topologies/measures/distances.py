@@ -1,10 +1,13 @@
 """How far it is: numbers of hops, from searches breadth first."""
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 from topologies.csr_graph import CSRGraph
-from topologies.measures.types import EXACT, AnyGraph, Measure, read, to_matrix
+from topologies.measures.types import EXACT, AnyGraph, Integers, Measure, read, to_matrix
+
+Layers: TypeAlias = Callable[[Integers, Integers, Integers], Integers]
 
 _WORK = 80_000_000  # devices and links that the searches of an estimate may look at
 _FEWEST, _MOST = 16, 256  # searches of an estimate, half of them from random devices
@@ -50,8 +53,16 @@ def mean_path(graph: AnyGraph, *, seed: int = 0) -> Measure:
     return find_distances(read(graph), seed).mean_path
 
 
-def find_distances(links: CSRGraph, seed: int) -> Distances:
-    """Search from every device, or from a sample of them and those that bound the diameter best."""
+def find_distances(links: CSRGraph, seed: int, layers: Layers | None = None) -> Distances:
+    """Search from every device, or from a sample of them and those that bound the diameter best.
+
+    Parameters
+    ----------
+    links : CSRGraph
+    seed : int
+    layers : callable, optional
+        Searches breadth first, as `p2pkm.kernels.reference.layers` does.
+    """
     import numpy as np
 
     n = len(links)
@@ -61,14 +72,18 @@ def find_distances(links: CSRGraph, seed: int) -> Distances:
     searches = n if n <= EXACT else int(np.clip(_WORK // (n + len(links.indices)), _FEWEST, _MOST))
     sample = n if n <= EXACT else searches // 2
     first = np.random.default_rng(seed).permutation(n)[:sample] if sample < n else np.arange(n)
-    matrix = to_matrix(links)
+    matrix = None if layers else to_matrix(links)
     means, low, high = np.zeros(sample), np.zeros(n, np.int32), np.full(n, np.iinfo(np.int32).max, np.int32)
     for number in range(searches):
         if number >= sample and (number % 2 or low.max() >= high.max()):
             source = int(high.argmax())
         else:
             source = int(first[number]) if number < sample else int(np.where(high > low, low, n).argmin())
-        hops, last = _search(matrix, source)
+        if layers:
+            hops = layers(links.indptr, links.indices, np.array([source])).astype(np.int32)
+            last = int(hops.max())
+        else:
+            hops, last = _search(matrix, source)
         if number < sample:
             means[number] = hops.sum(dtype=np.int64) / max(n - 1, 1)
         np.maximum(low, np.maximum(hops, last - hops), out=low)

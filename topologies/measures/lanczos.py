@@ -9,10 +9,14 @@ the low end alone. A sum over the whole spectrum of a function that is smooth th
 itself, and how many is known beforehand (`sample_spectrum`).
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
-from topologies.measures.types import EXACT, Floats, Measure
+from topologies.csr_graph import CSRGraph
+from topologies.measures.types import EXACT, Floats, Measure, find_sources
+
+Make: TypeAlias = Callable[[], tuple[Any, Floats]]  # a matrix and its null vector
+Advance: TypeAlias = Callable[..., tuple[Floats, Floats, Floats, Floats]]
 
 _WORK = 720_000_000  # entries of the matrix, times steps, that a recurrence may take
 _MOST = 2_000  # steps
@@ -110,23 +114,74 @@ def find_spectrum(matrix: Any, null: Floats, seed: int) -> Spectrum:
 def find_both(matrix: Any, null: Floats, steps: int, seed: int) -> tuple[Spectrum, Spectrum]:
     """Return what `find_spectrum` and `sample_spectrum` do, by one walk where the second would repeat the first."""
     found, path = _find(matrix, null, seed)
-    steps, probes = _count_steps(matrix, steps)
+    return found, gather_sample(path, matrix.nnz, lambda: (matrix, null), steps, seed)
+
+
+def gather_sample(path: "Path", entries: int, make: Make, steps: int, seed: int) -> Spectrum:
+    """Return what `sample_spectrum` does, from a walk through a matrix with so many entries if that is the same."""
+    steps, probes = _count_steps(path.size, entries, steps)
     if path.probes == probes and len(path.diagonal) >= steps:
-        return found, path.gather(len(null) - 1, (0, -1), steps)
-    return found, sample_spectrum(matrix, null, steps, seed)
+        return path.gather((0, -1), steps)
+    return sample_spectrum(*make(), steps, seed)
 
 
-def _find(matrix: Any, null: Floats, seed: int) -> tuple[Spectrum, "_Path"]:
+def _find(matrix: Any, null: Floats, seed: int) -> tuple[Spectrum, "Path"]:
     """Return the spectrum of a large matrix, and the walk through it."""
+    starts = _draw(len(null), seed)
+    path = _walk(lambda v: matrix @ v, starts, null, _limit(matrix.nnz + len(null), starts), (0, -1))
+    return gather_spectrum(path, matrix.nnz, lambda: (matrix, null), seed), path
+
+
+def gather_spectrum(path: "Path", entries: int, make: Make, seed: int) -> Spectrum:
+    """Return the spectrum from a walk through a matrix with so many entries, or through its inverse."""
+    found, n, links = path.gather((0, -1)), path.size, (entries - path.size) // 2
+    if found.error > _CLOSE and min(n, 2 * (links - n) + 2) <= _FACTORED:
+        matrix, null = make()
+        found = _invert(matrix, _draw(n, seed), null, float(found.values[-1]))
+    return found
+
+
+def walk_three(advance: Advance, links: CSRGraph, strengths: Sequence[Floats], seed: int) -> list["Path"]:
+    """Walk through the Laplacians of three strengths of the directed edges, side by side, until all ends stand still.
+
+    Parameters
+    ----------
+    advance : callable
+        `p2pkm.kernels.reference.lanczos`, or what does the same.
+    links : CSRGraph
+        Of so many devices that `find_spectrum` takes one probe.
+    strengths : three of float64[2 * links]
+    seed : int
+    """
     import numpy as np
 
-    n = len(null)
-    starts = np.random.default_rng(seed).normal(size=(n, int(np.clip(_PROBES // n, 1, 64))))
-    path = _walk(lambda v: matrix @ v, starts, null, _limit(matrix.nnz + n, starts), (0, -1))
-    found, links = path.gather(n - 1, (0, -1)), (matrix.nnz - n) // 2
-    if found.error > _CLOSE and min(n, 2 * (links - n) + 2) <= _FACTORED:
-        found = _invert(matrix, starts, null, float(found.values[-1]))
-    return found, path
+    n, sources = len(links), find_sources(links)
+    rows = np.stack([np.bincount(sources, one, n) for one in strengths], axis=1)
+    given = links.indptr, links.indices.astype(np.int32), np.stack(strengths, axis=1), rows
+    del sources
+    start = _draw(n, seed)
+    limit = _limit(len(links.indices) + 2 * n, start)
+    vectors = np.repeat(start - start.mean(), 3, axis=1)
+    before, beside = np.zeros_like(vectors), [np.linalg.norm(vectors, axis=0)]
+    diagonal: list[Floats] = []
+    look = 20
+    while True:
+        steps = min(look, limit) - len(diagonal)
+        before, vectors, main, next_to = advance(*given, before, vectors, beside[-1], steps)
+        diagonal += list(main)
+        beside += list(next_to)
+        paths = [Path([row[[c]] for row in diagonal], [row[[c]] for row in beside[1:]], n).cut() for c in range(3)]
+        still = all(_gauge(*_diagonalize(path.diagonal, path.beside, 0), (0, -1)) <= _CLOSE for path in paths)
+        if len(diagonal) == limit or still:
+            return paths
+        look += look // 2
+
+
+def _draw(n: int, seed: int) -> Floats:
+    """Return the vectors that a walk begins with, float64[n, probes]."""
+    import numpy as np
+
+    return np.random.default_rng(seed).normal(size=(n, int(np.clip(_PROBES // n, 1, 64))))
 
 
 def sample_spectrum(matrix: Any, null: Floats, steps: int, seed: int) -> Spectrum:
@@ -141,14 +196,14 @@ def sample_spectrum(matrix: Any, null: Floats, steps: int, seed: int) -> Spectru
     """
     import numpy as np
 
-    steps, probes = _count_steps(matrix, steps)
+    steps, probes = _count_steps(len(null), matrix.nnz, steps)
     starts = np.random.default_rng(seed).normal(size=(len(null), probes))
-    return _walk(lambda v: matrix @ v, starts, null, steps, (0, -1), close=0.0).gather(len(null) - 1, (0, -1))
+    return _walk(lambda v: matrix @ v, starts, null, steps, (0, -1), close=0.0).gather((0, -1))
 
 
-def _count_steps(matrix: Any, wanted: int) -> tuple[int, int]:
+def _count_steps(n: int, entries: int, wanted: int) -> tuple[int, int]:
     """Return how many of the steps wanted `sample_spectrum` takes, and from how many probes."""
-    n, cost = matrix.shape[0], matrix.nnz + matrix.shape[0]
+    cost = entries + n
     steps = max(min(wanted, _WORK // cost, _MOST, n - 1), 1)
     return steps, max(min(_SAMPLED // n, _WORK // _SHARE // (cost * steps), _SAMPLES), 1)
 
@@ -168,7 +223,7 @@ def _walk(
     limit: int,
     ends: tuple[int, ...],
     close: float = _CLOSE,
-) -> "_Path":
+) -> "Path":
     """Walk from all starts at once until the ends of the spectrum stand still.
 
     Parameters
@@ -197,7 +252,7 @@ def _walk(
         w -= np.multiply(null[:, None], null @ w, out=scratch)
         beta = np.sqrt(np.multiply(w, w, out=scratch).sum(axis=0))
         beside.append(beta)
-        complete = bool(beta.max() <= 1e-12 * np.abs(diagonal[-1]).max())
+        complete = _is_complete(diagonal[-1], beta)
         done = len(diagonal) == limit or complete
         if done or len(diagonal) == look:
             look += look // 2
@@ -205,25 +260,49 @@ def _walk(
                 break
         w /= np.where(beta > 0, beta, 1.0)
         before, v = v, w
-    return _Path(diagonal, beside, complete)
+    return Path(diagonal, beside, len(null), complete)
 
 
-class _Path(NamedTuple):
-    """The coefficients of a recurrence, float64[probes] at each step, and whether it has seen all there is to see."""
+def _is_complete(main: Floats, next_to: Floats) -> bool:
+    """Return whether a step left nothing to see but rounding."""
+    return bool(next_to.max() <= 1e-12 * abs(main).max())
+
+
+class Path(NamedTuple):
+    """What a recurrence tells of a matrix.
+
+    Attributes
+    ----------
+    diagonal, beside : list of float64[probes]
+        Its coefficients at each step.
+    size : int
+        Rows of the matrix.
+    complete : bool
+        Whether it has seen all there is to see.
+    """
 
     diagonal: list[Floats]
     beside: list[Floats]
-    complete: bool
+    size: int
+    complete: bool = False
 
     @property
     def probes(self) -> int:
         """Return how many vectors the recurrence began with."""
         return len(self.diagonal[0])
 
-    def gather(self, total: int, ends: tuple[int, ...], steps: int | None = None) -> Spectrum:
+    def cut(self) -> "Path":
+        """Return it without the steps after one that left nothing to see."""
+        for count, (main, next_to) in enumerate(zip(self.diagonal, self.beside, strict=True), 1):
+            if _is_complete(main, next_to):
+                return Path(self.diagonal[:count], self.beside[:count], self.size, complete=True)
+        return self
+
+    def gather(self, ends: tuple[int, ...], steps: int | None = None) -> Spectrum:
         """Put the quadratures of all probes together, after so many steps."""
         import numpy as np
 
+        total = self.size - 1
         diagonal, beside, probes = self.diagonal[:steps], self.beside[:steps], self.probes
         count = len(diagonal)
         parts = [_diagonalize(diagonal, beside, probe) for probe in range(probes)]
@@ -266,7 +345,7 @@ def _invert(matrix: Any, starts: Floats, null: Floats, high: float) -> Spectrum:
         return _part(np.concatenate((np.zeros((1, v.shape[1])), solver.solve(v[1:]))), null)
 
     path = _walk(apply, starts, null, _limit(matrix.nnz + solver.nnz, starts), (-1,))
-    found = path.gather(len(null) - 1, (-1,))
+    found = path.gather((-1,))
     values = np.append(1 / found.values[::-1], high)
     return found._replace(values=values, weights=np.append(found.weights[::-1], 0.0), how=f"{found.how}, inverted")
 
@@ -292,7 +371,7 @@ def walk_to_top(apply: Callable[[Floats], Floats], n: int, work: int, seed: int)
 
     starts = 1 + np.random.default_rng(seed).random((n, 1))
     path = _walk(apply, starts, np.zeros(n), _limit(work + n, starts), (-1,), close=0.1 * _CLOSE)
-    found = path.gather(n - 1, (-1,))
+    found = path.gather((-1,))
     return Measure(float(found.values[-1]), False, f"{found.how}; {_tell_residual(found.error, 'a lower bound')}")
 
 

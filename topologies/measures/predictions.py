@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from topologies.csr_graph import CSRGraph
 from topologies.errors import GraphError
-from topologies.measures.lanczos import find_radius, find_spectrum
+from topologies.measures.lanczos import Spectrum, find_radius, find_spectrum
 from topologies.measures.noise import EIGENVALUES, count_signs, residual_noise
 from topologies.measures.spectral import laplacian
 from topologies.measures.time_varying import choose_rounds, describe_window, varies
@@ -94,9 +94,9 @@ class Fit(NamedTuple):
     determination: float | None
 
 
-def predict(
+def predict(  # noqa: PLR0913 - what is known of the graph, and how it is used
     graph: AnyGraph, *, coupling: float | None = None, strength: float | None = None, seed: int = 0,
-    colors: Integers | None = None, theta: float = 1.5,
+    colors: Integers | None = None, theta: float = 1.5, coupled: Spectrum | None = None,
 ) -> Prediction:  # fmt: skip
     """Predict how fast GTVMin converges on a graph, and how much its devices will differ then.
 
@@ -114,18 +114,15 @@ def predict(
         Of the schedule colored: neighbors have different ones, from 0 on.
     theta : float
         Relaxation of the schedule colored.
+    coupled : Spectrum, optional
+        Of the Laplacian of the strengths, where it is known.
 
     Raises
     ------
     GraphError
         Unless one of coupling and strength is given, a number of at least 0.
     """
-    if (coupling is None) == (strength is None):
-        raise GraphError("give either coupling or strength")
-    given = coupling if strength is None else strength
-    if given is None or not 0 <= given < math.inf:
-        raise GraphError(f"coupling or strength is {given!r}; expected a number of at least 0")
-    links = read(graph)
+    given, links = _choose(coupling, strength), read(graph)
     if varies(graph):
         contraction = _follow_rounds(graph, given, scaled=strength is None)
         none = Measure(None, how="not predicted: links change")
@@ -133,7 +130,7 @@ def predict(
     strengths = _measure_strengths(links, given, scaled=strength is None)
     with ThreadPoolExecutor(2 if len(links) > EXACT else 1) as pool:  # each takes seconds on a large graph
         sweeps = None if colors is None else pool.submit(_sweep, links, strengths, colors, theta, seed)
-        apart = pool.submit(_find_disagreement, links, strengths, seed)
+        apart = pool.submit(_find_disagreement, links, strengths, seed, coupled)
         left_over = pool.submit(residual_noise, links, (given,), scaled=strength is None, seed=seed)
         contraction = _find_contraction(links, strengths, seed)
         swept = Measure(None, how="no colors") if sweeps is None else sweeps.result()
@@ -193,6 +190,21 @@ def fitted(trace: Sequence[Mapping[str, Any]], what: str = "objective") -> Fit:
     return fit([float(record[what]) for record in known], [int(record["round"]) for record in known])
 
 
+def measure_strengths(links: CSRGraph, coupling: float | None, strength: float | None) -> Floats:
+    """Return the strength of each directed edge, float64[2 * links], as `predict` takes it."""
+    return _measure_strengths(links, _choose(coupling, strength), scaled=strength is None)
+
+
+def _choose(coupling: float | None, strength: float | None) -> float:
+    """Return the one that is given."""
+    if (coupling is None) == (strength is None):
+        raise GraphError("give either coupling or strength")
+    given = coupling if strength is None else strength
+    if given is None or not 0 <= given < math.inf:
+        raise GraphError(f"coupling or strength is {given!r}; expected a number of at least 0")
+    return given
+
+
 def _measure_strengths(links: CSRGraph, given: float, *, scaled: bool, active: Mask | None = None) -> Floats:
     """Return the strength of each directed edge, float64[2 * links]; 0 if it is not active."""
     import numpy as np
@@ -249,14 +261,15 @@ def _grow(matrices: list[tuple[Any, Floats]], n: int) -> Measure:
 def _find_contraction(links: CSRGraph, strengths: Floats, seed: int) -> Measure:
     """Return the spectral radius of (I + 2 R)^-1 2 S with the strengths S and their row sums R."""
     import numpy as np
-    from scipy.sparse import diags_array
 
     matrix = to_matrix(links, 2 * strengths)
     rows = matrix @ np.ones(len(links))
     if rows.max() - rows.min() <= 1e-12 * rows.max():  # then (1, ..., 1) is the eigenvector
         return Measure(float(rows[0] / (1 + rows[0])))
-    half = diags_array(1 / np.sqrt(1 + rows))
-    return find_radius((half @ matrix @ half).tocsr(), seed)
+    half = 1 / np.sqrt(1 + rows)
+    matrix.data *= np.repeat(half, count_links(links))
+    matrix.data *= half[links.indices]
+    return find_radius(matrix, seed)
 
 
 def _sweep(links: CSRGraph, strengths: Floats, colors: Integers, theta: float, seed: int) -> Measure:
@@ -267,12 +280,11 @@ def _sweep(links: CSRGraph, strengths: Floats, colors: Integers, theta: float, s
     least.
     """
     import numpy as np
-    from scipy.sparse import diags_array
 
     n, matrix = len(links), to_matrix(links, 2 * strengths)
-    step = (diags_array(1 / (1 + matrix @ np.ones(n))) @ matrix).tocsr()
+    matrix.data *= np.repeat(1 / (1 + matrix @ np.ones(n)), count_links(links))
     members = [np.flatnonzero(colors == color) for color in range(int(colors.max()) + 1)]
-    parts = [(rows, step[rows]) for rows in members]
+    parts = [(rows, matrix[rows]) for rows in members]
 
     def sweep(vectors: Floats) -> Floats:
         for rows, part in parts:
@@ -285,7 +297,7 @@ def _sweep(links: CSRGraph, strengths: Floats, colors: Integers, theta: float, s
     if n > _LARGE:
         vector, parts = vector.astype(np.float32), [(rows, part.astype(np.float32)) for rows, part in parts]
     sweeps = int(np.clip(_WORK // (matrix.nnz + n), _FEWEST, _SWEEPS))
-    del matrix, step
+    del matrix
     for _ in range(sweeps):
         vector = sweep(vector)
         size = float(np.linalg.norm(vector))
@@ -302,12 +314,12 @@ def _count_rounds(contraction: Measure) -> Measure:
     return contraction._replace(value=math.log(_GOAL) / math.log(value) if value else 0.0)
 
 
-def _find_disagreement(links: CSRGraph, strengths: Floats, seed: int) -> Measure:
+def _find_disagreement(links: CSRGraph, strengths: Floats, seed: int, known: Spectrum | None) -> Measure:
     """Return 1 / (1 + 2 l), l the second smallest eigenvalue of the Laplacian of the strengths."""
     if len(links) == 1:
         return Measure(None, how="a single device")
     if not strengths.any() or not links.connected:
         return Measure(1.0)
-    low = find_spectrum(*laplacian(links, strengths), seed).low()
+    low = (known or find_spectrum(*laplacian(links, strengths), seed)).low()
     how = low.how.replace("an upper bound", "a lower bound")  # what rises with the eigenvalue falls here
     return Measure(1 / (1 + 2 * (low.value or 0.0)), low.exact, how)

@@ -126,12 +126,17 @@ def laplacian(links: CSRGraph, strengths: Floats | None = None) -> tuple[Any, Fl
 
 def mixing_laplacian(links: CSRGraph, active: Mask | None = None) -> tuple[Any, Floats]:
     """Return I - W, csr_array[n, n], with the Metropolis matrix W of the (active) links, and its null vector."""
+    return laplacian(links, mixing_strengths(links, active))
+
+
+def mixing_strengths(links: CSRGraph, active: Mask | None = None) -> Floats:
+    """Return the entry of the Metropolis matrix of each directed edge, float64[2 * links]; 0 if it is not active."""
     import numpy as np
 
     sources, targets = find_sources(links), links.indices
     degrees = count_links(links) if active is None else np.bincount(sources[active], minlength=len(links))
-    strengths = 1.0 / (1 + np.maximum(degrees[sources], degrees[targets]))
-    return laplacian(links, strengths if active is None else np.where(active, strengths, 0.0))
+    strengths: Floats = 1.0 / (1 + np.maximum(degrees[sources], degrees[targets]))
+    return strengths if active is None else np.where(active, strengths, 0.0)
 
 
 def find_connectivity(links: CSRGraph, spectrum: Spectrum) -> Measure:
@@ -155,17 +160,17 @@ def sample_mixing(links: CSRGraph, decay: float, seed: int) -> Spectrum:
     """Return the spectrum of I - W, above 1,000 devices as many steps of it as the effective neighbors need."""
     if len(links) <= EXACT:
         return find_spectrum(*mixing_laplacian(links), seed)
-    return sample_spectrum(*mixing_laplacian(links), _count_steps(len(links), decay), seed)
+    return sample_spectrum(*mixing_laplacian(links), count_steps(len(links), decay), seed)
 
 
 def find_mixing(links: CSRGraph, decay: float, seed: int) -> tuple[Spectrum, Spectrum]:
     """Return the spectrum of I - W, and what `sample_mixing` returns."""
     if len(links) <= EXACT:
         return (find_spectrum(*mixing_laplacian(links), seed),) * 2
-    return find_both(*mixing_laplacian(links), _count_steps(len(links), decay), seed)
+    return find_both(*mixing_laplacian(links), count_steps(len(links), decay), seed)
 
 
-def _count_steps(n: int, decay: float) -> int:
+def count_steps(n: int, decay: float) -> int:
     """Return how many steps the effective neighbors of n devices need."""
     a, r = _find_pole(decay)
     return math.ceil((1 + math.log(2 * a * n / _SURE) / math.log(r)) / 2)

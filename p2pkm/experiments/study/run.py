@@ -31,8 +31,7 @@ from p2pkm.network.local import LocalWorld
 from p2pkm.network.transport import World
 from p2pkm.storage.checkpoint import identify
 from p2pkm.storage.run_folder import check_target
-from p2pkm.storage.save import write_json
-from p2pkm.storage.study_table import SERVED, Row, name_run
+from p2pkm.storage.study_table import SERVED, Row, keep_row, name_run, read_row
 
 Tell = Callable[[Row, int, int], None]
 _KEPT = "runs"  # folder of the rows, one file each
@@ -188,7 +187,7 @@ def _read_kept(kept: Path | None) -> Row | None:
     if kept is None or not kept.is_file():
         return None
     try:
-        return json.loads(kept.read_bytes())
+        return read_row(kept)
     except ValueError:
         return None
 
@@ -196,7 +195,7 @@ def _read_kept(kept: Path | None) -> Row | None:
 def _keep(kept: Path, row: Row) -> None:
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
-        write_json(kept.parent, kept.name, row)
+        keep_row(kept, row)
     except OSError as error:
         raise NetworkError(f"{kept} cannot be written: {error.strerror or error}; make room and try again") from None
 

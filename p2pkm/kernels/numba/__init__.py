@@ -7,7 +7,7 @@ from p2pkm.kernels.numba.cdkm import cdkm
 from p2pkm.kernels.numba.cost import _losses, _price, losses, price
 from p2pkm.kernels.numba.flooding import _merge, bundle, merge
 from p2pkm.kernels.numba.fuzzy_cmeans import fuzzy
-from p2pkm.kernels.numba.graph import color, components, layers, mirror
+from p2pkm.kernels.numba.graph import _lanczos, color, components, lanczos, layers, mirror
 from p2pkm.kernels.numba.gtvmin import _gtv, _sweep, gtv, gtvmin
 from p2pkm.kernels.numba.kmeans import _devices, kmeans, refine
 from p2pkm.kernels.numba.reductions import _moments, moments, tabulate
@@ -25,6 +25,7 @@ __all__ = [
     "gtvmin",
     "integer_bits",
     "kmeans",
+    "lanczos",
     "layers",
     "losses",
     "merge",
@@ -36,7 +37,7 @@ __all__ = [
 ]
 _BEHIND = {
     "digest": _digest, "gtv": _gtv, "gtvmin": _sweep, "integer_bits": _integer_bits, "kmeans": _devices,
-    "losses": _losses, "merge": _merge, "moments": _moments, "price": _price,
+    "lanczos": _lanczos, "losses": _losses, "merge": _merge, "moments": _moments, "price": _price,
 }  # fmt: skip
 
 

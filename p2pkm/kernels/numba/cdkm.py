@@ -39,7 +39,7 @@ def cdkm(points, weights, start, limit):
     centroids, sums = start.copy(), np.empty_like(start)
     mass, members = np.empty(len(start)), np.empty(len(start), np.int64)
     labels, distances, room = np.full(m, -1), np.empty(m), _room(len(start), d)
-    moved = _assign(points, weights, centroids, len(start), labels, distances, sums, mass, room)
+    moved = _assign(points, weights, centroids, len(start), np.inf, labels, distances, sums, mass, room)
     for sweep in range(limit + 1):
         _average(points, weights, labels, centroids, sums, mass, members, room)
         if sweep == limit or not moved:

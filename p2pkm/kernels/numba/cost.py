@@ -11,7 +11,7 @@ from p2pkm.kernels.numba.threads import divide
 def _losses(points, weights, offsets, begin, end, centroids, costs, labels):
     """Price and label the points of the devices `begin` to `end` - 1."""
     rows = centroids.shape[1]
-    block, distances, lowest, nearest = _room(rows, points.shape[1])
+    block, distances, lowest, nearest = _room(rows, points.shape[1])[:4]
     lanes = nearest.shape[0]
     for i in range(begin, end):
         costs[i] = 0.0
@@ -36,7 +36,7 @@ def _price(points, weights, offsets, classes, n_classes, sets):
     """Price every centroid set on every device's points."""
     n, q = offsets.shape[0] - 1, sets.shape[0]
     costs, tables = np.zeros((n, q)), np.zeros((q, n_classes, sets.shape[1]), np.int64)
-    block, distances, lowest, nearest = _room(sets.shape[1], points.shape[1])
+    block, distances, lowest, nearest = _room(sets.shape[1], points.shape[1])[:4]
     lanes, begin, bare = nearest.shape[0], 0, n_classes == 0 and points.shape[1] == 2
     for first in range(offsets[0], offsets[n], lanes):  # a block of points is of as many devices as it may be
         count = min(lanes, offsets[n] - first)

@@ -7,7 +7,7 @@ distance between two own rows, each row is nearest to its counterpart, both ways
 import numpy as np
 
 from p2pkm.kernels.numba.compiling import behind, helper
-from p2pkm.kernels.numba.nearest import LANES, _add, _nearest, _room
+from p2pkm.kernels.numba.nearest import LANES, _add, _aim, _label, _room
 from p2pkm.kernels.numba.plane import FEW, sum_nearest
 from p2pkm.kernels.numba.simd import (
     add_agreed,
@@ -30,12 +30,14 @@ _CLOSE, _LEAST = 0.25 * (1 - 1e-6), 1e-280  # (1/2)^2, less than any rounding; s
 
 
 @helper()
-def _points(points, mass, first, last, centroids, sums, counts, block, distances, lowest, labels):
+def _points(points, mass, first, last, centroids, sums, counts, room):
     """E1 and the first sums of line 21: add every own point to its nearest real centroid, lowest index on ties."""
+    block, distances, lowest, labels, singles = room
     lanes, rows = labels.shape[0], centroids.shape[0]
+    radius = _aim(centroids, rows, last - first, singles)
     for start in range(first, last, lanes):
         count = min(lanes, last - start)
-        _nearest(points, start, count, centroids, rows, block, distances, lowest, labels)
+        _label(points, start, count, centroids, rows, radius, singles, block, distances, lowest, labels)
         _add(points, mass, start, count, rows, sums, counts, block, labels)
 
 
@@ -230,7 +232,7 @@ def _sweep(
     most += 3 * _LINKS
     own, other, answer = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     there, back = np.empty((most, k), np.int64), np.empty((most, r), np.int64)
-    block, distances, lowest, labels = _room(k, d)
+    room = _room(k, d)
     plane, alike = d == 2 and tables.shape[2] == 2, d == tables.shape[2] and k <= r
     here, beyond, low, least, near, nearest = _links(k, r, d, plane)
     sums, counts, old = np.empty((k, d)), np.empty(k), np.empty((_LINKS, k * d))
@@ -298,8 +300,7 @@ def _sweep(
                     after = offsets[who[min(j + 1, last - 1)]]
                     _points_in_the_plane(points, mass, offsets[i], offsets[i + 1], after, lines, i * k, k, sums, counts)
                 else:
-                    _points(points, mass, offsets[i], offsets[i + 1], result[i], sums, counts, block,
-                            distances, lowest, labels)  # fmt: skip
+                    _points(points, mass, offsets[i], offsets[i + 1], result[i], sums, counts, room)
                 if agreed[j - begin]:
                     heard += indptr[i + 1] - indptr[i]
                     add_agreed(total, counts, said, slots, alpha, indptr[i], indptr[i + 1], times, not printed)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from p2pkm.kernels.numba.compiling import behind, helper, kernel
-from p2pkm.kernels.numba.nearest import _add, _nearest, _room, _turn
+from p2pkm.kernels.numba.nearest import _add, _aim, _gaps, _label, _room, _turn
 from p2pkm.kernels.numba.philox import _uniforms
 from p2pkm.kernels.numba.threads import divide
 
@@ -85,20 +85,20 @@ def _seed(points, columns, weights, k, trials, key, purpose, start, centroids, d
     return k
 
 
-@helper()
-def _assign(points, weights, centroids, rows, labels, distances, sums, counts, room):
+@helper(inline="always")
+def _assign(points, weights, centroids, rows, radius, labels, distances, sums, counts, room):
     """E1 and the sums that the next centroids are made of; return if any label changed.
 
     The nearest of the first `rows` centroids of every point, lowest index on ties. room: that of `_room` for as many
     centroids or more, which is the same in all calls: to make one takes longer than to look at ten points.
     """
-    block, squared, lowest, nearest = room
+    block, squared, lowest, nearest, singles = room
     lanes, changed = nearest.shape[0], False
     sums[:] = 0.0
     counts[:] = 0.0
     for first in range(0, points.shape[0], lanes):
         count = min(lanes, points.shape[0] - first)
-        _nearest(points, first, count, centroids, rows, block, squared, lowest, nearest)
+        _label(points, first, count, centroids, rows, radius, singles, block, squared, lowest, nearest)
         for r in range(count):
             nearest[r] = max(nearest[r], 0)
             changed |= labels[first + r] != nearest[r]
@@ -111,7 +111,7 @@ def _assign(points, weights, centroids, rows, labels, distances, sums, counts, r
 @helper()
 def _collect(points, weights, rows, labels, sums, counts, room):
     """Add the points up again, by labels that were changed after `_assign`."""
-    block, _, _, nearest = room
+    block, nearest = room[0], room[3]
     sums[:] = 0.0
     counts[:] = 0.0
     for first in range(0, points.shape[0], nearest.shape[0]):
@@ -151,15 +151,18 @@ def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts, sums, lab
     m, d = points.shape
     for r in range(m):
         labels[r] = -1
-    still = False
+    still, radius = False, np.inf
     for step in range(limit + 1):
-        changed = _assign(points, weights, centroids, rows, labels, distances, sums, counts, room)
+        radius = _aim(centroids, rows, m, room[4])
+        changed = _assign(points, weights, centroids, rows, radius, labels, distances, sums, counts, room)
         if step == limit or still or not changed:
             break
         empty = False
         for c in range(rows):
             empty |= counts[c] == 0.0
         if fill and empty:
+            if radius < np.inf:
+                _gaps(points, centroids, labels, distances)
             _fill(weights, rows, labels, distances)
             _collect(points, weights, rows, labels, sums, counts, room)
         move = 0.0
@@ -172,6 +175,8 @@ def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts, sums, lab
         still = move < tol
     cost = 0.0
     counts[:] = 0.0
+    if radius < np.inf:
+        _gaps(points, centroids, labels, distances)
     for r in range(m):
         weight = weights[r] if weights.shape[0] > 0 else 1.0
         counts[labels[r]] += weight

@@ -1,12 +1,13 @@
 """The nearest of several centroids for a block of points at a time, and the sums of the points that chose each one.
 
 A distance is summed in feature order, or from 64 features on in eight lanes; point by point the same operations as in
-the plain form: the bits are the same.
+the plain form: the bits are the same. Where labels alone are wanted, single precision tells most of them.
 """
 
 import numpy as np
 
 from p2pkm.kernels.numba.compiling import helper
+from p2pkm.kernels.numba.filter import SIXTEEN, guess, limits, prepare, single_room, turn_singles
 from p2pkm.kernels.numba.simd import (
     add_points,
     add_row,
@@ -23,16 +24,19 @@ LANES = 128  # points of a block
 _CACHED = 4096  # numbers of a block that are to stay in the processor's first cache
 _LONG = 64  # features from which on a distance is added up in lanes
 _FEW = 8  # centroids in the plane whose sums go side by side
+_WORTH = 28  # centroids times features less one, and points, from which on single precision pays; more than _FEW
 
 
 @helper()
 def _room(k, d):
     """Return what `_nearest` works in: coordinates and weights, distances, the least of them, labels.
 
-    As many points are looked at together as there are labels: fewer, if they have many features.
+    Last comes what single precision works in. As many points are looked at together as there are labels: fewer, if they
+    have many features.
     """
-    lanes = min(LANES, max(8, _CACHED // max(d, 1) // 8 * 8))
-    return np.ones((d + 1, lanes)), np.empty((4, k)), np.empty(lanes), np.empty(lanes, np.int64)
+    lanes = min(LANES, max(SIXTEEN, _CACHED // max(d, 1) // SIXTEEN * SIXTEEN))
+    exact = np.ones((d + 1, lanes)), np.empty((4, k)), np.empty(lanes), np.empty(lanes, np.int64)
+    return *exact, single_room(k, d, lanes)
 
 
 @helper(inline="always")
@@ -73,6 +77,48 @@ def _nearest(points, first, count, centroids, rows, block, distances, lowest, la
         return
     for r in range(0, count, 8):  # up to 7 lanes of left-overs are never looked at
         nearest_rows(centroids, rows, block, r, lowest, labels)
+
+
+@helper(inline="always")
+def _aim(centroids, rows, count, singles):
+    """Get ready to label so many points by the first `rows` centroids; return their radius, see `filter.prepare`."""
+    d = centroids.shape[1]
+    return prepare(centroids, rows, singles) if rows * (d - 1) >= _WORTH and d < _LONG and count >= _WORTH else np.inf
+
+
+@helper(forceinline=True)
+def _label(points, first, count, centroids, rows, radius, singles, block, distances, lowest, labels):
+    """Find the labels that `_nearest` finds, and the distances only if single precision is not used; see `_aim`."""
+    if radius < np.inf:
+        _label_in_singles(points, first, count, centroids, rows, radius, singles, block, lowest, labels)
+    else:
+        _nearest(points, first, count, centroids, rows, block, distances, lowest, labels)
+
+
+@helper()
+def _label_in_singles(points, first, count, centroids, rows, radius, singles, block, lowest, labels):
+    """Do so with single precision; what it is unsure of is looked at again, eight points at a time."""
+    start, slope = limits(points.shape[1], radius)
+    turn_singles(points, first, count, singles)
+    for r in range(0, count, SIXTEEN):
+        unsure = guess(singles[1], singles[2], r, start, slope, labels)
+        for half in range(r, min(r + SIXTEEN, count), 8):
+            last = min(half + 8, count)
+            if unsure >> (half - r) & ((1 << (last - half)) - 1):
+                for j in range(half, last):
+                    for f in range(points.shape[1]):
+                        block[f, j] = points[first + j, f]
+                nearest_rows(centroids, rows, block, half, lowest, labels)
+
+
+@helper()
+def _gaps(points, centroids, labels, distances):
+    """Write the distances that `_nearest` finds, for labels by single precision."""
+    for r in range(points.shape[0]):
+        c, total = labels[r], 0.0
+        for f in range(points.shape[1]):
+            total += (points[r, f] - centroids[c, f]) * (points[r, f] - centroids[c, f])
+        distances[r] = total if total < np.inf else np.inf
 
 
 @helper()

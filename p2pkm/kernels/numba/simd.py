@@ -44,7 +44,7 @@ class _Array:
         array = context.make_array(kind)(context, builder, args[number])
         self._builder, self._data = builder, array.data
         self._single = kind.dtype == types.float32
-        self.last = builder.extract_value(array.shape, kind.ndim - 1)
+        self.rows, self.last = (builder.extract_value(array.shape, place) for place in (0, kind.ndim - 1))
 
     def at(self, row, column):
         """Return the place of an entry."""
@@ -61,13 +61,18 @@ class _Array:
 
     def load(self, place, width=WIDTH):
         """Return so many numbers from a place on."""
-        loaded = self._builder.load(self._vector(place, width))
-        loaded.align = 4 if self._single else 8
+        loaded = self.raw(place, width)
         return self._builder.fpext(loaded, ir.VectorType(_REAL, width)) if self._single else loaded
+
+    def raw(self, place, width=0):
+        """Return so many numbers from a place on as they are; 0: one, and no vector."""
+        loaded = self._builder.load(self._vector(place, width) if width else self._builder.gep(self._data, [place]))
+        loaded.align = 4 if self._single else 8
+        return loaded
 
     def store(self, values, place):
         """Write a vector of numbers from a place on."""
-        self._builder.store(values, self._vector(place, values.type.count)).align = 8
+        self._builder.store(values, self._vector(place, values.type.count)).align = 4 if self._single else 8
 
     def put(self, value, place):
         """Write one number."""
@@ -97,8 +102,8 @@ def _loop(builder, count, step, start, body):
 
 
 def _fold(builder, lanes, merge=ir.IRBuilder.fadd):
-    """Merge the lanes of a vector into one number: lanes 4 to 7 with 0 to 3, and so on."""
-    width = WIDTH
+    """Merge the lanes of a vector into one number: of eight lanes 4 to 7 with 0 to 3, and so on."""
+    width = lanes.type.count
     while width > 1:
         width //= 2
         lanes = merge(builder, *(_choose(builder, lanes, lanes, range(i * width, (i + 1) * width)) for i in (0, 1)))

@@ -10,7 +10,7 @@ from p2pkm.kernels.reference.cdkm import cdkm
 from p2pkm.kernels.reference.cost import losses, price
 from p2pkm.kernels.reference.flooding import bundle, merge
 from p2pkm.kernels.reference.fuzzy_cmeans import fuzzy
-from p2pkm.kernels.reference.graph import color, components, layers, mirror
+from p2pkm.kernels.reference.graph import color, components, lanczos, layers, mirror
 from p2pkm.kernels.reference.gtvmin import gtv, gtvmin
 from p2pkm.kernels.reference.kmeans import kmeans, refine
 from p2pkm.kernels.reference.philox import philox, uniforms
@@ -27,6 +27,7 @@ __all__ = [
     "gtvmin",
     "integer_bits",
     "kmeans",
+    "lanczos",
     "layers",
     "losses",
     "merge",

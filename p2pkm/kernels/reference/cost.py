@@ -32,10 +32,11 @@ def price(points, weights, offsets, classes, n_classes, sets):
     costs, tables = np.zeros((n, q)), np.zeros((q, n_classes, k), np.int64)
     for i in range(n if q else 0):
         own = slice(offsets[i], offsets[i + 1])
-        distances = _apart(points[own], sets.reshape(q * k, -1)).reshape(-1, k)
-        labels, lowest = (part.reshape(-1, q) for part in _nearest(distances))
-        costs[i] = np.cumsum(np.vstack((np.zeros(q), weights[own, None] * lowest)), axis=0)[-1]
+        distances = _apart(points[own], sets.reshape(q * k, -1)).T.reshape(q, k, -1)
+        if offsets[i] < offsets[i + 1]:
+            costs[i] = np.cumsum(weights[own] * distances.min(axis=1), axis=1)[:, -1]
         for s in range(q if n_classes else 0):
-            real = labels[:, s] >= 0
-            np.add.at(tables[s], (classes[own][real], labels[real, s]), 1)
+            labels, _ = _nearest(distances[s].T)
+            real = labels >= 0
+            np.add.at(tables[s], (classes[own][real], labels[real]), 1)
     return costs, tables

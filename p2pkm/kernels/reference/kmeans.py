@@ -5,23 +5,34 @@ import numpy as np
 from p2pkm.kernels.reference.nearest import _apart, _nearest, _plain, _squared, _sums
 from p2pkm.kernels.reference.philox import uniforms
 
+_TOGETHER = 1 << 16  # distances that starts look at together
+
 
 def _seed(points, weights, k, trials, draws):
-    """Return k-means++ seeds (Arthur and Vassilvitskii 2007); with several trials the greedy variant."""
-    cumulative = np.cumsum(weights)
-    chosen = list(_pick(cumulative, draws[:1]))
-    closest = _squared(points, points[chosen])[:, 0]
+    """Return k-means++ seeds (Arthur and Vassilvitskii 2007) for each row of draws; several trials: the greedy variant.
+
+    All rows are at the same seed at a time: of few points a step of one takes as long as a step of all.
+    """
+    chosen = np.full((len(draws), k), -1)
+    chosen[:, 0] = _pick(np.cumsum(weights), draws[:, 0])
+    closest, going = _squared(points, points[chosen[:, 0]]).T, np.arange(len(draws))
     for c in range(1, k):
-        cumulative = np.cumsum(weights * closest)
-        if not cumulative[-1] > 0.0:
-            break
+        cumulative = np.cumsum(weights * closest, axis=1)
+        more = cumulative[:, -1] > 0.0
+        if not more.all():
+            going, closest, cumulative = going[more], closest[more], cumulative[more]
+            if not len(going):
+                break
         first = 1 + (c - 1) * trials
-        candidates = _pick(cumulative, draws[first : first + trials])
-        trial = np.minimum(closest[:, None], _squared(points, points[candidates]))
-        best = int(np.argmin(np.cumsum(weights[:, None] * trial, axis=0)[-1]))
-        chosen.append(candidates[best])
-        closest = trial[:, best]
-    return points[chosen]
+        candidates = np.array([
+            _pick(*row) for row in zip(cumulative, draws[going, first : first + trials], strict=True)
+        ])
+        trial = _squared(points, points[candidates.ravel()]).T.reshape(*candidates.shape, -1)
+        np.minimum(closest[:, None], trial, out=trial)
+        each = np.arange(len(going))
+        best = np.argmin(np.cumsum(weights * trial, axis=2)[:, :, -1], axis=1)
+        chosen[going, c], closest = candidates[each, best], trial[each, best]
+    return [points[found[found >= 0]] for found in chosen]
 
 
 def _pick(cumulative, draws):
@@ -59,7 +70,7 @@ def _lloyd(points, weights, limit, tol, fill, centroids):
         filled = counts > 0.0
         centroids, old = centroids.copy(), centroids
         centroids[filled] = sums[filled] / counts[filled, None]
-        still = np.cumsum(np.append(0.0, (centroids - old)[filled] ** 2))[-1] < tol
+        still = tol > 0.0 and np.cumsum(np.append(0.0, (centroids - old)[filled] ** 2))[-1] < tol
     counts = np.bincount(labels, weights=weights, minlength=rows)
     return centroids, counts, np.cumsum(weights * distances)[-1]
 
@@ -69,13 +80,14 @@ def _kmeans(points, weights, odds, k, trials, starts, limit, tol, draws):
     centroids, counts, lowest = np.full((k, points.shape[1]), np.inf), np.zeros(k), np.inf
     if len(points) == 0:
         return centroids, counts, 0.0
-    for start in range(starts):
-        seeds = _seed(points, odds, k, trials, draws[start])
-        trial, number, cost = _lloyd(points, weights, limit, tol, True, seeds)
-        if cost < lowest:
-            lowest = cost
-            centroids[:], counts[:] = np.inf, 0.0
-            centroids[: len(trial)], counts[: len(trial)] = trial, number
+    together = max(_TOGETHER // (trials * len(points)), 1)
+    for begin in range(0, starts, together):
+        for seeds in _seed(points, odds, k, trials, draws[begin : begin + together]):
+            trial, number, cost = _lloyd(points, weights, limit, tol, True, seeds)
+            if cost < lowest:
+                lowest = cost
+                centroids[:], counts[:] = np.inf, 0.0
+                centroids[: len(trial)], counts[: len(trial)] = trial, number
     return centroids, counts, lowest
 
 

@@ -7,13 +7,16 @@ _FEW, _LANES = 8, 128  # labels whose sums go side by side in the plane; points 
 
 
 def _squared(a, b):
-    """Return the squared distances of the rows of a to the rows of b, float64[a, b], summed in feature order."""
+    """Return the squared distances of the rows of a to the rows of b, float64[a, b], summed in feature order.
+
+    Those to one row of b stand side by side in memory: of many points and few centroids that is several times as fast.
+    """
     total = None
-    for f in range(a.shape[1]):
-        square = a[:, f, None] - b[None, :, f]
+    for x, y in zip(np.ascontiguousarray(a.T), b.T, strict=True):
+        square = x - y[:, None]
         square *= square
         total = square if total is None else np.add(total, square, out=total)
-    return np.zeros((a.shape[0], b.shape[0])) if total is None else total
+    return np.zeros((len(a), len(b))) if total is None else total.T
 
 
 def _apart(points, centroids):
@@ -36,7 +39,7 @@ def _nearest(distances):
     if distances.shape[1] == 0:
         return np.full(len(distances), -1), np.full(len(distances), np.inf)
     labels = np.argmin(distances, axis=1)
-    lowest = distances[np.arange(len(distances)), labels]
+    lowest = np.min(distances, axis=1)
     return np.where(lowest < np.inf, labels, -1), lowest
 
 
@@ -62,8 +65,10 @@ def _sums(points, weights, labels, rows):
                 side = side[:half] + side[half:]
             total += side[0]
         return total[:, :2], total[:, 2]
-    real = labels >= 0
-    points, weights, labels = points[real], weights[real], labels[real]
-    columns = [np.bincount(labels, weights=weights * x, minlength=rows) for x in (*points.T, 1.0)]
-    sums = np.stack(columns, axis=1).astype(np.float64)  # bincount of nothing is whole numbers
+    if labels.min(initial=0) < 0:
+        real = labels >= 0
+        points, weights, labels = points[real], weights[real], labels[real]
+    sums = np.empty((rows, points.shape[1] + 1))
+    for f, x in enumerate((*points.T, 1.0)):
+        sums[:, f] = np.bincount(labels, weights=weights * x, minlength=rows)
     return sums[:, :-1], sums[:, -1]

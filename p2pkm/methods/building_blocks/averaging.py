@@ -16,6 +16,7 @@ from p2pkm.core.states import register
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.building_blocks.total_variation import heard
 
+COUNTED = "with counters=true sends totals that are the same for all neighbors, over links that have to last"
 _THIN = 0.25  # of the points that a device should hold
 
 

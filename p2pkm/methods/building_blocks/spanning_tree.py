@@ -7,7 +7,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import Delivery, SparseMessages, Tables
-from p2pkm.core.sorting import blocks, find_runs, offsets_of
+from p2pkm.core.sorting import blocks, find_distinct, find_runs, offsets_of
 from p2pkm.core.states import register
 from p2pkm.network.graph import Topology
 
@@ -113,7 +113,7 @@ def route(tree: Tree, devices: Devices) -> Routes:
 
 def begin(routes: Routes, devices: Devices) -> Integers:
     """Return who sends first on the way up: the deepest layer, and those without a neighbor, who send to nobody."""
-    return np.union1d(routes.layer(routes.depth), np.flatnonzero(devices.degrees == 0))
+    return find_distinct(np.concatenate((routes.layer(routes.depth), np.flatnonzero(devices.degrees == 0))))
 
 
 def climb(routes: Routes, front: Front, header: int = 0) -> SparseMessages:

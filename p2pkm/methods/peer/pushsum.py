@@ -13,6 +13,7 @@ from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import (
+    COUNTED,
     RunningSums,
     begin_account,
     centroids_from_sums,
@@ -89,7 +90,8 @@ class PushSumLloyd(MethodBase):
     tol : float
         A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
     counters : bool, optional
-        Whether to send running totals; None: if there are faults, on a graph that does not change.
+        Whether to send running totals, which needs links that last; None: if there are faults, on a graph that does not
+        change.
 
     Raises
     ------
@@ -137,6 +139,7 @@ class PushSumLloyd(MethodBase):
             message_content=MessageContent.SUMS,
             init=self.init,
             follows_points=True,
+            needs_static_links=COUNTED if self.counters else "",
         )
 
     def under_faults(self, topology: Topology) -> Self:
