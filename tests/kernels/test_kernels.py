@@ -240,6 +240,15 @@ def test_lengths_on_the_wire_equal_their_twins(rice):
         assert found.dtype == np.int64 and found.shape == (n,)
 
 
+@pytest.mark.parametrize("bits", [8, 16, 32])
+def test_numbers_are_as_wide_as_the_largest_in_size_needs(bits):
+    numbers = np.array([1, -1])[:, None] * 2 ** (bits - 1) + np.array([-1, 0])
+    tables = numbers.reshape(4, 1, 1)  # below and at the power of two, and minus it, and below
+    expected = [3 + 1 + wide for wide in (bits, 2 * bits, 2 * bits, bits)]
+    assert compiled.integer_bits(tables, rice=False).tolist() == expected
+    assert plain.integer_bits(tables, rice=False).tolist() == expected
+
+
 def test_sums_tables_and_digests_equal_their_twins():
     for seed in range(100):
         rng = np.random.default_rng(seed)

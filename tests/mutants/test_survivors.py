@@ -1,6 +1,7 @@
 """What samples of mutants found no test for; RESULTS.md lists the mutants."""
 
 import json
+import math
 import os
 import time
 from contextlib import nullcontext
@@ -18,6 +19,7 @@ from numpy.testing import assert_allclose
 import p2pkm
 from p2pkm.channel.byzantine import ByzantineMessages, _convert
 from p2pkm.channel.fault_trace import LONGEST, parse_trace
+from p2pkm.channel.faults import FaultInjector
 from p2pkm.channel.pipeline import Channel
 from p2pkm.channel.quantization import _count_bits
 from p2pkm.channel.suppression import reach
@@ -38,11 +40,13 @@ from p2pkm.engine.loop import RunContext, Start, _check_termination
 from p2pkm.engine.run_job import _count_work, _tell_division
 from p2pkm.engine.state_tree import gather, rebuild, split
 from p2pkm.kernels import pick
+from p2pkm.methods.building_blocks import tree_sums
 from p2pkm.methods.building_blocks.quantization import count_bits
 from p2pkm.methods.building_blocks.spanning_tree import grow
 from p2pkm.methods.building_blocks.tree_search import aside
 from p2pkm.methods.init import pipelines, registry
 from p2pkm.methods.init.lean import Cells, pack_rows
+from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.init.total_variance import TotalVariance
 from p2pkm.methods.init.tree_summaries import TreeSummaries
 from p2pkm.methods.peer import private
@@ -149,6 +153,8 @@ def test_rows_are_read_from_a_folder_a_study_and_a_list(tmp_path):
     (tmp_path / "study.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for source in (tmp_path, str(tmp_path), Study.load(tmp_path), rows):
         assert read_rows(source) == rows[:1]
+    lost = [{"seed": 1, "error": math.nan, "ari": math.nan}, {"seed": 2, "error": "no", "ari": None}]
+    assert read_rows(lost) == [{"seed": 1, "error": None, "ari": None}]
 
 
 def test_a_pipe_in_place_of_a_file_is_named(tmp_path):
@@ -897,3 +903,33 @@ def test_whole_numbers_have_63_bits():
     assert whole(2**63 - 1, 1, "a") == 2**63 - 1
     with pytest.raises(ExperimentError, match=r"below 2\^63"):
         whole(2**63, 1, "a")
+
+
+@pytest.mark.parametrize(("least", "said"), [(None, False), (0, False), (1, False), (2, True)])
+def test_clusters_are_suppressed_from_two_points_on(least, said):
+    figure = closing_rows.tell_suppression({"min_cluster_size": least})[0]
+    assert figure == (str(least) if said else closing_rows.NO_ROW[0])
+
+
+def test_faults_are_said_to_spare_the_stages_that_need_all_messages():
+    spared, struck, own, after = (Stage(name, None, 1, faults_apply=name == "struck", after=name == "after")
+                                  for name in ("spared", "struck", "own", "after"))  # fmt: skip
+    injector = object.__new__(FaultInjector)
+    injector._faults = SimpleNamespace(ignored_events=0)
+    rest = "stages=all affects that, too"
+    for stages, injector._stages, notes in (
+        ((spared, struck, own), "method", [f"faults affect own, not what comes before (spared); {rest}"]),
+        ((struck, own, after), "method", [f"faults affect own, not what comes before or after (after); {rest}"]),
+        ((spared, own), "all", ["faults do not affect spared: these need all messages, and get them"]),
+        ((struck, own), "all", []),
+    ):
+        assert injector.notes(stages) == notes
+
+
+def test_moments_of_devices_do_not_depend_on_the_pieces(monkeypatch):
+    devices = arrange([[[1.0], [5.0]], [[2.0]], [[7.0], [8.0], [9.0]]], [(0, 1), (1, 2)]).devices
+    tables = np.tile([[1.0], [8.0]], (3, 1, 1))
+    whole = tree_sums.measure(devices, tables)
+    monkeypatch.setattr(chunks, "_POINTS", 3)
+    assert whole[:, 0, :2].tolist() == [[2.0, 9.0], [1.0, 1.0], [3.0, 2.0]]
+    assert np.array_equal(tree_sums.measure(devices, tables), whole)

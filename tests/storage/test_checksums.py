@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 import subprocess
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -181,3 +182,10 @@ def test_no_place_of_the_product_unpickles():
     sources = [*Path(p2pkm.__file__).parent.rglob("*.py"), *Path(p2pkm.__file__).parents[1].glob("topologies/**/*.py")]
     text = "".join(path.read_text() for path in sources)
     assert "allow_pickle=True" not in text and "import pickle" not in text and "joblib" not in text
+
+
+@pytest.mark.parametrize("state", ["done", "interrupted", "running"])
+def test_a_list_is_missed_where_a_run_has_ended(tmp_path, state):
+    (tmp_path / "manifest.json").write_text(json.dumps({"state": state}), "utf-8")
+    with pytest.raises(DataError, match="killed") if state == "running" else nullcontext():
+        assert check_files(tmp_path) == [Fault(NAME, "is missing, so the other files cannot be checked")]

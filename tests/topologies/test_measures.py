@@ -621,6 +621,12 @@ def test_the_error_of_a_mean_path_is_that_of_sources_drawn_without_repetition():
     assert found == (3.0, False, "5 random sources; standard error 0.5")  # root of (5/2) (1 - 5/10) / 5
 
 
+def test_where_all_neighbors_are_linked_an_estimate_of_clustering_is_1_and_not_sure():
+    groups = [nx.relabel_nodes(nx.complete_graph(4), dict(enumerate(range(4 * i, 4 * i + 4)))) for i in range(260)]
+    found = measures.clustering(nx.compose_all(groups))
+    assert found == (1.0, False, "200,000 random pairs of neighbors; standard error 5e-06")
+
+
 @pytest.mark.parametrize("name", ["small-world", "hypercube", "ring", "apart"])
 def test_what_is_found_in_common_is_what_each_measure_finds(monkeypatch, name):
     force = {"strength": 0.7} if name == "hypercube" else {"coupling": 30.0}
