@@ -103,7 +103,7 @@ def _lanczos(indptr, indices, strengths, rows, norms, main, shift, first, last, 
                 continue
             one, two, three = 0.0, 0.0, 0.0
             for e in range(indptr[i], indptr[i + 1]):
-                fetch(vectors, np.int64(indices[min(e + _AHEAD, end)]), 1)
+                fetch(vectors, np.int64(indices[min(e + _AHEAD, end)]))
                 j = np.uintp(indices[e])
                 one += strengths[e, 0] * vectors[j, 0]
                 two += strengths[e, 1] * vectors[j, 1]

@@ -144,6 +144,18 @@ def turn_pairs(context, points, first, block, count):
 
 
 @intrinsic
+def fetch(context, points, row):
+    """Ask for the beginning of a row to be brought from memory while something else is computed."""
+
+    def generate(context, builder, signature, args):
+        source = _Array(context, builder, signature, args, 0)
+        source.fetch(source.at(args[1], _whole(0)))
+        return context.get_dummy_value()
+
+    return types.void(points, types.int64), generate
+
+
+@intrinsic
 def turn_square(context, points, row, f, block, r):
     """``block[f + i, r + j] = points[row + j, f + i]`` for i, j < 8."""
 
