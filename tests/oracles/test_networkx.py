@@ -71,7 +71,7 @@ WITHOUT = {
     "predict": "against the iteration itself", "fit": "of a series, not of a graph",
     "fitted": "of a series, not of a graph", "active_degrees": "of a graph that changes",
     "contraction_per_round": "of a graph that changes", "effective_neighbors_over_time": "of a graph that changes",
-    "describe": "the others together", "read": "no measure",
+    "describe": "the others together", "explore": "what several of them share", "read": "no measure",
 }  # fmt: skip
 
 
