@@ -627,7 +627,8 @@ def test_where_all_neighbors_are_linked_an_estimate_of_clustering_is_1_and_not_s
     assert found == (1.0, False, "200,000 random pairs of neighbors; standard error 5e-06")
 
 
-@pytest.mark.parametrize("name", ["small-world", "hypercube", "ring", "apart"])
+@pytest.mark.parametrize("name", ["apart", *(pytest.param(name, marks=pytest.mark.slow)
+                                             for name in ("small-world", "hypercube", "ring"))])  # fmt: skip
 def test_what_is_found_in_common_is_what_each_measure_finds(monkeypatch, name):
     force = {"strength": 0.7} if name == "hypercube" else {"coupling": 30.0}
     monkeypatch.setattr(spectrum, "_PROBES", 1)
