@@ -524,6 +524,15 @@ def test_an_empty_cluster_takes_the_point_of_largest_weighted_distance():
             assert_array_equal(a[0], b)
 
 
+def test_arrays_on_disk_of_other_numbers_are_told_apart(tmp_path):
+    weights, whole, start = np.ones(4), np.array([0, 4]), np.array([[[1.0], [9.0]]])
+    for kind in (np.float64, np.float32):
+        np.save(tmp_path / "points.npy", np.array([[0.0], [2.0], [8.0], [12.0]], kind))
+        points = np.load(tmp_path / "points.npy", mmap_mode="r")
+        found = compiled.refine(points, weights, whole, start, np.array([2]), 5, np.zeros(1), True)
+        assert_array_equal(found[0][0, :, 0], [1.0, 10.0])
+
+
 def test_arrays_of_any_layout_share_one_compilation():
     rng = np.random.default_rng(5)
     points, weights, offsets, keys = (

@@ -19,6 +19,7 @@ _SAID = "compiling kernels, which is done once and takes up to half a minute; it
 
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
 _INNER: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True}
+_VAGUE = np.ndarray, tuple  # strided arrays, arrays on disk: their class does not say what numba takes them for
 helper: Any = functools.partial(njit, **_INNER)
 
 
@@ -70,7 +71,7 @@ def _enter(compiled, prepare):
             return entries[kinds](*given)
         given = prepare(*given)
         result = compiled(*given)
-        if np.ndarray not in kinds:  # strided: a copy of it was handed over
+        if not any(issubclass(kind, _VAGUE) for kind in kinds if isinstance(kind, type)):
             entries[kinds] = compiled.overloads[tuple(map(typeof, given))].entry_point
         return result
 
