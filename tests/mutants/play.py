@@ -291,7 +291,9 @@ class Functions:
             old, new = ({}, {})
             for version, found in ((text, old), (mutant.apply(text), new)):
                 _collect(compile(version, path, "exec", dont_inherit=True), found)
-            self._changes[mutant] = {key: code for key, code in new.items() if code != old[key] and key in self.known}
+            self._changes[mutant] = {
+                key: code for key, code in new.items() if code != old.get(key) and key in self.known
+            }
         return self._changes[mutant]
 
     def change(self, mutants: list[Mutant]) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 import p2pkm
 from p2pkm.channel.pipeline import StageChannel
+from p2pkm.channel.suppression import check_min_cluster_size
 from p2pkm.core.errors import ExperimentError
 from p2pkm.data.shards import Shards
 from p2pkm.engine import run_job
@@ -93,10 +94,11 @@ def check_scaled(case: Any) -> Iterator[str]:
     call = call_of(case)
     if (
         call.method.name in {"private", "fkmeanscb", "treelloyd"}
+        or call.method.traits.learns_features
         or call.options["stream"] is not None
         or not call.shards.points.any()
     ):
-        return  # their noise has the units of the points; points that are all 0 have no scale
+        return  # noise and networks have the units of the points; points that are all 0 have no scale
     result, scaled = (call.run(shards=replace(call.shards, points=by * call.shards.points)) for by in (1.0, 4.0))
     factor = 4.0 if call.options["scale"] == "none" else 1.0  # else centroids are those of the scaled features
     if not np.array_equal(factor * result.centroids, scaled.centroids):
@@ -189,8 +191,12 @@ def check_small_clusters(case: Any) -> Iterator[str]:
     """Nothing that is sent depends on where points are that were in a cluster of too few whenever a device counted."""
     call = _plain(call_of(case))
     start = _start(call)
-    if start is None or call.method.name not in _MOVED_ALIKE or call.method.traits.no_suppression:
+    if start is None or call.method.name not in _MOVED_ALIKE:
         return
+    try:
+        check_min_cluster_size(3, call.method)
+    except ExperimentError:
+        return  # it sends raw points, or others of which it is not known how many stand behind them
     given = {**_NO_LIES, "start": start, "rounds": min(call.options["rounds"], 4)}
     given["min_cluster_size"] = max(3, call.options["min_cluster_size"])
     shards, points = call.shards, call.shards.points.copy()
@@ -226,8 +232,8 @@ def check_translated(case: Any) -> Iterator[str]:
     """Points and start somewhere else give the centroids there, but for rounding, and as many messages."""
     call = _plain(call_of(case))
     start = _start(call)
-    if start is None or call.method.name not in _MOVED_ALIKE:
-        return
+    if start is None or call.method.name not in _MOVED_ALIKE or not np.diff(call.shards.offsets).all():
+        return  # who has no points averages rows of others, and may end halfway between two of them
     by, (shards, start) = 16.0 * (1.0 + np.arange(call.shards.d)), _scatter(call.shards, start)
     moved = replace(shards, points=(shards.points + by).astype(shards.points.dtype))
     given = {**_NO_LIES, "rounds": min(call.options["rounds"], 3)}
@@ -240,8 +246,8 @@ def check_permuted(case: Any) -> Iterator[str]:
     """Clusters in another order end in that order: to the bit where rows are paired by number, else near them."""
     call = _plain(call_of(case))
     start = _start(call)
-    if start is None or call.method.name not in _MOVED_ALIKE:
-        return
+    if start is None or call.method.name not in _MOVED_ALIKE or not np.diff(call.shards.offsets).all():
+        return  # who has no points averages rows of others, and may end halfway between two of them
     shards, start = _scatter(call.shards, start)
     order = np.roll(np.arange(call.method.k), case.experiment.seed % call.method.k or 1)
     given = {**_NO_LIES, "shards": shards, "rounds": min(call.options["rounds"], 3)}
