@@ -128,7 +128,8 @@ def _shapes(options: Mapping[str, Any]) -> Size:
 
 def _look(table: Table) -> Size:
     """Return the size of data that have been read."""
-    distinct = len(np.unique(table.points, axis=0))
+    complete = table.points[~np.isnan(table.points).any(axis=1)]  # others may be filled in alike
+    distinct = max(1, len(np.unique(complete, axis=0)))
     devices = None if table.device is None else len(np.unique(table.device))
     m, d = table.points.shape
     return Size(m, d, distinct, table.classes, devices, table.labels is not None, image=table.image)

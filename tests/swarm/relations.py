@@ -351,8 +351,8 @@ def check_shuffled(case: Any) -> Iterator[str]:
     """Points in another order on their device change nothing where sums are exact and all devices have a start."""
     call = _plain(call_of(case))
     start = _start(call)
-    if start is None:
-        return
+    if start is None or call.options["noise"]:
+        return  # noise follows a variance with rounding errors
     rng, bounds = np.random.default_rng(case.experiment.seed), call.shards.offsets
     order = np.concatenate([bounds[i] + rng.permutation(bounds[i + 1] - bounds[i]) for i in range(call.shards.n)])
     one = _coarsen(call.shards)

@@ -245,6 +245,8 @@ def _walk(facts: Facts, sent: TreeWalk) -> tuple[Rounds, bool]:
     opening = volume(sent.ways[0], sent.layer == max(int(sent.layer.max()), 1))
     total, again = (sum((volume(way, linked) for way in ways), NOTHING) for ways in (sent.ways, sent.again))
     rest = (total + opening.times(-1))._replace(exact_bytes=total.exact_bytes)
+    if facts.plan.experiment.all_rounds:  # nobody sends any more once the root has found the end
+        again = again._replace(exact_messages=False, exact_bytes=False)
     return lambda t: (opening, rest)[t] if t < 2 else again, False
 
 
