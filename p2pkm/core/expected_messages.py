@@ -115,12 +115,15 @@ class Flooding:
         There are so many rows for sure, else at most.
     hops : int or None
         How far tables travel; None: everywhere.
+    all_send : bool
+        Every device with points has a table for sure.
     """
 
     rows: int
     columns: int
     exact: bool = True
     hops: int | None = None
+    all_send: bool = True
 
 
 @dataclass(frozen=True)

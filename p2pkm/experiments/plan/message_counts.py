@@ -199,7 +199,7 @@ def _star(facts: Facts, sent: Reports) -> tuple[Rounds, bool]:
 def _flood_once(facts: Facts, sent: Flooding) -> tuple[Rounds, bool]:
     """Let a table of each device spread."""
     e, n = len(facts.plan.topology.indices), facts.plan.topology.n
-    waves, sure = flood(facts.plan.topology, sent.hops), facts.plan.least >= 1
+    waves, sure = flood(facts.plan.topology, sent.hops), facts.plan.least >= 1 and sent.all_send
     size = 8 * sent.rows * sent.columns
     if waves is None:  # each device sends in every turn at most, and each table travels each way once
         return lambda t: Volume(e, e * n * size if t == 0 else 0, False, False), False

@@ -44,8 +44,8 @@ class Imputation(MethodBase):
     schedule: str = "jacobi"
 
     def expected_messages(self, known: Known) -> Flooding:
-        """Return weights and means of every device."""
-        return Flooding(1, 2 * known.features)
+        """Return weights and means of every device; who knows no value has none."""
+        return Flooding(1, 2 * known.features, exact=False, all_send=False)
 
     def initial_state(self, devices: Devices, start: Any) -> ImputationState:
         """Measure the known values of the own points."""
