@@ -259,6 +259,8 @@ def _price(start: Floats, held: Floats, devices: Devices) -> Floats:
         for number, sets in enumerate((begun, ends)):
             losses[own, 0, number] = devices.kernels.losses(wide, weights[rows], begins, sets)[0]
     if devices.grid is not None:
-        rise = np.ceil((losses[:, 0, 1] - losses[:, 0, 0]) / unit / unit / devices.unit)
+        begun, ended = losses[:, 0].T
+        rise = np.subtract(ended, begun, out=np.zeros(len(devices)), where=begun < np.inf)  # inf: a start without rows
+        rise = np.ceil(rise / unit / unit / devices.unit)
         losses[:, 0] = np.column_stack((np.zeros_like(rise), rise))
     return losses
