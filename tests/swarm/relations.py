@@ -344,7 +344,7 @@ def check_swapped(case: Any) -> Iterator[str]:
     drawn = (
         drawn
         or call.method.name in {"ffcm1", "ffcm2", "mufc", "private", "fkmeanscb", "treelloyd"}
-        or any(word in (case.summary["init"] or "") for word in ("bounding", "lean"))
+        or any(word in (case.summary["init"] or "") for word in ("bounding", "lean", "rows"))
     )
     if call.shards.d != 2 or drawn:
         return
