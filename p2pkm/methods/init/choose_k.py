@@ -67,15 +67,18 @@ class ChooseK(TreeRows):
         """Return how many rows a device sends of its own points at most."""
         return _ROWS
 
+    def sends_all(self, known: Known) -> bool:
+        """Return False: a device may send a row for two points at most."""
+        return False
+
     def expected_messages(self, known: Known) -> TreeWalk:
         """Return rows up, the number down."""
-        *box, up, down = super().expected_messages(known).ways
+        *upward, down = super().expected_messages(known).ways
         n = len(self.tree.layer)
         return TreeWalk(
             *self.tree,
             (
-                *box,
-                up._replace(exact=np.zeros(n, np.bool_)),
+                *upward,
                 Way(False, np.ones(n, np.int64), 1, down.exact, 8.0 * _NUMBER if self.lean else None),
             ),
         )

@@ -161,24 +161,31 @@ class TreeSummaries(MethodBase):
         """Return pairs up, clusterings down; with several of them their losses up and the choice down."""
         (parent, layers), q, d = self.tree, self.candidates, known.features
         one, sure = np.ones(len(layers), np.int64), np.ones(len(layers), np.bool_)
-        pairs, reduced = self._count_pairs()
+        pairs, counted = self._count_pairs(self.sends_all(known))
         ways = (
-            Way(True, pairs, d + self.extra, self.sends_all(known) & ~reduced),
+            Way(True, pairs, d + self.extra, counted),
             Way(False, one * q * self.k, d, known.pools(self.k) & sure),
             Way(True, one, q, sure),
             Way(False, one, 1, sure),
         )
         return TreeWalk(parent, layers, ways[: self.ways])
 
-    def _count_pairs(self) -> tuple[Integers, Mask]:
-        """Return the rows that each device passes on to its parent, int64[n], and whose are summed up, bool[n]."""
+    def _count_pairs(self, sure: bool) -> tuple[Integers, Mask]:
+        """Return how many rows each device passes on at most, int64[n], and which of them so many for sure, bool[n].
+
+        sure: every device has `own_rows`. More than `most` rows become half as many; of a number that is not sure it is
+        not known whether it is more.
+        """
         parent, layers = self.tree
-        rows = np.full(len(layers), self.own_rows)
+        rows, exact = np.full(len(layers), self.own_rows), np.full(len(layers), sure)
         order = np.argsort(-layers, kind="stable")[: int((layers > 0).sum())]
         for one in np.split(order, np.cumsum(np.bincount(layers)[:0:-1])[:-1]):
-            np.add.at(rows, parent[one], np.where(rows[one] > self.most, self.most // 2, rows[one]))
-        reduced = (rows > self.most) & (layers > 0)
-        return np.where(reduced, self.most // 2, rows), reduced
+            large = rows[one] > self.most
+            rows[one[large]] = np.where(exact[one[large]], self.most // 2, self.most)
+            exact[one[large]] = False
+            np.add.at(rows, parent[one], rows[one])
+            np.logical_and.at(exact, parent[one], exact[one])
+        return rows, exact
 
     def finds_all(self, known: Known, before: bool) -> bool:
         """Return whether every device has k centroids in the end, for sure."""
