@@ -47,7 +47,7 @@ from topologies.families.textbook import (
 from topologies.gallery_entries import GalleryEntry, read_recipe, recipes
 from topologies.io import read
 from topologies.plugins import PluginError
-from topologies.registry import EXACT as EXACT
+from topologies.registry import DETERMINISTIC as DETERMINISTIC
 from topologies.registry import FAMILIES, FIXED, LARGE, LIGHT, TIME_VARYING, build, edge_markov, gallery
 from topologies.registry import AnyGraph as AnyGraph
 from topologies.time_varying.deterministic import (

@@ -176,7 +176,13 @@ LIGHT: dict[str, Callable[..., CSRGraph]] = {
     "barabasi-albert": large.barabasi_albert,
 }
 
-EXACT = frozenset({"ring", "grid", "torus", "exponential", "hypercube"})  # the same graph, light or not
+DETERMINISTIC = frozenset({
+    "ring",
+    "grid",
+    "torus",
+    "exponential",
+    "hypercube",
+})  # of `LIGHT`: the same graph, light or not
 
 LARGE = 100_000  # devices; beyond, a graph of Python objects takes longer to build than to use
 

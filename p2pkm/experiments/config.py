@@ -383,7 +383,7 @@ def _build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, 
     fixed = graph.name in topologies.FIXED
     try:
         wanted = (n if names is None else None) if fixed else n or default
-        light = True if graph.name in topologies.EXACT else None  # does without networkx
+        light = True if graph.name in topologies.DETERMINISTIC else None  # does without networkx
         built = topologies.build(graph.name, wanted, light=light, **graph.options)
     except topologies.GraphError as error:
         raise TopologyError(f"graph {graph}: {error}") from None

@@ -264,8 +264,8 @@ def same(one, other):
     return all(np.array_equal(part, other.to_arrays()[name]) for name, part in one.to_arrays().items())
 
 
-@pytest.mark.parametrize("name", sorted(topologies.EXACT))
-def test_an_exact_family_is_the_same_topology_light_or_not(name):
+@pytest.mark.parametrize("name", sorted(topologies.DETERMINISTIC))
+def test_a_deterministic_family_is_the_same_topology_light_or_not(name):
     assert name in topologies.LIGHT
     for n in (2, 4, 16, 64):
         light, heavy = (Topology.from_graph(topologies.build(name, n, light=form)) for form in (True, False))

@@ -58,6 +58,16 @@ def explore(
         As of `describe`.
     coupling, strength
         As of `predict`.
+
+    Returns
+    -------
+    Known
+        For `describe` and `predict`.
+
+    Raises
+    ------
+    GraphError
+        As `predict`.
     """
     import numpy as np
 

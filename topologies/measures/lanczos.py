@@ -152,6 +152,11 @@ def walk_three(advance: Advance, links: CSRGraph, strengths: Sequence[Floats], s
         Of so many devices that `find_spectrum` takes one probe.
     strengths : three of float64[2 * links]
     seed : int
+
+    Returns
+    -------
+    list of Path
+        One for each of the strengths.
     """
     import numpy as np
 

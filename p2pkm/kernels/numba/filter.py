@@ -29,16 +29,23 @@ _LARGEST = 1e30  # squared radius up to which no product of centroids overflows
 
 @helper()
 def single_room(k, d, lanes):
-    """Return what the filter works in: the shift, centroids with half of their square behind, coordinates of a block.
+    """Return what the filter works in, for k centroids of d features and blocks of so many points.
 
-    Up to three centroids more are at infinity, so that all tiles are whole.
+    Returns
+    -------
+    shift : float64[d]
+    singles : float32[k + 0 to 3, d + 1]
+        Centroids with the sign changed, and half of their square behind. Up to three more are at infinity, so that all
+        tiles are whole.
+    columns : float32[d, lanes]
+        Coordinates of a block.
     """
     return np.empty(d), np.empty((k + -k % _TALL, d + 1), np.float32), np.empty((d, lanes), np.float32)
 
 
 @helper()
 def prepare(centroids, rows, room):
-    """Write the first `rows` centroids, less one of them, with the sign changed.
+    """Write the first `rows` of the centroids, float64[k, d], less one of them, into the room of `single_room`.
 
     Returns
     -------
@@ -94,7 +101,7 @@ def limits(d, radius):
 
 @helper(inline="always")
 def turn_singles(points, first, count, room):
-    """Write the coordinates of points[first : first + count], less the shift, feature by feature into the room."""
+    """Write points[first : first + count], float[m, d], less the shift, feature by feature into the room's columns."""
     shift, _, columns = room
     d = points.shape[1]
     square = d - d % 8 if count >= 8 else 0
@@ -133,7 +140,8 @@ def _multiply(builder, x, y, total):
 def guess(context, singles, columns, r, start, slope, labels):
     """Write the nearest of the centroids to ``columns[:, r + j]`` for j < 16; return a number whose bit j says: unsure.
 
-    Sure is whose margin is larger than ``start + slope |x|^2``.
+    singles, columns: as of `single_room`; labels: int64[lanes]. Sure is whose margin is larger than
+    ``start + slope |x|^2``, see `limits`.
     """
 
     def generate(context, builder, signature, args):

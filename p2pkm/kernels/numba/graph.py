@@ -109,8 +109,8 @@ def _lanczos(indptr, indices, strengths, rows, norms, main, shift, first, last, 
                 two += strengths[e, 1] * vectors[j, 1]
                 three += strengths[e, 2] * vectors[j, 2]
             for c in range(3):
-                heard = one if c == 0 else two if c == 1 else three
-                before[i, c] = (rows[i, c] * vectors[i, c] - heard) / length[c] - norms[c] * before[i, c]
+                product = one if c == 0 else two if c == 1 else three
+                before[i, c] = (rows[i, c] * vectors[i, c] - product) / length[c] - norms[c] * before[i, c]
                 last_one = vectors[i, c] / length[c]
                 sums[block, 0, c] += last_one * before[i, c]
                 sums[block, 1, c] += before[i, c]

@@ -101,7 +101,8 @@ def mirror(indptr, indices):
 def lanczos(indptr, indices, strengths, rows, before, vectors, norms, steps):
     """Take steps of Lanczos' recurrence with three matrices of the same links at once, without the mean of all devices.
 
-    Matrix c is ``diag(rows[:, c]) - S_c`` with the strengths S_c of the links; its null vector is (1, ..., 1).
+    Matrix c is ``diag(rows[:, c]) - S_c`` with the strengths S_c of the links; its null vector is (1, ..., 1). The
+    recurrence is that of Lanczos (1950), without reorthogonalization.
 
     Parameters
     ----------
@@ -134,8 +135,8 @@ def lanczos(indptr, indices, strengths, rows, before, vectors, norms, steps):
 
     for step in range(steps):
         length = np.where(norms > 0, norms, 1.0)
-        heard = [np.bincount(sources, strengths[:, c] * vectors[indices, c], n) for c in range(3)]
-        image = (rows * vectors - np.stack(heard, axis=1)) / length - norms * before
+        products = [np.bincount(sources, strengths[:, c] * vectors[indices, c], n) for c in range(3)]
+        image = (rows * vectors - np.stack(products, axis=1)) / length - norms * before
         before = vectors / length
         diagonal[step] = total(before * image)
         shift = (total(image) - diagonal[step] * total(before)) / n
