@@ -234,7 +234,7 @@ def check_translated(case: Any) -> Iterator[str]:
     """Points and start somewhere else give the centroids there, but for rounding, and as many messages."""
     call = _plain(call_of(case))
     start = _start(call)
-    if start is None or call.method.name not in _MOVED_ALIKE or getattr(call.method, "local_steps", 1) > 1:
+    if start is None or not _tieless(call):
         return
     by, (shards, start) = 16.0 * (1.0 + np.arange(call.shards.d)), _scatter(call.shards, start)
     moved = replace(shards, points=(shards.points + by).astype(shards.points.dtype))
@@ -248,7 +248,7 @@ def check_permuted(case: Any) -> Iterator[str]:
     """Clusters in another order end in that order: to the bit where rows are paired by number, else near them."""
     call = _plain(call_of(case))
     start = _start(call)
-    if start is None or call.method.name not in _MOVED_ALIKE or getattr(call.method, "local_steps", 1) > 1:
+    if start is None or not _tieless(call):
         return
     shards, start = _scatter(call.shards, start)
     order = np.roll(np.arange(call.method.k), case.experiment.seed % call.method.k or 1)
@@ -318,8 +318,14 @@ def _adds_up(parts: tuple[Any, ...], expected: Any, devices: Any) -> Iterator[st
 
 
 def _tieless(call: Call) -> int:
-    """Return how many rounds have no ties: rows without points are averages, halfway between two from the second on."""
-    return 3 if call.method.name in _BY_NUMBER else 1
+    """Return how many rounds have no ties: rows without points are averages, halfway between two from the second on.
+
+    That is none where a draw, local steps or the warm-up of saturating links come first.
+    """
+    method = call.method
+    if method.name not in _MOVED_ALIKE or getattr(method, "local_steps", 1) > 1 or method.traits.saturates:
+        return 0
+    return 3 if method.name in _BY_NUMBER else 1
 
 
 def _scatter(shards: Shards, start: Any) -> tuple[Shards, Any]:
