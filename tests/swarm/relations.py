@@ -379,8 +379,8 @@ def check_split(case: Any) -> Iterator[str]:
     start = _start(call)
     if start is None or call.options["min_cluster_size"] > 1 or call.options["noise"]:
         return  # points are counted there, not weights; noise follows a variance with rounding errors
-    if call.method.name in {"admm", "treelloyd"}:
-        return  # eta is for a point's weight; steps follow a variance
+    if call.method.name in {"admm", "treelloyd"} or getattr(call.method, "schedule", "") == "async":
+        return  # eta is for a point's weight; steps follow a variance; a turn takes longer with more points
     points, device = _coarsen(call.shards).points, np.repeat(np.arange(call.shards.n), call.shards.sizes)
     twice = np.random.default_rng(case.experiment.seed).integers(1, 3, len(points))
     one = Shards.deal(points, device, devices=call.shards.n, weights=twice, dtype=points.dtype.name)
