@@ -156,6 +156,7 @@ def test_ranks_keep_the_same_arrays_in_a_checkpoint(play, monkeypatch, off, larg
         edges = found["edge_sent"]
         assert (None if edges is None else edges.dtype) == kind
         assert edges is None or edges.shape == (3, 4)
+        assert found["turn"] == 1
         assert found["memory"]["tables"].shape == (2, 1, 1, 1)  # without the row in which heads travel
 
 
@@ -169,6 +170,7 @@ def test_what_a_rank_broadcasts_scatters_and_gathers(play):
 
     def work():
         world = mpi.MPIWorld()
+        assert world.broadcast(None) == {}
         part = world.broadcast(given if world.rank == 0 else None)
         own = world.scatter(({"n": np.full(rank, rank)} for rank in range(world.size)) if world.rank == 0 else None)
         return part, own["n"], world.gather(np.full(2 + world.rank, world.rank, np.uint8)), world.library()
