@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 from p2pkm.core.errors import NetworkError
 from p2pkm.core.messages import DenseMessages
 from p2pkm.experiments import simulate
-from p2pkm.network import mpi, mpi_abort, transport_state
+from p2pkm.network import mpi, mpi_abort, transport_state, world
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalWorld
@@ -236,6 +236,13 @@ def test_how_mpi_is_started(play, monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(NetworkError, match="no MPI library can be loaded"):
         mpi.MPIWorld()
+
+
+@pytest.mark.parametrize("launched", [False, True])
+def test_whoever_was_started_by_a_launcher_is_a_rank_of_mpi(monkeypatch, launched):
+    monkeypatch.setattr(world, "launched", lambda: launched)
+    monkeypatch.setattr(mpi, "MPIWorld", SimpleNamespace)
+    assert type(world.connect.__wrapped__()) is (SimpleNamespace if launched else LocalWorld)
 
 
 def test_ranks_that_wait_for_each_other_fail(play):
