@@ -110,6 +110,7 @@ def test_draws_differ_by_stage_round_turn_device_and_purpose_and_by_nothing_else
     nobody = Context(0, devices, None).draw(7, np.zeros(0, np.int64), 5)
     assert nobody.shape == (0, 5)
     others = [draw(stage=1), draw(stage=SCALING), draw(step=1), draw(turn=1), draw(purpose=8)]
+    others += [draw(turn=1 << 12), draw(step=1 << 20)]  # turns by time are as many as devices
     seen = np.concatenate([part.ravel() for part in (first, *others)])
     assert len(np.unique(seen)) == len(seen)
     always = draw(always=True)
