@@ -77,10 +77,12 @@ class Context(NamedTuple):
         """
         if not len(ids):
             return np.zeros((0, count))
-        number = _ALWAYS if always else (self.devices.round << 12) + self.devices.turn
+        number, place = _ALWAYS, 0
+        if not always:  # what is too large to stand beside the id stands beside the purpose
+            (rounds, t), (turns, turn) = divmod(self.devices.round, 1 << 20), divmod(self.devices.turn, 1 << 12)
+            number, place = (t << 12) + turn, (((rounds << 9) + turns) << 15) + (self.stage & 0x7FFF)
         steps = (ids.astype(np.uint64) << np.uint64(32)) + np.uint64(number)
-        stage = 0 if always else (self.stage & 0x7FFF) << 32
-        drawn: Floats = uniforms(self.devices.shared_key, purpose + stage, steps, count)
+        drawn: Floats = uniforms(self.devices.shared_key, purpose + (place << 32), steps, count)
         return drawn
 
 

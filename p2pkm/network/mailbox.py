@@ -84,7 +84,7 @@ class Mailbox:
             own = self._own if steady else self._own[:, : messages.values.shape[1], : messages.values.shape[2]]
             own[...] = messages.values
         elif len(spoke):
-            if self._spare or self._own.shape != messages.values.shape or not messages.values.size:
+            if self._own.shape != messages.values.shape or not messages.values.size:
                 self._own[spoke, : messages.values.shape[1], : messages.values.shape[2]] = messages.values[spoke]
             else:  # a table is one item: much faster than number by number
                 own, values = (_as_items(tables) for tables in (self._own, messages.values))

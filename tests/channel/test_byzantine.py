@@ -12,14 +12,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
-from p2pkm.channel.byzantine import Byzantine, ByzantineMessages, select_byzantine
+from p2pkm.channel.byzantine import Byzantine, ByzantineMessages, byzantine_note, select_byzantine
 from p2pkm.channel.rejection import Rejection, reject_malformed
 from p2pkm.channel.transform import Context
 from p2pkm.core.messages import DenseMessages, SparseMessages, Tables
 from p2pkm.core.traits import MessageContent
 from p2pkm.methods.building_blocks.flooding import group
 from p2pkm.methods.init.flooded_summaries import FloodedSummaries
-from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.methods.init.pipelines import Stage, needs_hub
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
@@ -101,6 +101,48 @@ def test_a_drift_grows_along_one_direction_by_a_twentieth_of_the_spans():
     assert_allclose(np.linalg.norm(moves[0] / span, axis=1), 0.05)
     for t, move in enumerate(moves):
         assert_allclose(move, (t + 1) * moves[0], rtol=1e-12)
+    told, devices = lies("drift", liars=(0, 1, 2))
+    ways = (send(told, said(TRUTH), devices).values - TRUTH)[:, 0]
+    assert len(np.unique(ways)) == 6 and len(np.unique(np.sign(ways))) == 2  # each has a way of its own, to any side
+
+
+def test_what_is_no_table_is_of_four_kinds_and_a_message_without_rows_is_left_alone():
+    """Of numbers that are none, infinite or absurd, or of another shape: then it is marked and claims a row more."""
+    told, devices = lies("nan", liars=(0, 1))
+    kinds = set()
+    for t in range(20):
+        at = Context(0, devices.at_turn(t, 0, devices.active_devices), None)
+        quiet = DenseMessages(TRUTH, np.array([0, -1, 2]))
+        assert told.outgoing(quiet, at)._replace(malformed=None) == quiet
+        found = told.outgoing(said(TRUTH), at)
+        assert_array_equal(found.values[2], TRUTH[2])
+        assert_array_equal(found.rows, 2 + found.malformed)
+        for i in (0, 1):
+            kinds.add("shape" if found.malformed[i] else str(found.values[i, 0, 0]))
+            assert found.malformed[i] or len(np.unique(found.values[i])) == 1
+        assert_array_equal(Rejection().outgoing(found, at).malformed, [True, True, False])
+    assert kinds == {"shape", "nan", "inf", "1e+101"}
+
+
+def test_before_the_method_devices_are_honest_unless_all_stages_are_asked_for():
+    told, devices = lies("flip")
+    messages = said(TRUTH)
+    for stages in ("method", "all"):
+        early = replace(told, started=[], spec=Byzantine(1, kind="flip", stages=stages))
+        assert (send(early, messages, devices) is messages) == (stages == "method")
+
+
+def test_box_and_mean_are_those_of_all_points():
+    table = arrange(POINTS, [(0, 1), (1, 2)])
+    told = ByzantineMessages(Byzantine(1), np.array([1]))
+    told.start([Stage("own", p2pkm.GTVMin(2), 1)], table.devices, table.network)
+    assert_allclose((told.low, told.high, told.mean), ([0.0, 0.0], [9.0, 7.0], [12 / 5, 3.0]))
+
+
+def test_the_note_names_the_first_ten():
+    (one,), (many,) = byzantine_note(np.array([3])), byzantine_note(np.arange(12))
+    assert one.startswith("1 device is Byzantine (3)")
+    assert many.startswith("12 devices are Byzantine (0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more)")
 
 
 def test_random_rows_lie_in_the_box_and_change_every_turn_and_colluding_ones_are_one_far_set():
@@ -137,6 +179,8 @@ def test_silent_liars_stay_silent_and_letters_and_later_turns_of_an_opening_stay
     once, messages = replace(told, opening=True), said(TRUTH)
     assert send(once, messages, devices.at_turn(1, 0, devices.active_devices)) is messages
     assert send(once, messages, devices) is not messages
+    none = replace(once, spec=Byzantine(1, kind="nan"), content=MessageContent.SUMMARIES)  # also of what is flooded
+    assert send(none, messages, devices.at_turn(1, 0, devices.active_devices)) is messages
 
 
 @pytest.mark.parametrize("kind", ["random", "flip", "drift", "collude"])

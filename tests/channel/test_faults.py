@@ -1,6 +1,7 @@
 """Faults by hand: who hears whom when a message, a link or a device fails, and what becomes of the methods."""
 
 import json
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +15,12 @@ import topologies
 from p2pkm.channel.fault_model import (
     TraceFaults,
     build_fault_model,
+    locate,
     play_trace,
+    rebuild_fault_model,
     record,
 )
-from p2pkm.channel.fault_trace import AWAY, KIND, ROUND, ROUNDS, A, parse_trace, write_trace
+from p2pkm.channel.fault_trace import AWAY, KIND, LOSS, ROUND, ROUNDS, TURN, A, parse_trace, write_trace
 from p2pkm.channel.faults import FaultInjector
 from p2pkm.channel.sampled_faults import Faults
 from p2pkm.channel.stale_policy import StalePolicy
@@ -25,6 +28,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages
 from p2pkm.engine.loop import Start
 from p2pkm.methods.schedules import make
+from p2pkm.network.delay_model import SentTables
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
@@ -212,6 +216,27 @@ def test_a_late_message_to_one_who_is_away_by_then_is_lost():
     heard = follow(PATH, [delay(1, 0, 1, 1), away(2, 1)], 3)
     assert [row[1] for row in heard.counts] == [0, 0, 0, 3]
     assert heard.trouble.lost == 3
+    assert heard.trouble.snapshot()["losses"].tolist() == [0, 3, 0]  # kept by receiver, for any number of ranks
+
+
+def test_an_empty_table_is_a_message_and_one_without_links_has_none():
+    trouble = follow(PATH, [loss(9, 0, 1)], 0).trouble
+    ages, fresh = trouble.receive(SentTables(np.array([0, -1, 1]), 8, None))
+    assert ages.tolist() == [0] * 4 and fresh.tolist() == [False, True, True, False]
+    alone = follow(Topology.from_links(1, np.zeros((0, 3))), [away(1, 0)], 2)
+    assert alone.turns == [[0], [0], [1]] and alone.trouble.lost == 0
+    at, here = locate(np.zeros(0, np.int64), np.array([3, 4]))
+    assert at.tolist() == [] and here.tolist() == [False, False]
+
+
+def test_what_was_on_its_way_when_a_stage_ended_does_not_keep_the_next_one_from_ending():
+    network = LocalNetwork(place(PATH, 0, 1))
+    trouble = follow(PATH, [delay(1, 0, 1, 9)], 1).trouble
+    trouble.note(0, np.ones(3, bool))
+    assert trouble.check_termination("silent") == ""
+    trouble.wrap(Counter(), make("jacobi", arrange([np.zeros((1, 1))] * 3, []).devices, PATH.colors), network)
+    trouble.note(0, np.ones(3, bool))
+    assert trouble.check_termination("silent") == "silent"
 
 
 def test_silence_is_no_end_while_somebody_is_away_or_a_message_on_its_way():
@@ -575,11 +600,49 @@ def test_an_empty_trace_is_none():
     assert play_trace(parse_trace([], PATH, "trace"), 3) is None
 
 
+@pytest.mark.parametrize("stages", ["method", "all"])
+def test_other_ranks_build_the_same_faults_from_what_the_first_has_read(tmp_path, stages):
+    trace = write(tmp_path / "t.jsonl", {"kind": "trace", "stages": stages}, away(1, 2), loss(2, 0, 1), loss(3, 0, 2))
+    for spec in (trace, f"loss=0.4,dropout=0.3,stages={stages}"):
+        first = build_fault_model(Faults.of(spec), PATH, 5)
+        other = rebuild_fault_model(Faults.of(spec), first.to_arrays(), PATH, 5)
+        assert (first.stages, first.ignored_events) == (other.stages, other.ignored_events) == (stages, spec == trace)
+        events, again = (record(one, PATH, 9).events for one in (first, other))
+        assert_array_equal(events, again)
+        assert (events[:, KIND] == LOSS).sum() > 0 and set(events[:, TURN]) == {-1}  # one for all turns
+    empty = write(tmp_path / "empty.jsonl")
+    assert rebuild_fault_model(Faults.of(empty), {}, PATH, 5) is rebuild_fault_model(None, {}, PATH, 5) is None
+
+
+def test_what_needs_every_message_runs_where_devices_alone_fail():
+    for spec, absence in (("dropout=0.1,late_join=0.1,straggler=0.1", True), ("link_failure=0.1", False)):
+        assert Faults.of(spec).absence_only is absence
+        with nullcontext() if absence else pytest.raises(ExperimentError, match="runs with those of devices alone"):
+            FaultInjector.check({"asked": Faults.of(spec)}, p2pkm.TreeLloyd(2))
+
+
+def test_no_faults_are_empty_and_have_a_text():
+    assert Faults().empty and build_fault_model(Faults(), PATH, 0) is None and Faults.of(str(Faults())) == Faults()
+    for name in ("loss", "delay", "link_failure", "dropout", "late_join", "straggler", "server"):
+        assert not Faults(**{name: 0.1}).empty
+
+
+def test_messages_are_lost_and_late_each_by_itself():
+    topology = Topology.from_graph(topologies.complete(20))
+    for shares, struck in (({"loss": 0.5}, -1), ({"delay": 0.5, "max_delay": 1}, 1)):
+        late = build_fault_model(Faults(**shares), topology, 0).message_delays(1, 0, topology.indices, topology.sources)
+        assert set(late) == {0, struck}
+        for end in (topology.indices, topology.sources):  # neither all of a device nor none
+            counts = np.bincount(end, late == struck)
+            assert counts.min() > 0 and counts.max() < 19
+
+
 def test_links_fail_each_by_itself():
     topology = Topology.from_graph(topologies.complete(30))
     model = build_fault_model(Faults(link_failure=0.5), topology, 0)
     rounds = [{tuple(row) for row in model.begin(t)[:, A : A + 2].tolist()} for t in range(2)]
-    for device in range(20):  # neither all links to later devices nor none
+    for device in range(20):  # neither all links to later devices nor to earlier ones nor none
         for down in rounds:
             assert 0 < sum(a == device for a, _ in down) < 29 - device
+            assert 0 < sum(b == 29 - device for _, b in down) < 29 - device
     assert rounds[0] != rounds[1] and all(a < b for down in rounds for a, b in down)

@@ -1,6 +1,9 @@
 """Tables as integers: what is read can be decoded from what was counted, bits in bits; and what is refused."""
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -11,16 +14,21 @@ import p2pkm
 import topologies
 from p2pkm.channel import quantization
 from p2pkm.channel.quantization import Quantization
+from p2pkm.channel.transform import Context
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.wire_format import decode, encode
+from p2pkm.core.messages import DenseMessages
+from p2pkm.core.traits import MessageContent, MethodTraits
+from p2pkm.core.wire_format import decode, encode, integer_bits
 from p2pkm.engine.loop import Start
 from p2pkm.methods.building_blocks.spanning_tree import grow
-from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.methods.init.pipelines import Stage, needs_hub
 from p2pkm.methods.init.total_variance import TotalVariance
+from p2pkm.methods.server.star import Star, StarState
 from tests.support.methods import METHODS, build
 from tests.support.play_rounds import arrange
 from tests.support.run_cli import SMALL, here, solve, there
 from tests.support.run_cli import ranks as launch
+from tests.support.server import clients_of
 
 REFUSED = {"coreset", "mufc", "local", "private", "treelloyd"}
 RNG = np.random.default_rng(4)
@@ -161,6 +169,151 @@ def test_the_text_of_the_value_reads_back():
     for text in ("rice", "int8", "rice:bits=12", "int8:bits=9,threshold=1"):
         assert str(Quantization.of(text)) == text
     assert Quantization.of("rice:bits=9") == Quantization("rice", bits=9)
+
+
+def wake(algorithm, agreed, devices, *, before=(), **options):
+    """Return a quantizer at the beginning of the method's own stage, with what the devices have agreed on."""
+    stages = [Stage("agree", None, 1), *before, Stage("own", algorithm, 1)]
+    quantizer = quantization.Quantizer(spec=Quantization("rice", **options))
+    quantizer.start([one._replace(algorithm=one.algorithm or algorithm) for one in stages], devices, None)
+    quantizer = quantizer.begin(stages[-1], closing=True)
+    quantizer.restore({"agreed": agreed, "last": None})
+    return quantizer
+
+
+def sender(content, **more):
+    return SimpleNamespace(traits=MethodTraits(message_content=content, **more), k=3)
+
+
+class Moved(NamedTuple):
+    """All that a quantizer asks of a state."""
+
+    centroids: np.ndarray
+    converged: np.ndarray = np.zeros(3, bool)
+    rehearsed: np.ndarray = np.zeros((0, 1))
+
+
+def coded(steps):
+    """Return the bits of a table of whole steps, among them the one that says that it is in steps."""
+    return 1 + int(integer_bits(steps.astype(np.int64)[None])[0])
+
+
+def count_rest(column):
+    """Return the bits of a column that is no coordinate."""
+    return coded(column) if (np.rint(column) == column).all() else 1 + 64 * len(column)
+
+
+@pytest.mark.parametrize("d", [1, 4])
+@pytest.mark.parametrize(
+    ("content", "common"),
+    [(MessageContent.CENTROIDS, False), (MessageContent.CENTROIDS, True), (MessageContent.SUMS, True)],
+)
+def test_tables_of_peers_are_in_steps_from_the_last_ones(content, common, d):
+    """At first from the mean of all points, sums from 0, and what all start from where they have that in common."""
+    rng, width, k = np.random.default_rng(d), d + 1, 9
+    devices = arrange([rng.normal(size=(4, d))] * 3, [(0, 1), (1, 2)]).devices
+    mean, variance = rng.normal(size=d), 2.0
+    start = rng.normal(size=(3, k, d))
+    start[1, 4:] = np.inf
+    before = [Stage("start", sender(content, common_centroids=common), 1)]
+    quantizer = wake(sender(content), np.tile([*mean, variance], (3, 1)), devices, before=before, bits=7)
+    step, sums = np.sqrt(variance) * 2.0**-7, content is MessageContent.SUMS
+    steps = np.full(width, step)
+    if sums:
+        steps[d] = step / np.sqrt(mean @ mean + variance)
+        steps *= 12.0 / (3 * 3)  # the mean weight of a row: of 12 points on 3 devices in 3 clusters
+    known = np.zeros((3, k, width))
+    if not sums:
+        known[:, :, :d] = np.where(common & np.isfinite(start), start, mean)
+    context = Context(1, devices, Moved(start))
+    for turn in range(3):
+        values, rows = rng.normal(size=(3, k, width)), np.array([k, 3, 0])
+        values[:, :, d] = rng.integers(0, 99, (3, k)) if turn < 2 else values[:, :, d]
+        found = quantizer.outgoing(DenseMessages(values, rows), context)
+        assert_array_equal(found.rows, rows)
+        for i, some in enumerate(rows):
+            whole = width if sums else d
+            way = np.rint((values[i, :some] - known[i, :some]) / steps)[:, :whole]
+            wanted = known[i, :some, :whole] + steps[:whole] * way
+            assert_allclose(found.values[i, :some, :whole], wanted, rtol=1e-12)
+            assert_array_equal(found.values[i, :some, whole:], values[i, :some, whole:])
+            rest = sum(count_rest(values[i, :some, column : column + 1]) for column in range(whole, width))
+            assert found.wire[i] == -(-(coded(way) + rest) // 8)
+            known[i, :some] = found.values[i, :some]
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_reports_and_answers_are_in_steps_from_the_nearest_row_of_the_last_answer(d):
+    """A client knows what the server sent it, the server what it sent; who knows nothing takes the mean of all."""
+    rng, k = np.random.default_rng(d), 9
+    devices, _ = clients_of([rng.normal(size=(4, d))] * 3)
+    mean, hub = rng.normal(size=d), devices.ids == devices.server
+    shift, span = np.full((4, d), 0.5), np.full((4, d), 3.0)
+    model = np.full((4, k, d), np.inf)
+    model[1, :6], model[2, :1] = rng.normal(size=(6, d)), rng.normal(size=(1, d))
+    quantizer = wake(Star(p2pkm.FKM(k)), np.tile([*mean, 2.0], (4, 1)), devices, bits=7)
+    state = StarState(model, np.zeros(4, bool), *[None] * 4, shift, span, None)
+    step, sent = np.sqrt(2.0) * 2.0**-7, np.zeros((0, d))
+    for turn, rows in enumerate(([k, k, 1, -1], [-1, -1, -1, k], [-1, -1, -1, 2], [-1, -1, -1, k])):
+        values = rng.normal(size=(4, max(rows), d + (turn == 0)))  # reports have a count, too
+        values[:, :, d:] = rng.integers(0, 99, (4, max(rows), 1))
+        found = quantizer.outgoing(DenseMessages(values, np.array(rows)), Context(1, devices, state))
+        for i in np.flatnonzero(np.array(rows) > 0):
+            origin, unit = (0.0, 1.0) if hub[i] else (0.5, 3.0)
+            held = sent if hub[i] else model[i, np.isfinite(model[i, :, 0])]
+            held = ((held if len(held) else mean[None]) - origin) / unit
+            table, ways = values[i, : rows[i]], []
+            for row, got in zip(table, found.values[i], strict=False):
+                nearest = held[((row[:d] - held) ** 2).sum(axis=1).argmin()]
+                ways.append(np.rint((row[:d] - nearest) * unit / step))
+                assert_allclose(got[:d], nearest + step / unit * ways[-1], rtol=1e-12)
+            bits = coded(np.array(ways)) + rows[i] * int(np.ceil(np.log2(len(held))))
+            bits += sum(count_rest(table[:, column : column + 1]) for column in range(d, table.shape[1]))
+            assert found.wire[i] == -(-bits // 8)
+            sent = found.values[i, : rows[i]] if hub[i] else sent
+
+
+def test_where_all_points_are_equal_tables_of_them_are_of_zeros():
+    devices = arrange([np.full((2, 2), 7.0)] * 3, [(0, 1), (1, 2)]).devices
+    quantizer = wake(sender(MessageContent.CENTROIDS), np.tile([7.0, 7.0, 0.0], (3, 1)), devices)
+    context = Context(1, devices, Moved(None))
+    found = quantizer.outgoing(DenseMessages(np.full((3, 40, 2), 7.0), np.full(3, 40)), context)
+    assert (found.wire == -(-coded(np.zeros((40, 2))) // 8)).all()
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("second", [False, True])
+def test_an_opening_that_every_stage_before_made_common_is_not_sent(first, second):
+    """And of a method on the grid those who have not moved are silent."""
+    before = [Stage(name, sender(MessageContent.OTHER, common_centroids=common), 1)
+              for name, common in (("one", first), ("other", second))]  # fmt: skip
+    devices = arrange([np.ones((1, 1))] * 3, [(0, 1), (1, 2)]).devices
+    quantizer = wake(sender(MessageContent.CENTROIDS, moves_on_grid=True), np.ones((3, 2)), devices, before=before,
+                     bits=3)  # fmt: skip
+    context = Context(1, devices, Moved(None))
+    values = np.zeros((3, 2, 1))
+    wire = quantizer.outgoing(DenseMessages(values, np.full(3, 2)), context).wire
+    assert (wire is not None and (wire == 0).all()) == (first and second)
+    values = np.where(np.arange(3) == 0, 1.0, values.T).T  # device 0 moves by 8 steps
+    moved = quantizer.outgoing(DenseMessages(values, np.full(3, 2)), context)
+    assert moved.rows.tolist() == [2, -1, -1]
+    assert moved.wire[0] == -(-(coded(np.full((2, 1), 8.0)) - 1) // 8)
+
+
+def test_the_grid_follows_what_was_agreed_on_the_rehearsed_coupling_and_the_weight_of_all_points():
+    devices = arrange([np.ones((6, 2)), np.zeros((4, 2))], [(0, 1)]).devices
+
+    usual, rehearsed = (wake(p2pkm.GTVMin(2, **coupling), np.full((2, 3), 4.0), devices)
+                        for coupling in ({"alpha": 1.0}, {"coupling": "rehearsal"}))  # fmt: skip
+    step = usual.grid(devices, None).step
+    usual.restore({"agreed": np.full((2, 3), 9.0), "last": None})  # a resumed run learns it once the stage has begun
+    assert_array_equal(usual.grid(devices, None).step, 1.5 * step)
+    assert (usual.grid(replace(devices, total_weight=0.1), None).step < 1.5 * step).all()
+    weak, strong = (rehearsed.grid(devices, Moved(None, rehearsed=np.full((2, 1), c))).step for c in (0.5, 50.0))
+    assert_array_equal(weak, 64.0 * strong)
+    fixed = wake(p2pkm.GTVMin(2), np.full((2, 3), 9.0), devices, bits=5, threshold=4)
+    grid = fixed.grid(devices, None)
+    assert (grid.step.tolist(), grid.threshold, grid.rice) == ([3.0 / 32.0] * 2, 4, True)
 
 
 @pytest.mark.parametrize("name", ["gtvmin", "admm", "consensus", "gossip", "fkm"])

@@ -603,19 +603,21 @@ def test_points_in_the_units_of_a_method_are_found():
     from tests.support.server import clients_of
 
     rng = np.random.default_rng(4)
-    devices, _ = clients_of([rng.normal(size=(n, 2)) for n in (1, 3, 5)])
-    shift, span = np.full((4, 2), 0.3), np.full((4, 2), 1.7)
-    state = StarState(*[None] * 6, shift, span, None)
-    rows = ((devices.points[[0, 2, 8]] - 0.3) / 1.7)[:, None]
-    messages = DenseMessages(np.concatenate((rows, rows[:1])), np.array([1, 1, 1, -1]))
-    found = Disclosure(devices, 9)
-    found.start((), devices, None)
-    found.outgoing(messages, Context(0, devices, state))
-    assert np.flatnonzero(found.left).tolist() == [0, 2, 8]
-    found = Disclosure(devices, 9)
-    found.start((), devices, None)
-    found.outgoing(messages, Context(0, devices, state._replace(shift=shift * 0.0, span=span / span)))
-    assert not found.left.any()
+    devices, network = clients_of([rng.normal(size=(n, 2)) for n in (1, 3, 5)])
+    for shift, span in (([0.3, 0.3], [1.7, 1.7]), ([0.3, 0.0], [1.0, 1.0]), ([0.0, 0.0], [1.0, 1.7])):
+        state = StarState(*[None] * 6, np.tile(shift, (4, 1)), np.tile(span, (4, 1)), None)
+        rows = ((devices.points[[0, 2, 8]] - shift) / span)[:, None]
+        messages = DenseMessages(np.concatenate((rows, rows[:1])), np.array([1, 1, 1, -1]))
+        found, plain, passed_on, resumed = (Disclosure(devices, 9) for _ in range(4))
+        usual = state._replace(shift=state.shift * 0.0, span=state.span / state.span)
+        others = messages._replace(values=messages.values[[2, 0, 1, 3]])  # points of other clients
+        for one, units, sent in ((found, state, messages), (plain, usual, messages), (passed_on, state, others)):
+            one.start((), devices, None)
+            one.outgoing(sent, Context(0, devices, units))
+        assert np.flatnonzero(found.left).tolist() == [0, 2, 8]
+        assert not plain.left.any() and not passed_on.left.any()
+        resumed.restore(found.snapshot())
+        assert resumed.figures(network) == {"raw_points_disclosed": 3}
 
 
 def test_a_table_that_claims_more_rows_than_it_has_moves_no_owner():

@@ -83,6 +83,12 @@ def test_what_the_graph_does_not_have_is_left_out_and_counted():
     star = Topology.star(4)
     assert parse_trace(to_server, star, "trace").ignored_events == 0
     assert parse_trace(lines, star, "trace").ignored_events == 1  # the server is device 4 there
+    pair = Topology.from_links(4, np.array([[0, 1, 1.0]]))
+    beyond = ['{"kind": "link", "round": 1, "src": 3, "dst": 2}']  # all links of the graph come before this one
+    assert parse_trace(beyond, pair, "trace").ignored_events == 1
+    cut = ['{"kind": "partition", "round": 1, "devices": [0, 4]}']
+    assert_array_equal(parse_trace(cut, RING, "trace").events[:, 2:4], [[0, 1], [0, 3]])
+    assert parse_trace(['{"kind": "loss", "round": 1, "src": 0, "dst": 1, "turn": 0}'], RING, "t").events[0, 5] == 0
     alone = Topology.from_links(1, np.zeros((0, 3)))
     assert parse_trace(['{"kind": "loss", "round": 1, "src": 0, "dst": 1}'], alone, "trace").ignored_events == 1
 

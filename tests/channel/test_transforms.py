@@ -16,10 +16,11 @@ from numpy.testing import assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.channel.pipeline import Channel, StageChannel, plan_channel
-from p2pkm.channel.registry import TRANSFORMS
+from p2pkm.channel.registry import TRANSFORMS, PluginTransforms
 from p2pkm.channel.transform import SCALING, Context, Order, Transform
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages
+from p2pkm.core.spec import Spec
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.init.pipelines import Stage
 from tests.core.test_plugins import install
@@ -106,7 +107,10 @@ def test_draws_differ_by_stage_round_turn_device_and_purpose_and_by_nothing_else
     first = draw()
     assert_array_equal(first, draw())
     assert_array_equal(first[:, :3], draw(count=3))
+    nobody = Context(0, devices, None).draw(7, np.zeros(0, np.int64), 5)
+    assert nobody.shape == (0, 5)
     others = [draw(stage=1), draw(stage=SCALING), draw(step=1), draw(turn=1), draw(purpose=8)]
+    others += [draw(turn=1 << 12), draw(step=1 << 20)]  # turns by time are as many as devices
     seen = np.concatenate([part.ravel() for part in (first, *others)])
     assert len(np.unique(seen)) == len(seen)
     always = draw(always=True)
@@ -164,6 +168,12 @@ def test_what_is_read_is_changed_on_the_way_in_and_after_a_resume_too(tmp_path, 
     assert summary["chain_sha256"] != plain["chain_sha256"] and summary["messages"] == plain["messages"]
     for copy in sorted((tmp_path / "copies").iterdir())[::2]:
         assert difference(tmp_path / "run", resume(copy)) == ""
+
+
+def test_a_list_of_transforms_stays_what_it_is():
+    given = PluginTransforms(((Transform, Spec("one", {"digits": 3})),))
+    assert PluginTransforms.of(given) is given and str(given) == "one:digits=3"
+    assert PluginTransforms.of(None) is None and PluginTransforms.of("") == PluginTransforms(())
 
 
 @pytest.mark.parametrize("word", ["nosie", "noise", "byzantine"])

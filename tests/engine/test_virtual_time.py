@@ -1,6 +1,7 @@
 """Virtual time against closed forms worked out by hand."""
 
 import json
+import re
 
 import networkx as nx
 import numpy as np
@@ -149,6 +150,21 @@ def test_attributes_that_are_no_speeds_are_refused(value):
         LinkModel.of("lan").place(Topology.from_graph(graph), graph)
 
 
+def test_figures_are_refused_beyond_their_ends_alone():
+    graph = topologies.path(2)
+    for latency, bandwidth in ((0.0, 1e-30), (1e30, 1e30)):
+        graph.edges[0, 1].update(latency=latency, bandwidth=bandwidth)
+        net = LinkModel.of("lan").place(Topology.from_graph(graph), graph)
+        assert (net.latency.tolist(), net.bandwidth.tolist()) == ([latency] * 2, [bandwidth] * 2)
+        assert LinkModel.lan(latency=latency, bandwidth=bandwidth).bandwidth == bandwidth
+    for name, value in (("latency", 1.1e30), ("latency", -1e-9), ("bandwidth", 9e-31), ("bandwidth", float("inf"))):
+        graph.edges[0, 1].update({"latency": 0.0, "bandwidth": 1.0, name: value})
+        with pytest.raises(TopologyError, match=re.escape(f"attribute {name} of link 0 - 1 is {value!r}")):
+            LinkModel.of("lan").place(Topology.from_graph(graph), graph)
+        with pytest.raises(ExperimentError, match=f"lan:{name} is"):
+            LinkModel.lan(**{name: value})
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [("lam", "Did you mean 'lan'"), ("wan:speed=0", "wan:speed is 0.0"), ("wan:latency=-1", "number above 0"),
@@ -162,6 +178,7 @@ def test_networks_that_cannot_be_are_refused(text, message):
 def test_above_the_size_at_which_messages_are_kept_virtual_time_is_refused_before_any_work():
     with pytest.raises(ExperimentError, match="not kept above 100,000 devices; there are 200,000"):
         LinkModel.lan().check_devices(200_000)
+    LinkModel.lan().check_devices(100_000)
     done = here("--devices", 100_001, "--link-model", "lan", "--out", "none")
     assert done.code == 2 and "virtual time" in done.err
 

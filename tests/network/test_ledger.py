@@ -1,5 +1,7 @@
 """Messages, rows and bytes, counted by hand."""
 
+from types import SimpleNamespace
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from numpy.testing import assert_array_equal
 
 import p2pkm
 from p2pkm.core.messages import Delivery, DenseMessages, SparseMessages, Tables
+from p2pkm.network import ledger_state
 from p2pkm.network.ledger import Ledger
 from tests.support.play_rounds import random_links
 
@@ -220,3 +223,43 @@ def test_more_than_256_patterns_are_told_apart():
         ledger.count_dense(DenseMessages(values, np.array([turn % 300, 1])), None, 0, turn)
     assert [one.rows[0] for one in ledger.exchanges] == [turn % 300 for turn in range(600)]
     assert [one.turn for one in ledger.exchanges] == list(range(600))
+
+
+def test_above_the_size_what_is_sent_is_added_up_and_no_exchange_is_kept(monkeypatch):
+    monkeypatch.setattr("p2pkm.network.ledger.LARGE", 2)
+    large, rows = Ledger(np.array([0, 1, 3, 4])), np.array([2, 0, -1])
+    for turn in range(3):
+        large.count_dense(DenseMessages(np.zeros((3, 2, 3)), rows, wire=np.array([7, 1, 9])), None, 0, turn)
+        large.count_dense(DenseMessages(np.zeros((3, 2, 1)), rows), np.array([1, 0, 1, 1], np.bool_), 1, turn)
+    assert large.totals == (3 * (3 + 2), 3 * (48 + 16)) and large.wire_total == 3 * (7 + 2 + 16)
+    assert_array_equal(large.edges, 3 * np.array([[2, 4, 64, 23], [1, 0, 0, 1], [2, 0, 0, 1], [0, 0, 0, 0]]))
+    assert large.exchanges == large.digests == []
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_exchanges_come_back_from_what_a_checkpoint_keeps(beside):
+    """beside: another rank has sent over some of its edges only, and has given lengths, in each exchange."""
+    indptr = np.array([0, 1, 4, 6, 8])
+    placement, book = SimpleNamespace(rank=1, indptr=indptr), Ledger(indptr)
+    over, values = np.arange(8) % 3 == 1, np.zeros((4, 2, 3))
+    for turn in range(2):
+        book.count_dense(DenseMessages(values, np.array([2, -1, 0, 1])), None, 0, turn)
+        book.count_dense(DenseMessages(values, np.array([2, 1, 0, 1])), over, 1, 3 * turn)
+        book.count_dense(DenseMessages(values, np.array([1, 1, -1, -1]), wire=np.array([5, 0, 9, 9])), over, 2, turn)
+        for wire in (None, np.array([3, 4])) if not beside else ():
+            said = Delivery(np.array([0, 5]), Tables(np.zeros((2, 2)), np.array([0, 0]), np.array([1, 2])))
+            sparse = SparseMessages(np.array([0, 2]), said.tables, said.edges, wire=wire)
+            book.count_sparse(sparse, said, (3, 2 * turn + (wire is None)))
+    kept = ledger_state.freeze(book, placement, lambda counts: counts + beside)
+    found = ledger_state.thaw(kept, indptr)
+    assert len(found) == len(book.exchanges)
+    for one, other in zip(book.exchanges, found, strict=True):
+        assert (one.stage, one.turn, one.row_bytes) == (other.stage, other.turn, other.row_bytes)
+        assert_array_equal(one.said, other.said)
+        assert_array_equal(one.lengths, other.lengths)
+        edges = np.ones(8, np.bool_) if beside and one.edges is None else one.edges
+        assert edges is other.edges is None or (edges == other.edges).all()
+        assert (other.wire is None) == (one.wire is None and not beside)
+    after = Ledger(indptr)
+    after.restore(*book.counted, found)
+    assert (after.digests == book.digests) is not beside

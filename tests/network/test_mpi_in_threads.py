@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 from p2pkm.core.errors import NetworkError
 from p2pkm.core.messages import DenseMessages
 from p2pkm.experiments import simulate
-from p2pkm.network import mpi, mpi_abort, transport_state
+from p2pkm.network import mpi, mpi_abort, transport_state, world
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalWorld
@@ -156,6 +156,7 @@ def test_ranks_keep_the_same_arrays_in_a_checkpoint(play, monkeypatch, off, larg
         edges = found["edge_sent"]
         assert (None if edges is None else edges.dtype) == kind
         assert edges is None or edges.shape == (3, 4)
+        assert found["turn"] == 1
         assert found["memory"]["tables"].shape == (2, 1, 1, 1)  # without the row in which heads travel
 
 
@@ -169,6 +170,7 @@ def test_what_a_rank_broadcasts_scatters_and_gathers(play):
 
     def work():
         world = mpi.MPIWorld()
+        assert world.broadcast(None) == {}
         part = world.broadcast(given if world.rank == 0 else None)
         own = world.scatter(({"n": np.full(rank, rank)} for rank in range(world.size)) if world.rank == 0 else None)
         return part, own["n"], world.gather(np.full(2 + world.rank, world.rank, np.uint8)), world.library()
@@ -234,6 +236,13 @@ def test_how_mpi_is_started(play, monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(NetworkError, match="no MPI library can be loaded"):
         mpi.MPIWorld()
+
+
+@pytest.mark.parametrize("launched", [False, True])
+def test_whoever_was_started_by_a_launcher_is_a_rank_of_mpi(monkeypatch, launched):
+    monkeypatch.setattr(world, "launched", lambda: launched)
+    monkeypatch.setattr(mpi, "MPIWorld", SimpleNamespace)
+    assert type(world.connect.__wrapped__()) is (SimpleNamespace if launched else LocalWorld)
 
 
 def test_ranks_that_wait_for_each_other_fail(play):

@@ -118,6 +118,10 @@ def test_numbers_are_sorted_as_the_stable_sort_does(numbers):
     assert_array_equal(sort_stably(given_numbers), np.argsort(given_numbers, kind="stable"))
 
 
+def test_numbers_are_sorted_by_each_of_their_bits():
+    assert_array_equal(sort_stably(1 << np.arange(62)[::-1]), np.arange(62)[::-1])
+
+
 @given(graphs)
 def test_the_mirror_of_a_graph_is_the_way_back(topology):
     assert_array_equal(topology.sources[topology.mirror], topology.indices)
@@ -165,6 +169,15 @@ def test_with_one_rank_or_one_device_each_nothing_is_computed(monkeypatch):
     star = Topology.star(23)
     monkeypatch.setattr(module, "_has_metis", lambda: True)
     assert choose(star, EVEN, 3).name == "blocks"
+
+
+def test_points_and_devices_are_balanced_by_metis_also_in_a_star_if_it_is_asked_for(monkeypatch):
+    loads = []
+    monkeypatch.setattr(module, "_has_metis", lambda: True)
+    monkeypatch.setattr(module, "_cut_by_metis", lambda topology, load, size: loads.append(load) or np.arange(24) % 2)
+    for topology in (Topology.star(23), SHUFFLED):
+        assert choose(topology, np.arange(24), 2, "metis").name == "metis"
+        assert_array_equal(loads.pop(), 1 + np.arange(24))
 
 
 def test_without_pymetis_auto_means_blocks_and_metis_is_refused(monkeypatch):

@@ -108,3 +108,19 @@ def test_a_table_for_several_edges_travels_once_to_another_rank():
                                     np.array([], np.int64)), None)  # fmt: skip
     delivery = posts[1].hand_out(nothing, [parcel])
     assert heard(delivery) == {0: [0.0, 2.0], 1: [4.0, 6.0], 2: [0.0, 2.0]}  # 2 hears 0 and 1, 3 hears 0
+
+
+def test_tables_that_begin_or_end_alike_stay_apart_and_each_rank_gets_its_own():
+    """On three ranks: 0 and 1 on rank 0, 2 and 3 on the others."""
+    graph = build(4, [(0, 2), (0, 3), (1, 2), (1, 3)])
+    posts = [SparseRouter(place(graph, rank, 3)) for rank in range(3)]
+    said = posts[0].sort(
+        say([0, 1], [0, 1], [3, 0], [0, 1, 2, 3]), None
+    )  # three rows from row 0 on; none from row 1 on
+    nobody = np.zeros(0, np.int64)
+    for post, parcel in zip(posts[1:], posts[0].wrap(said), strict=True):
+        assert parcel[:3].tolist() == [2, 2, 2]
+        nothing = post.sort(SparseMessages(nobody, Tables(ROWS[:0], nobody, nobody), nobody), None)
+        silent = np.array([0.0, 0.0, 2.0])
+        others = [parcel if peer.rank == 0 else silent for peer in post._peers]
+        assert heard(post.hand_out(nothing, others)) == {0: [0.0, 2.0, 4.0], 1: []}

@@ -201,6 +201,7 @@ def test_widths_and_heights_may_differ_by_turn():
     inbox = network.exchange(DenseMessages(np.full((3, 1, 2), 6.0), np.ones(3, np.int64)))
     assert heard(inbox) == [[6.0]] * 4
     assert inbox.tables.shape == (3, 5, 3)
+    assert network.exchange(DenseMessages(np.full((3, 1, 3), 5.0), np.ones(3, np.int64))).tables.shape == (3, 5, 3)
 
 
 def test_the_header_travels_uncounted():
@@ -330,7 +331,8 @@ def test_what_was_forgotten_is_gone_though_the_same_devices_send():
 def test_arrays_that_were_given_are_not_written_to():
     network, given = open_path(), [tables(*numbers) for numbers in ((0, 1, 2), (3, 4, 5), (6, 7, 8))]
     for number, rows in enumerate(([2, 2, 2], [2, 2, 2], [2, -1, 2])):
-        network.exchange(DenseMessages(given[number], np.array(rows)))
+        inbox = network.exchange(DenseMessages(given[number], np.array(rows)))
+        assert np.shares_memory(inbox.tables, given[number]) == (-1 not in rows)  # nor copied, if all send
         assert [one.ravel().tolist() for one in given] == [np.repeat([i, i + 1, i + 2], 2).tolist() for i in (0, 3, 6)]
 
 
@@ -364,3 +366,43 @@ def test_a_model_of_delays_learns_rows_and_bytes_and_tables_without_rows_count()
     assert heard(network.exchange(messages[0])) == [None] * 4
     assert heard(network.exchange(messages[1])) == [[1.0, 1.0], [], [2.0], [1.0, 1.0]]
     assert late.asked == [([0, 2, 1], 16), ([2, 0, 2], 16)]
+
+
+def check_resumed(network, inbox, delays=None):
+    """Return a network that goes on from a snapshot; its inbox and its own snapshot must be the same."""
+    after, kept = LocalNetwork(network.placement), network.snapshot()
+    after.open(delays)
+    back = after.restore(kept)
+    for name in ("slots", "fresh", "tables"):
+        assert_array_equal(getattr(back, name), getattr(inbox, name))
+    assert_array_equal(back.rows[back.slots[back.slots >= 0]], inbox.rows[inbox.slots[inbox.slots >= 0]])
+    again = after.snapshot()["memory"]
+    for name, part in kept["memory"].items():
+        assert_array_equal(again[name], part)
+    return after
+
+
+def test_what_was_received_is_kept_whoever_was_silent():
+    network, some = open_path(), np.array([True, False, True, True])
+    rows = [[-1, -1, -1], [2, -1, 0], [-1, -1, -1], [-1, 1, 2], [0, 2, 0], [2, -1, 0], [2, 2, 2]]
+    for number, one in enumerate(rows):
+        edges = some if number == 5 else None
+        inbox = network.exchange(DenseMessages(tables(*range(number, number + 3)), np.array(one), edges))
+        network = check_resumed(network, inbox)
+
+
+def test_what_is_late_or_was_forgotten_is_kept():
+    network, late = open_path(), Late()
+    network.open(late)
+    inbox = network.exchange(DenseMessages(tables(0, 1, 2), np.array([2, 1, 2])))
+    assert inbox.slots.tolist() == [-1] * 4
+    network.set_active_edges(np.array([False, False, True, True]))
+    network.set_active_edges(np.ones(4, np.bool_))
+    network = check_resumed(network, inbox, late)
+    inbox = network.exchange(DenseMessages(tables(3, 4, 5), np.array([2, 2, 2])))
+    assert heard(inbox) == [None, None, [2.0, 2.0], [1.0]]
+    network = check_resumed(network, inbox, late)
+    network.exchange(DenseMessages(tables(6, 7, 8), np.array([2, 2, 2])))
+    inbox = network.exchange(DenseMessages(tables(9, 9, 9), np.array([2, -1, 2])))
+    assert inbox.fresh.all()  # also over edges from the one that is silent now
+    check_resumed(network, inbox, late)

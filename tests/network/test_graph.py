@@ -1,0 +1,30 @@
+"""The graph as arrays: bounds on its diameter, and what its devices are called."""
+
+import numpy as np
+import pytest
+
+import topologies
+from p2pkm.network.graph import SERVER, Topology
+
+
+@pytest.mark.parametrize(
+    ("graph", "hops"),
+    [
+        (topologies.ring(32), 16),  # the diameter itself
+        (topologies.ring(33), 32),  # twice the way from device 0, which is 16
+        (topologies.path(33), 32),  # at most one less than the devices
+    ],
+)
+def test_the_diameter_is_exact_up_to_32_devices_and_bounded_above(graph, hops):
+    assert Topology.from_graph(graph).hops == hops
+
+
+def test_the_bound_is_about_the_largest_component():
+    apart = np.array([[0, 1], *([i, i + 1] for i in range(2, 20)), *([i, i + 1] for i in range(21, 39))])
+    assert Topology.from_links(40, np.column_stack((apart, np.ones(len(apart))))).hops == 2 * 18
+
+
+def test_clients_of_a_server_may_be_called_again():
+    star = Topology.star(2).call(("b", "a"))
+    assert star.names == ("b", "a", SERVER)
+    assert star.call(("b", "a")).names == star.names
