@@ -11,6 +11,7 @@ from p2pkm.core.batch import Stream
 from p2pkm.core.messages import Inbox
 from p2pkm.kernels.reference import uniforms
 from p2pkm.kernels.streams import shared_key
+from p2pkm.methods.init.flooded_summaries import FloodedSummaries
 from p2pkm.methods.init.leader_broadcast import elect
 from p2pkm.methods.init.registry import INITS, InitContext
 from p2pkm.methods.init.select_candidate import SelectCandidate
@@ -138,6 +139,12 @@ def test_all_devices_cluster_all_summaries_alike():
         assert_allclose(np.sort(state.centroids[0, :, 0]), [0, 8, 16], atol=2)
 
 
+def test_nobody_clusters_before_a_turn_has_brought_nothing_new():
+    table = arrange(blobs(9, 8, 7, 5), [(0, 1), (1, 2), (2, 3)])
+    history, _ = play(FloodedSummaries(3), table, np.zeros((4, 3, 2)), 5)
+    assert_array_equal(np.isfinite(history).all(axis=(2, 3)).argmax(axis=0), [4, 3, 3, 4])
+
+
 def test_summaries_of_some_hops_stay_within_them():
     for hops in (1, 2):
         table = arrange(blobs(9, 8, 7, 5, 6, 9, 8, 7), [(i, i + 1) for i in range(7)])
@@ -209,6 +216,7 @@ def test_the_candidate_of_least_summed_loss_is_chosen(seed):
         now = own.at_turn(t, 0, np.ones(6, bool))
         state = algorithm.update(state, inbox, now)
         inbox = network.exchange(algorithm.message(state, now))
+        assert_array_equal(state.centroids[~state.converged], candidates[np.zeros((~state.converged).sum(), int)])
     costs = [sum(loss(points_of(own, i), one) for i in range(6)) for one in candidates]
     assert_array_equal(state.centroids, np.broadcast_to(candidates[np.argmin(costs)], (6, 3, 2)))
     assert state.converged.all()
