@@ -104,9 +104,11 @@ def test_rehearsal_and_accept_test_send_what_was_planned(graph, devices, partiti
     rows = compare(algorithm="gtvmin:accept=true", coupling="rehearsal", graph=graph, devices=devices,
                    partition=partition, init="tree-summaries", data="blobs:points=60,clusters=4", **ROUNDS)  # fmt: skip
     check(rows)
-    for course, volume, _ in rows:
+    for course, volume, (_, sent) in rows:
         assert volume.exact_messages
         assert volume.exact_bytes or course.name in ("rehearsal", "tree-summaries")
+        if course.name == "rehearsal" and partition == "iid":  # all have points of all clusters
+            assert sent == volume.bytes
 
 
 @pytest.mark.parametrize("partition", ["iid", "dirichlet"])
