@@ -25,7 +25,7 @@ from tests.support.run_cli import here
 
 
 class Played(NamedTuple):
-    """State after every round, place of every device in the tree of the whole graph; messages, bytes, those on the wire."""
+    """State after every round, place of every device in the whole graph's tree; messages, bytes, bytes on the wire."""
 
     states: list
     rank: np.ndarray
