@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.protocols import Work
 from p2pkm.experiments.config import Experiment, prepare
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.methods.deep.pooled import deep_cluster
@@ -313,6 +314,12 @@ def test_a_plan_knows_the_messages(count, algorithm, server):
     assert all(volume.exact_messages for _, volume, _ in rows) and len(rows) == 3
     for _, volume, (_, sent) in rows:
         assert sent == volume.bytes or (algorithm != "deepfeca:" and server == "central")
+
+
+def test_a_turn_is_a_third_of_the_training_and_the_hub_adds_up_what_it_receives(count):
+    method = p2pkm.DeepFeCA(5, network="mlp", epochs=2)
+    found = method.flops(Work(np.array([10, 0]), np.array([1, 3]), np.array([0, 30]), 64))
+    assert_array_equal(found, [10 * method.learner(64).flops * (6 * 2 + 1) // 3, 2 * 30 * D])
 
 
 def test_virtual_time_counts_training(count):
