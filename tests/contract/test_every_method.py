@@ -40,6 +40,7 @@ def test_it_runs_and_helps_on_every_graph(name, graph):
     assert 0.9 < summary["ratio_mean"] < 1.5
     assert summary["messages"] >= (0 if n == 1 else 2 * (n - 1))
     assert sum(summary[key] == 0 for key in ("messages", "bytes")) == (2 if n == 1 else 0)
+    assert not next(one for one in result.rounds if one["stage"] == name)["converged"]  # before the first round
 
 
 @pytest.mark.parametrize("name", sorted(set(PEERS) - {"private"}))  # which adds up over all devices, or not at all

@@ -42,8 +42,11 @@ def arrange(data, links, *, d=None, kernels=compiled, seed=0, colors=None, weigh
     return Table(topology, build_batch(topology, shards, network, seed, kernels), network)
 
 
-def play(algorithm, table, start, rounds, schedule=None):
-    """Return the centroids after the opening and after every turn, [1 + turns, n, k, d], and the last state."""
+def play(algorithm, table, start, rounds, schedule=None, frames=None):
+    """Return the centroids after the opening and after every turn, [1 + turns, n, k, d], and the last state.
+
+    With `frames` the points of round t are frames[t], as many of each device in every round.
+    """
     devices, network = table.devices, table.network
     schedule = schedule or make(algorithm.schedule, devices, table.topology.colors)
     network.open()
@@ -54,6 +57,7 @@ def play(algorithm, table, start, rounds, schedule=None):
     for t in range(1, rounds + 1):
         for turn, awake in enumerate(schedule.turns(t)):
             now = devices.at_turn(t, turn, awake)
+            now = now if frames is None else replace(now, stored=frames[t])
             state = algorithm.update(state, inbox, now)
             inbox = _deliver(network, algorithm.message(state, now))
             history.append(state.centroids.copy())

@@ -127,11 +127,6 @@ class MUFC(ServerMethodBase):
             needs_reliable_links="adds up masked tables, whose masks cancel only if the messages of all clients arrive",
         )
 
-    @property
-    def frame(self) -> str | tuple[float, float]:
-        """Return in which units the points come, see `algorithm.ServerMethod`."""
-        return "coordinate" if self.low is None or self.high is None else (self.low, self.high)
-
     def check_size(self, clients: int, points: int, d: int) -> None:
         """Refuse a run whose arithmetic would take too long.
 

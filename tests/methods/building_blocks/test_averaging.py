@@ -6,7 +6,7 @@ import numpy as np
 from numpy.testing import assert_array_equal
 
 from p2pkm.core.messages import DenseMessages
-from p2pkm.methods.building_blocks.averaging import begin_account, draw, local_sums
+from p2pkm.methods.building_blocks.averaging import begin_account, draw, is_thin, local_sums
 from tests.support.play_rounds import arrange
 
 
@@ -24,3 +24,10 @@ def test_a_device_adds_what_the_running_total_of_a_neighbor_has_grown_by():
         gain, heard = draw(table.devices, inbox, account)
         account = account._replace(edge_heard=heard)
         assert_array_equal(gain, [[grown], [grown]])
+
+
+def test_a_device_is_thin_that_holds_less_than_a_quarter_of_its_fair_share_in_all_rows_together():
+    devices = arrange([[[0.0]] * 8, [], [], []], []).devices  # two points each on average
+    counts = np.array([[0.0, 0.5], [0.5, 0.0], [0.0, 0.49], [0.1, 0.2]])
+    mass = np.dstack((np.ones((4, 2)), counts))
+    assert_array_equal(is_thin(devices, mass, np.array([1.0, 1.0, 1.0, 0.5])), [False, False, True, False])

@@ -101,21 +101,24 @@ def test_prediction_strength_prefers_the_largest_number_that_is_strong():
     assert prefer(table)["strength"] == 4
 
 
-def test_prediction_strength_is_that_of_all_pairs():
-    points, k = clusters(3, 8, 4, sd=1.5), 3
-    strengths = column(tabulate(compiled, 7, as_rows(points), 4), "strength")
-    first = np.argsort(uniforms(7, Stream.INDEX, [0], 24)[0], kind="stable") < 12
+@pytest.mark.parametrize("alone", [0, 1])  # a cluster without pairs in one half
+def test_prediction_strength_is_that_of_all_pairs(alone):
+    points, k = np.concatenate((clusters(3, 8, 1, sd=3.0), np.full((alone, 2), 99.0))), 3 + alone
+    strengths, m = column(tabulate(compiled, 7, as_rows(points), k), "strength"), len(points)
+    first = np.argsort(uniforms(7, Stream.INDEX, [0], m)[0], kind="stable") < m // 2
     halves = [points[first], points[~first]]
-    sets = [cluster(compiled, 7, half, np.ones(12), Search(k, Stream.INDEX, 3))[0] for half in halves]
+    sets = [cluster(compiled, 7, half, np.ones(len(half)), Search(k, Stream.INDEX, 3))[0] for half in halves]
     found = []
     for half, own, other in zip(halves, sets, sets[::-1], strict=True):
         mine, theirs = (((half[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1) for centers in (own, other))
         shares = []
         for c in range(k):
-            pairs = [(i, j) for i in range(12) for j in range(12) if i != j and mine[i] == mine[j] == c]
+            here = np.flatnonzero(mine == c)
+            pairs = [(i, j) for i in here for j in here if i != j]
             shares.append(np.mean([theirs[i] == theirs[j] for i, j in pairs]) if pairs else 1.0)
         found.append(min(shares))
     assert_allclose(strengths[k - 1], np.mean(found), rtol=1e-12)
+    assert 0.0 < np.mean(found) < 1.0
 
 
 def test_rows_count_what_they_stand_for():
@@ -145,7 +148,7 @@ def test_points_that_are_alike_or_few_are_one_cluster():
     alike = tabulate(reference, 0, as_rows(np.ones((9, 2))), 5)
     assert choose(alike) == 1 and np.isnan(alike[1:]).all()
     single = tabulate(reference, 0, as_rows(np.ones((1, 2))), 1)
-    assert choose(single) == 1
+    assert choose(single) == 1 and single[0, 0] == 0.0
     assert choose(np.full((1, len(COLUMNS)), np.nan)) == 1
 
 

@@ -25,7 +25,7 @@ from tests.support.run_cli import here
 
 
 class Played(NamedTuple):
-    """The state after every round, the place of every device in the tree of the whole graph, messages and bytes."""
+    """State after every round, place of every device in the whole graph's tree; messages, bytes, bytes on the wire."""
 
     states: list
     rank: np.ndarray
@@ -46,14 +46,14 @@ def play(data, links, start, absences, rounds, **options):
     network.open(trouble)
     state = played.initial_state(devices, Start(np.array([start] * len(data)), np.ones(len(data), bool)))
     inbox = network.exchange(played.message(state, devices.at_stage_start(schedule.opening)))
-    states, traffic = [state], [(0, 0)]
+    states, traffic = [state], [(0, 0, 0)]
     for t in range(1, rounds + 1):
         for turn, awake in enumerate(schedule.turns(t)):
             now = devices.at_turn(t, turn, awake)
             state = played.update(state, inbox, now)
             inbox = network.exchange(played.message(state, now))
         states.append(state)
-        traffic.append(network.ledger.totals)
+        traffic.append((*network.ledger.totals, network.ledger.wire_total))
     rank = np.empty(len(data), np.int64)
     rank[np.argsort(method.walk.tree.layer, kind="stable")] = np.arange(len(data))
     return Played(states, rank, np.diff(np.array(traffic), axis=0))
@@ -235,11 +235,21 @@ def test_messages_by_hand():
     found = play(data, [(0, 1), (1, 2)], np.array([[0.0, 0.0], [9.0, 0.0]]), [(AWAY, 3, 2, 9)], 6)
     triple, moments, table = 8 * 3, 8 * 2 * 3, 8 * 4 * 2  # rows x columns; step, unit and grain are rows of the table
     sums, moves = 8 * 3 * 3, 8 * 3 * 2
-    assert found.traffic[0].tolist() == [8, 4 * triple + 2 * moments + 2 * table]
-    assert found.traffic[1].tolist() == [4, 2 * sums + 2 * moves]
-    assert found.traffic[2].tolist() == [1, sums]  # of 0; 1 misses 2 and is silent
+    assert found.traffic[0, :2].tolist() == [8, 4 * triple + 2 * moments + 2 * table]
+    assert found.traffic[1, :2].tolist() == [4, 2 * sums + 2 * moves]
+    assert found.traffic[2, :2].tolist() == [1, sums]  # of 0; 1 misses 2 and is silent
     # round 4: 1 calls both neighbors, 0 calls 1; then moments and the table between 0 and 1
-    assert found.traffic[3].tolist() == [5, 3 * triple + moments + table]
+    assert found.traffic[3, :2].tolist() == [5, 3 * triple + moments + table]
+
+
+@pytest.mark.parametrize("absent", [0, 1, 9])
+def test_a_tree_and_its_table_on_the_wire_by_hand(absent):
+    # both call in 12 bytes; four moments go up; step, unit, grain and rows come down, and if rows are absent a bit for
+    # each and for the two rows of the units
+    start = np.concatenate(([[0.0, 0.0], [9.0, 0.0]], np.full((absent, 2), np.inf)))
+    found = play([np.array([[0.0, 0.0], [8.0, 0.0]]), np.array([[1.0, 0.0]])], [(0, 1)], start, [], 1)
+    bitmap = {0: 0, 1: 1, 9: 2}[absent]
+    assert found.traffic[0, 2] == 2 * 12 + 8 * 4 + 8 * (3 + 2 * 2) + bitmap
 
 
 @pytest.mark.slow

@@ -6,8 +6,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
+from p2pkm.core.batch import Stream
+from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks import tree_search
-from tests.methods.peer.test_treelloyd import GRAPHS, agree, draw, lloyd
+from tests.methods.peer.test_treelloyd import GRAPHS, agree, draw, halve, lloyd
 from tests.support.play_rounds import arrange, play, squared
 
 K, D = 5, 2
@@ -56,12 +58,109 @@ def test_the_result_does_not_depend_on_the_tree():
         assert_allclose(other.centroids, found[0].centroids, rtol=1e-9)
 
 
+class Search:
+    """A search as the text of `tree_search` has it, on the points of all, row by row."""
+
+    def __init__(self, points, step, coarse, draw):
+        self.points, self.step, self.coarse, self.draw = points, step, coarse, draw
+        self.round = 1
+
+    def measure(self, origin, table):
+        """Return cost, the table after a Lloyd step, phi and U, which are one round."""
+        self.round += 1
+        apart = squared(self.points, origin + self.step * table)
+        near, (least, second) = apart.argmin(axis=1), np.sort(apart, axis=1)[:, :2].T
+        moved, errors = table.copy(), np.zeros((2, len(table)))
+        for c in np.unique(near):
+            own = near == c
+            sums = np.rint((self.points[own] - origin[c]).sum(axis=0) / (self.coarse * self.step))
+            moved[c] = np.rint(self.coarse * sums / own.sum())
+            errors[:, c] = least[own].sum(), (second - least)[own].sum()
+        return least.sum(), moved, *tree_search.shorten(errors / self.step**2)
+
+    def descend(self, origin, table):
+        """Return the last table of which the cost is known to have fallen, and its cost."""
+        kept, before = table, np.inf
+        while True:
+            cost, moved, *_ = self.measure(origin, table)
+            if not cost < before:
+                return kept, before
+            finer = 2.0 ** halve(self.step, cost, len(self.points), table[np.isfinite(origin[:, 0])])
+            kept, table, self.step = finer * table, finer * (table if finer > 1.0 else moved), self.step / finer
+            if finer == 1.0 and (table == kept).all():
+                return kept, cost
+            before = cost if finer == 1.0 else np.inf
+
+    def add(self, origin, table, phi, cost, count):
+        """Return a table with rows beside those of the largest error, in the first free places."""
+        real, base, found = np.isfinite(origin[:, 0]), origin.copy(), table.copy()
+        aside = max(1.0, np.rint(0.05 * np.sqrt(cost / len(self.points)) / self.step))
+        largest = sorted(np.flatnonzero(real), key=lambda c: -phi[c])
+        for place, c in zip(np.flatnonzero(~real), largest[:count], strict=False):
+            offset = np.rint((2.0 * self.draw(self.round)[place] - 1.0) * aside)
+            base[place], found[place] = origin[c], table[c] + (offset if offset.any() else np.eye(D)[0])
+        return base, found
+
+    def play(self, origin, table):
+        """Return the rows at the end and their cost."""
+        kept, cost = self.descend(origin, table)
+        rows, trials, phi = tree_search.MOST, 0, None
+        while rows and trials < tree_search.TRIALS:
+            phi = self.measure(origin, kept)[2] if phi is None else phi
+            base, table = self.add(origin, kept, phi, cost, rows)
+            for _ in range(2):
+                table = self.measure(base, table)[1]
+            utility = self.measure(base, table)[3]
+            added = np.isfinite(base[:, 0]).sum() - np.isfinite(origin[:, 0]).sum()
+            out = tree_search.choose_least(utility, base + self.step * table, added)
+            base[out], table[out] = np.inf, 0.0
+            now, before = np.inf, np.inf
+            for step in range(5):
+                now, moved, *_ = self.measure(base, table)
+                if step == 4 or (moved == table).all() or not now < before:
+                    break
+                table, before = moved, now
+            trials += 1
+            if now < cost * (1.0 - 1e-6):
+                origin, kept, cost, phi = base, table, now, None
+            else:
+                rows -= 1
+        kept, cost = self.descend(origin, kept)
+        rows = origin + self.step * kept
+        return rows[np.isfinite(rows[:, 0])], cost
+
+
+@pytest.mark.parametrize(("k", "seed"), [(3, 0), (6, 4)])  # the second has all ten trials
+def test_the_twin_finds_the_same_rows_in_as_many_rounds(k, seed):
+    points, start = draw(1, seed, sizes=[60])[0], np.random.default_rng(seed).normal(6, 4, (k, D))
+    key, origin = arrange([points], []).devices.shared_key, np.full((k + tree_search.MOST, D), np.inf)
+    origin[:k], (step, _, coarse) = start, agree([points], [], start)
+    twin = Search(
+        points, step, coarse, lambda t: uniforms(key, Stream.CHOICE, [t], origin.size)[0].reshape(origin.shape)
+    )
+    rows, cost = twin.play(origin, np.zeros(origin.shape))
+    history, state, _ = search([points], [], start, twin.round)
+    assert state.converged.all()
+    assert_array_equal(history[-1, 0], rows)
+    assert_allclose(state.costs[0] * state.units[0, 0] ** 2, cost)
+
+
 def test_errors_and_utilities_by_hand():
     table = arrange([np.array([[0.0], [1.0], [9.0]]), np.zeros((0, 1))], [(0, 1)])
     rows = np.array([[[0.0], [10.0], [np.inf]]] * 2)
     found = [tree_search.sum_errors(table.devices, rows, np.ones(2), utility=flag) for flag in (False, True)]
     assert_array_equal(found[0], [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
     assert_array_equal(found[1], [[180.0, 80.0, 0.0], [0.0, 0.0, 0.0]])  # 100 - 0 + 81 - 1 and 81 - 1
+
+
+def test_an_order_is_a_byte_and_two_more_per_row_that_is_added_or_taken_out():
+    table = arrange([np.zeros((1, D))], [])
+    method = p2pkm.TreeLloyd(K, search="breathing").on(table.topology)
+    tables = np.zeros((3, 1 + method.places, D))
+    tables[:, 0, 0] = 8, 16, 32  # stop, add, remove
+    tables[1:, 2:5, 0] = 1.0
+    found = method.count_wire(None, np.arange(3), tables, table.devices, up=False)
+    assert_array_equal(found, [1, 1 + 3 * 2 + 2, 1 + 3 * 2])  # and how far beside
 
 
 def test_16_bits_hold_8_digits():

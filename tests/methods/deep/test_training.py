@@ -65,6 +65,22 @@ def test_no_two_epochs_of_a_device_draw_the_same(monkeypatch):
         assert len(set(parts)) == 9
 
 
+def test_every_epoch_sees_every_image_once_with_its_label(monkeypatch):
+    seen, (images, labels) = [], digits(21)
+
+    def step(row, velocity, rate, held, numbers, key, told, mask, *_):
+        assert_array_equal(held.reshape(8, 64), images[numbers].astype(np.float32))
+        assert_array_equal(told, labels[numbers])
+        seen.extend(numbers[mask > 0])
+        return row, velocity, 3.0
+
+    monkeypatch.setattr(Learner, "_step", staticmethod(step))
+    theta = np.zeros(4, np.float32)
+    _, loss = Learner("mlp", SIDE, batch=8).train(theta, images, labels, np.eye(32)[:10], Session(5, 1, 2, 0.1))
+    assert_array_equal(np.sort(np.reshape(seen, (2, 21))), [np.arange(21)] * 2)
+    assert loss == 3.0
+
+
 @pytest.fixture(scope="module")
 def jax():
     return pytest.importorskip("jax", reason="needs the extra deep")

@@ -3,10 +3,12 @@
 import networkx as nx
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from scipy.stats import chisquare
 
 import p2pkm
 from p2pkm.methods.init.distributed_d2_sampling import DistributedD2Sampling
+from tests.support.play_rounds import arrange
 from tests.support.stages import state_of
 
 POINTS = np.array([[0.0], [1.0], [3.0], [7.0], [7.5], [20.0]])
@@ -45,6 +47,24 @@ def test_the_next_seed_is_drawn_by_squared_distance_from_all_points(device):
     squared = (POINTS[:, 0] - 7.0) ** 2
     assert counts[3] == 0
     assert chisquare(np.delete(counts, 3), np.delete(counts.sum() * squared / squared.sum(), 3)).pvalue > 1e-3
+
+
+def test_every_contender_of_a_device_is_drawn_by_weight():
+    weights = np.array([1.0, 2.0, 0.0, 1.0, 3.0, 0.0])
+    algorithm, table = DistributedD2Sampling(2, 0, 700), arrange([POINTS], [], weights=weights)
+    drawn = algorithm.initial_state(table.devices, None).best[0, :, 1]
+    counts = (drawn[:, None] == POINTS[:, 0]).sum(axis=0)
+    assert not counts[weights == 0.0].any() and counts.sum() == 700
+    assert chisquare(counts[weights > 0.0], 100.0 * weights[weights > 0.0]).pvalue > 1e-3
+
+
+def test_an_empty_table_says_nothing_whatever_was_left_over_in_its_place():
+    algorithm, table = DistributedD2Sampling(1, 0, 1), arrange([POINTS, []], [(0, 1)])
+    before = algorithm.initial_state(table.devices, None)
+    inbox = table.network.exchange(algorithm.message(before, table.devices.at_stage_start(np.ones(2, bool))))
+    inbox = inbox._replace(tables=np.where(inbox.rows[:, None, None] > 0, inbox.tables, 0.0))
+    after = algorithm.update(before, inbox, table.devices.at_turn(1, 0, np.ones(2, bool)))
+    assert_array_equal(after.best, before.best[[0, 0]])
 
 
 @pytest.mark.parametrize("spec", ["d2-sampling", "d2-sampling:greedy=false", "d2-sampling:draw=centroids"])

@@ -1,5 +1,7 @@
 """What each device starts from, for every seeding, and on data that is hardly any data."""
 
+from types import SimpleNamespace
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -8,10 +10,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.batch import Stream
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.expected_messages import Known
 from p2pkm.core.messages import Inbox
 from p2pkm.kernels.reference import uniforms
 from p2pkm.kernels.streams import shared_key
-from p2pkm.methods.init.leader_broadcast import elect
+from p2pkm.methods.init.flooded_summaries import FloodedSummaries
+from p2pkm.methods.init.leader_broadcast import Leader, elect
+from p2pkm.methods.init.min_id_agreement import MinIdAgreement
+from p2pkm.methods.init.pipelines import scaling_stage
 from p2pkm.methods.init.registry import INITS, InitContext
 from p2pkm.methods.init.select_candidate import SelectCandidate
 from tests.support.play_rounds import arrange, loss, play, points_of
@@ -138,6 +145,12 @@ def test_all_devices_cluster_all_summaries_alike():
         assert_allclose(np.sort(state.centroids[0, :, 0]), [0, 8, 16], atol=2)
 
 
+def test_nobody_clusters_before_a_turn_has_brought_nothing_new():
+    table = arrange(blobs(9, 8, 7, 5), [(0, 1), (1, 2), (2, 3)])
+    history, _ = play(FloodedSummaries(3), table, np.zeros((4, 3, 2)), 5)
+    assert_array_equal(np.isfinite(history).all(axis=(2, 3)).argmax(axis=0), [4, 3, 3, 4])
+
+
 def test_summaries_of_some_hops_stay_within_them():
     for hops in (1, 2):
         table = arrange(blobs(9, 8, 7, 5, 6, 9, 8, 7), [(i, i + 1) for i in range(7)])
@@ -209,6 +222,7 @@ def test_the_candidate_of_least_summed_loss_is_chosen(seed):
         now = own.at_turn(t, 0, np.ones(6, bool))
         state = algorithm.update(state, inbox, now)
         inbox = network.exchange(algorithm.message(state, now))
+        assert_array_equal(state.centroids[~state.converged], candidates[np.zeros((~state.converged).sum(), int)])
     costs = [sum(loss(points_of(own, i), one) for i in range(6)) for one in candidates]
     assert_array_equal(state.centroids, np.broadcast_to(candidates[np.argmin(costs)], (6, 3, 2)))
     assert state.converged.all()
@@ -225,6 +239,42 @@ def test_the_first_candidate_wins_ties():
         inbox = table.network.exchange(algorithm.message(state, table.devices.at_turn(t - 1, 0, np.ones(2, bool))))
         state = algorithm.update(state, inbox, table.devices.at_turn(t, 0, np.ones(2, bool)))
     assert_array_equal(state.centroids, np.broadcast_to(rows, (2, 3, 2)))
+
+
+@pytest.mark.parametrize("done", [[], [2], [1, 3]])
+def test_all_take_what_the_lowest_of_those_has_who_were_done_else_the_lowest_of_all(done):
+    table = arrange([*blobs(5, 4, 6, 3), np.zeros((0, 2))], [(i, i + 1) for i in range(4)])
+    candidates = np.random.default_rng(0).normal(size=(5, 2, 3, 2))
+    candidates[4] = np.inf  # has nothing
+    start = SimpleNamespace(candidates=candidates, converged=np.isin(np.arange(5), [*done, 4]))
+    algorithm, everybody = MinIdAgreement(3), np.ones(5, bool)
+    state = algorithm.initial_state(table.devices, start)
+    for t in range(1, 9):
+        inbox = table.network.exchange(algorithm.message(state, table.devices.at_turn(t - 1, 0, everybody)))
+        state = algorithm.update(state, inbox, table.devices.at_turn(t, 0, everybody))
+    assert_array_equal(state.candidates, np.broadcast_to(candidates[min(done, default=0)], (5, 2, 3, 2)))
+
+
+@pytest.mark.parametrize("candidates", [1, 2])
+def test_where_messages_may_be_lost_devices_agree_on_what_they_hold_and_on_what_they_choose(candidates):
+    setting = InitContext(arrange(blobs(5, 4), [(0, 1)]).topology, np.array([5, 4]), 0, 3, 2, faults_apply=True)
+    stages = [type(one) for one in INITS["flooded-summaries"](setting, candidates=candidates)]
+    assert stages == [FloodedSummaries, MinIdAgreement, *[SelectCandidate, MinIdAgreement] * (candidates > 1)]
+
+
+def test_a_leader_is_sure_to_find_all_where_one_that_all_can_hear_has_so_many_different_points():
+    leader, known = Leader(3, np.array([-1])), Known(2, 5, 5, 2, 0, True)  # one of two has three of the five
+    assert leader.finds_all(known, False)
+    for less in ({"connected": False}, {"distinct": 4}, {"clients": 3}):
+        assert not leader.finds_all(known._replace(**less), False)
+
+
+def test_standard_scaling_alone_floods_which_is_refused_where_devices_are_many(monkeypatch):
+    monkeypatch.setattr("p2pkm.methods.init.pipelines._MOST_FLOODING", 1)
+    setting = InitContext(arrange(blobs(5, 4), [(0, 1)]).topology, np.array([5, 4]), 0, 3, 2)
+    assert scaling_stage("minmax", setting).name == "min-max-scaling"
+    with pytest.raises(ExperimentError, match="--scale standard floods the graph"):
+        scaling_stage("standard", setting)
 
 
 CASES = {

@@ -116,6 +116,7 @@ def test_centroids_are_read_as_they_were(seed, counts):
     read = code_rows(Coder(writer.finish(8 * int(length))), first, len(blocks), weighted=False)
     for one, other in zip(read, blocks, strict=True):
         assert_array_equal(sort(one), sort(other))
+    assert 8 * length <= writer.size.denominator.bit_length() - writer.size.numerator.bit_length() + 10
 
 
 @given(SEEDS, st.sampled_from([0.0, 1e-300, 1.0, 1e100]), st.sampled_from([0.0, 1.0, 1e9, -1e100]), st.integers(0, 5))
@@ -156,6 +157,22 @@ def test_the_step_is_an_eighth_of_the_distance_of_clusters():
     flat[0, 1:3] = 1e4  # which one row far away hardly changes
     ends = own_box(Front(np.array([0]), Tables(flat, np.array([0]), np.array([25]))), Plane, 25).tables.values[0]
     assert ends[-1] >= -64.0
+
+
+def test_rows_that_are_all_equal_ask_for_the_step_of_their_points_and_no_step_is_above_the_spread_within():
+    def ask(rows, sse, *, within):
+        flat = np.column_stack((np.zeros(4), rows, np.full((4, 2), [4.0, sse])))  # of weight 4, which is two points
+        front = Front(np.array([0]), Tables(flat, np.array([0]), np.array([4])))
+        return -own_box(front, Plane, 9, within=within).tables.values[0, -1]
+
+    class Plane:
+        d, unit = 2, 2.0
+
+    equal, apart = np.ones((4, 2)), 8.0 * np.array([[0, 0], [0, 6], [6, 0], [6, 6]])
+    for within in (False, True):
+        assert ask(equal, 4 * 2 * 9.0, within=within) == 0.5  # 4 * 3 / sqrt(9) / 8, with 9 the variance of a coordinate
+    assert ask(apart, 4 * 2 * 9.0, within=False) == 4.0  # 4 * 24 / sqrt(9) / 8
+    assert ask(apart, 4 * 2 * 9.0, within=True) == 2.0  # the power of two below 3
 
 
 @pytest.mark.parametrize("name", GRAPHS)

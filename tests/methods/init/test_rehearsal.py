@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 from p2pkm.core.batch import Grid
 from p2pkm.core.wire_format import decode, encode
 from p2pkm.experiments.config import Experiment, prepare
-from p2pkm.methods.init.rehearsal import _sum_up
-from tests.support.play_rounds import arrange
+from p2pkm.methods.building_blocks.coupling_choice import rehearse
+from p2pkm.methods.init.rehearsal import Rehearsing, _sum_up
+from tests.support.play_rounds import arrange, play, squared
 
 K, D = 4, 3
 LINE = [(i, i + 1) for i in range(4)]
@@ -25,6 +26,33 @@ def sums(*, size=1.0, weighted=False, grid=True, rice=True):
     start = np.repeat(points[4][None, :K], 5, axis=0)
     found = _sum_up(replace(devices, grid=Grid(np.ones(5), 2, rice) if grid else None), start)
     return [found.take(np.array([i])).flat() for i in range(5)]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_are_counts_and_sums_of_offsets_and_the_root_rehearses_with_those_of_all(weighted):
+    draws = np.random.default_rng(2)
+    points = [draws.normal(size=(m, D)) for m in (30, 0, 12, 2, 200)]
+    weights = draws.uniform(0.5, 1.5, 244) if weighted else np.ones(244)
+    table, start = arrange(points, LINE, weights=weights), points[4][:K]
+    counts, sums, loss = np.zeros((K, 5)), np.zeros((K, 5, D)), 0.0
+    owner = np.repeat(np.arange(5), [30, 0, 12, 2, 200])
+    for i, point, weight in zip(owner, np.concatenate(points), weights, strict=True):
+        apart = squared(point[None], start)[0]
+        c = apart.argmin()
+        counts[c, i] += weight
+        sums[c, i] += weight * (point - start[c])
+        loss += weight * apart[c]
+    rows = _sum_up(table.devices, np.repeat(start[None], 5, axis=0)).flat()
+    lossy = rows[:, 2] == -1.0
+    place = rows[~lossy, 2].astype(int), rows[~lossy, 0].astype(int)
+    assert_array_equal(np.flatnonzero(counts.T), np.sort(place[1] * K + place[0]))
+    assert_allclose(rows[~lossy, 3], counts[place])
+    assert_allclose(rows[~lossy, 4:], sums[place], atol=1e-12)
+    assert_allclose(rows[lossy, 3].sum(), loss)
+    _, state = play(Rehearsing.on_graph(K, table.topology), table, np.repeat(start[None], 5, axis=0), 1)
+    found = rehearse(table.topology, counts, sums, loss, weights.sum() / 5 / K)
+    assert_allclose(state.rehearsed, [[found.coupling, found.mean]] * 5)
+    assert state.converged.all()
 
 
 def read(rows, *, rice):

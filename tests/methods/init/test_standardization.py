@@ -24,6 +24,11 @@ def test_standard_scaling_equals_that_of_a_server(graph):
     np.testing.assert_allclose(span[0], server.scale_, rtol=1e-12)
 
 
+def test_devices_that_know_of_no_points_keep_their_units():
+    shift, span = state_of(Standardization(2), nx.empty_graph(2), p2pkm.Shards.from_list(BLOCKS[:2])).scaling
+    np.testing.assert_array_equal([shift[1], span[1]], [np.zeros(3), np.ones(3)])
+
+
 def test_min_max_scaling_equals_that_of_a_server():
     shift, span = state_of(BoundingBox(1), nx.path_graph(4), p2pkm.Shards.from_list(BLOCKS)).scaling
     server = MinMaxScaler().fit(POOLED)

@@ -80,12 +80,13 @@ def test_a_start_from_rows_is_better_than_the_default_where_clusters_are_many():
 
 def test_reducing_rows_keeps_what_they_say_of_the_points():
     rng = np.random.default_rng(3)
-    table = arrange([np.ones((1, 2))] * 2, [(0, 1)])
-    flat = np.column_stack((np.zeros(90), rng.normal(size=(90, 2)), rng.uniform(1, 9, 90), rng.uniform(0, 2, 90)))
-    rows = np.array([30, 60])
-    front = reduce(Front(np.array([0, 1]), Tables(flat, np.array([0, 30]), rows)), 40, table.devices)
-    before, after = Rows.of(flat[30:, 1:]), Rows.of(front.tables.take(np.array([1])).flat()[:, 1:])
-    assert len(after.means) <= 20
-    anywhere = np.array([[0.3, -2.0]])
-    np.testing.assert_allclose(bound(after, anywhere), bound(before, anywhere), rtol=1e-12)
+    table = arrange([np.ones((1, 2))] * 3, [(0, 1), (1, 2)])
+    flat = np.column_stack((np.zeros(140), rng.normal(size=(140, 2)), rng.uniform(1, 9, 140), rng.uniform(0, 2, 140)))
+    tables = Tables(flat, np.array([0, 30, 90]), np.array([30, 60, 50]))
+    front = reduce(Front(np.arange(3), tables), 40, table.devices)
+    for i in (1, 2):
+        before, after = (Rows.of(one.take(np.array([i])).flat()[:, 1:]) for one in (tables, front.tables))
+        assert len(after.means) <= 20
+        anywhere = np.array([[0.3, -2.0]])
+        np.testing.assert_allclose(bound(after, anywhere), bound(before, anywhere), rtol=1e-12)
     assert_array_equal(front.tables.take(np.array([0])).flat(), flat[:30])

@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
+from p2pkm.engine.loop import Start
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.methods.peer.admm import ADMM
@@ -117,6 +118,12 @@ def test_a_row_that_one_end_lacks_belongs_to_the_other_alone():
 def test_a_row_without_points_and_links_stays():
     table = arrange([column(0), np.zeros((0, 1))], [])
     close(last(ADMM(2), table, [column(1, 50), column(3, 4)], 3), [column(0, 50), column(3, 4)])
+
+
+def test_who_sleeps_says_nothing():
+    devices = arrange([column(0), column(1)], [(0, 1)]).devices
+    state = ADMM(2).initial_state(devices, Start(np.zeros((2, 2, 1)), np.ones(2, bool)))
+    assert_array_equal(ADMM(2).message(state, devices.at_turn(1, 0, np.array([True, False]))).rows, [2, -1])
 
 
 def test_messages_by_hand():

@@ -9,14 +9,25 @@ import topologies
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.experiments.check_method import CHECKS, check_method
 from tests.support.images import deal
+from tests.support.toy_network import plug
 from topologies.time_varying.graph import Exchange, record
 
 SMALL = {"network": "mlp", "epochs": 1}
 
 
-@pytest.fixture(autouse=True)
-def _jax():
-    pytest.importorskip("jax", reason="needs the extra deep")
+@pytest.fixture
+def jax():
+    return pytest.importorskip("jax", reason="needs the extra deep")
+
+
+@pytest.fixture(params=["toy", pytest.param("jax", marks=pytest.mark.slow)])
+def count(request, monkeypatch):
+    """Return the number of parameters of a network for digits; all else is the same with a toy, in a trice."""
+    if request.param == "jax":
+        request.getfixturevalue("jax")
+        return 22816
+    plug(monkeypatch)
+    return 64 * 32
 
 
 def run(graph, shards, *, rounds=2, link_model=None, apart=False, **options):
@@ -26,7 +37,7 @@ def run(graph, shards, *, rounds=2, link_model=None, apart=False, **options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("server", ["feca", "kfed", "central", "fkm"])
-def test_on_a_complete_graph_it_is_the_form_with_a_server(server):
+def test_on_a_complete_graph_it_is_the_form_with_a_server(jax, server):
     shards = deal([30, 20, 40, 10])
     one = p2pkm.simulate(p2pkm.DeepFeCA(5, server=server, **SMALL), None, shards, rounds=2, seed=0)
     twin = run(topologies.complete(4), shards, server=server, gossips=1)
@@ -36,24 +47,21 @@ def test_on_a_complete_graph_it_is_the_form_with_a_server(server):
     assert_allclose(twin.centroids, one.centroids, atol=1e-3)
 
 
-@pytest.mark.slow
-def test_many_gossips_agree_on_the_mean_and_few_do_not():
+def test_many_gossips_agree_on_the_mean_and_few_do_not(count):
     shards = deal([30, 20, 40, 0, 10])
     one = p2pkm.simulate(p2pkm.DeepFeCA(5, **SMALL), None, shards, rounds=1, seed=0).learned.theta[:5]
     apart = [np.abs(run(topologies.ring(5), shards, rounds=1, gossips=g).learned.theta - one).max() for g in (1, 40)]
     assert apart[0] > 1e-3 and apart[1] < 1e-5
 
 
-@pytest.mark.slow
-def test_all_devices_of_a_tree_have_the_same_centroids():
+def test_all_devices_of_a_tree_have_the_same_centroids(count):
     result = run(topologies.path(6), deal([20] * 6), gossips=2)
     assert (result.centroids == result.centroids[0]).all() and result.summary["termination"] == "round-limit"
     assert result.learned.labels.shape == (3, 120) and (result.learned.labels >= 0).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("server", "graph"), [("feca", topologies.ring(5)), ("fkm", topologies.path(5))])
-def test_along_a_tree_it_is_the_form_with_a_server(server, graph):
+def test_along_a_tree_it_is_the_form_with_a_server(count, server, graph):
     """The sums are those of the hub in another order: float64 of float32, so theta hardly ever differs at all."""
     shards = deal([30, 20, 40, 0, 10])
     one = p2pkm.simulate(p2pkm.DeepFeCA(5, server=server, **SMALL), None, shards, rounds=2, seed=0)
@@ -64,8 +72,7 @@ def test_along_a_tree_it_is_the_form_with_a_server(server, graph):
     assert_allclose(twin.centroids, one.centroids, atol=1e-6)
 
 
-@pytest.mark.slow
-def test_every_component_has_the_weighted_mean_of_its_own_devices(monkeypatch):
+def test_every_component_has_the_weighted_mean_of_its_own_devices(count, monkeypatch):
     graph, sizes, trained = topologies.path(7), np.array([20, 30, 0, 0, 10, 0, 0]), []
     graph.remove_edges_from([(1, 2), (4, 5)])  # {0, 1}; {2, 3, 4}, whose root is 3; {5, 6}, without an image
     train = p2pkm.DeepGossip.train
@@ -85,13 +92,12 @@ def test_every_component_has_the_weighted_mean_of_its_own_devices(monkeypatch):
     assert result.summary["messages"] == 2 * 4 * (2 + 3)  # up and down 4 links: 2 of parameters, 3 of reports
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("gossips", [None, 3])
-def test_messages_and_bytes_by_hand(gossips):
+def test_messages_and_bytes_by_hand(count, gossips):
     """Path of 3: the middle is the root; up one row table of each end, down one; 4 directed edges of gossip."""
-    rounds, k, width, count = 2, 5, 32, 22816
+    rounds, k, width = 2, 5, 32
     result = run(topologies.path(3), deal([20] * 3), rounds=rounds, gossips=gossips, server="mavg")
-    up, down = (8 * width * -(-numbers // width) for numbers in (count + 1, count))  # 714 and 713 rows
+    up, down = (8 * width * -(-numbers // width) for numbers in (count + 1, count))
     tables = [up] * 4 * gossips if gossips else [up] * 2 + [down] * 2
     assert result.summary["messages"] == (rounds + 1) * 4 + rounds * len(tables)
     total = (rounds + 1) * 4 * 8 * k * width + rounds * sum(tables)
@@ -99,13 +105,13 @@ def test_messages_and_bytes_by_hand(gossips):
 
 
 @pytest.mark.parametrize("gossips", [None, 2])
-def test_it_passes_every_check(gossips):
+def test_it_passes_every_check(jax, gossips):
     options = {"network": "linear", "shape": "1x2", "views": False, "epochs": 1}
     assert check_method(p2pkm.DeepGossip(3, gossips=gossips, **options), rounds=2) == tuple(CHECKS)
 
 
 @pytest.mark.parametrize("gossips", [None, 1])
-def test_graphs_without_one_tree_are_refused(gossips):
+def test_graphs_without_one_tree_are_refused(jax, gossips):
     method, shards, apart = p2pkm.DeepGossip(3, gossips=gossips), deal([10] * 4), topologies.path(4)
     apart.remove_edge(1, 2)
     changing = record(4, [Exchange(np.array([0, 1]), np.array([1, 2])), Exchange(np.array([2]), np.array([3]))], "two")
@@ -115,8 +121,7 @@ def test_graphs_without_one_tree_are_refused(gossips):
         p2pkm.simulate(method, changing, shards)
 
 
-@pytest.mark.slow
-def test_the_busiest_device_of_a_ring_has_less_to_carry_than_a_hub():
+def test_the_busiest_device_of_a_ring_has_less_to_carry_than_a_hub(count):
     shards = deal([10] * 8)
     hub = p2pkm.simulate(p2pkm.DeepFeCA(5, **SMALL), None, shards, rounds=1, seed=0)
     for gossips in (None, 1):  # parameters over two links where the hub has eight
@@ -124,8 +129,7 @@ def test_the_busiest_device_of_a_ring_has_less_to_carry_than_a_hub():
         assert ring.summary["bytes_busiest"] < 0.4 * hub.summary["bytes_busiest"]
 
 
-@pytest.mark.slow
-def test_a_device_alone_and_components_apart():
+def test_a_device_alone_and_components_apart(count):
     alone = run(topologies.complete(2).subgraph([0]).copy(), deal([30]), rounds=1)
     assert (alone.learned.labels >= 0).all()
     graph = topologies.path(4)

@@ -240,6 +240,8 @@ def test_coupling_is_dimensionless_and_alpha_is_raw():
     base = 3.0 * (6 / 4) / 2
     expected = base / np.sqrt(3) * np.array([1.0, 1.0, 2.0, 1.0, 2.0, 1.0])
     assert_allclose(p2pkm.GTVMin(2, coupling=3.0).link_alpha(own), expected)
+    alike = p2pkm.GTVMin(2, coupling=3.0, normalize_losses=True)  # where the losses of a device count as one point
+    assert_allclose(alike.link_alpha(own), expected / (6 / 4))
     assert_allclose(p2pkm.GTVMin(2, alpha=0.3).link_alpha(own), 0.3 * np.array([1.0, 1.0, 2.0, 1.0, 2.0, 1.0]))
     assert_allclose(p2pkm.GTVMin(2).link_alpha(own), expected * 10 / 3)
     default = p2pkm.GTVMin(2)
@@ -285,6 +287,7 @@ def test_what_is_certified():
         {"relaxation": 1.99, "local_steps": 3},
         {"schedule": "async", "local_steps": 2},
         {"schedule": "jacobi"},
+        {"schedule": "jacobi", "local_steps": 2, "safeguard": True},
     ]
     not_claimed = [{"schedule": "jacobi", "local_steps": 2}, {"star_term": False}, {"update": "as-printed"}]
     assert all(p2pkm.GTVMin(3, **options).traits.guarantees_descent for options in certified)

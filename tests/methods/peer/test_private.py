@@ -120,6 +120,20 @@ def test_points_count_as_if_they_lay_in_the_ball():
     assert one[0, 0].tolist() == [0, 0, 0] and one[0, 1, 2] == shape.each
 
 
+def test_a_row_moves_to_the_mean_of_its_points_where_their_count_is_more_than_twice_its_noise():
+    shape, counts = tables.step_shape(2, 1, 9.0, "add"), np.array([10.0, 20.0])
+    places, total = np.array([[1.0], [4.0]]), np.column_stack(([5.0, -20.0], counts * shape.each * shape.grain.unit))
+    for noise, expected in ((4.9, [[1.5], [3.0]]), (5.1, [[1.0], [3.0]]), (10.1, places)):
+        np.testing.assert_allclose(tables.step(places, total, shape, noise * shape.weight, 9.0), expected)
+
+
+def test_cells_weigh_their_counts():
+    shape, counts = tables.cell_shape(1, 1, 9.0, "add"), np.array([1.0, 3.0, 0.0, 0.0, 0.0, 0.0])
+    cells = np.array([[-3.0], [3.0], [6.0], [7.0], [8.0], [9.0]])
+    total = np.column_stack((np.zeros(6), counts * shape.each * shape.grain.unit))
+    np.testing.assert_allclose(tables.seed(total, cells, shape, 0.0, (reference, 1, 1)), [[(-3 + 3 * 3) / 4]])
+
+
 def test_the_radius_is_the_smallest_with_few_points_beyond():
     counts = np.zeros(41)
     counts[8], counts[12] = 1000.0, 4.0  # |x| between radius / 4.8 and radius / 4; few further in

@@ -9,6 +9,7 @@ import p2pkm
 import topologies
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
+from p2pkm.methods.building_blocks.averaging import local_sums
 from p2pkm.methods.peer.pushsum import PushSumLloyd, fair_share
 from tests.support.averages import GRAPHS, column, deal, divide, draw, lloyd, scene, seeds, states, sums
 from tests.support.play_rounds import arrange, last
@@ -58,6 +59,22 @@ def test_the_twin_finds_the_same(name, kernels):
         found = last(PushSumLloyd(4, gossips=gossips), table, start, 4)
         close(found[:, :3], twin(data, near, start, gossips, 4)[:, :3])
         assert np.isinf(found[:, 3]).all()
+
+
+@pytest.mark.parametrize("gossips", [1, 3])
+def test_counters_change_nothing_in_the_first_round_and_from_then_on_what_is_held_adds_up_to_the_own_sums(gossips):
+    _, _, table, start = scene("tree")
+    method = PushSumLloyd(4, gossips=gossips, counters=True)
+    found, _ = states(method, table, start, 4)
+    close(found[gossips].centroids, last(PushSumLloyd(4, gossips=gossips), table, start, 1))
+    sources, reverse = table.devices.sources, np.lexsort((table.devices.sources, table.devices.indices))
+    for state in found[1:]:
+        under_way = state.account.total[sources] - state.account.edge_heard[reverse]
+        held = state.mass.sum(axis=0) + under_way.sum(axis=0)
+        assert_allclose(held, state.account.own.sum(axis=0), atol=1e-9)
+    for i, state in enumerate(found):
+        expected = local_sums(table.devices, found[i - i % gossips].centroids)
+        assert_allclose(state.account.own, expected, atol=1e-12)
 
 
 @given(seeds)

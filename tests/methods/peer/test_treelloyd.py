@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
+from p2pkm.core.protocols import Work
 from p2pkm.core.wire_format import encode
 from p2pkm.methods.building_blocks import tree_sums
 from p2pkm.methods.building_blocks.spanning_tree import Tree
@@ -403,6 +404,14 @@ def test_a_start_that_differs_is_refused():
     start[4, 0] += 1.0
     with pytest.raises(p2pkm.DataError, match="other centroids for device 4"):
         p2pkm.simulate(p2pkm.TreeLloyd(3), topologies.ring(9), deal(9), start=start)
+
+
+def test_a_round_costs_a_pass_over_the_own_points_and_the_additions():
+    method = p2pkm.TreeLloyd(K).on(arrange([np.ones((1, D))] * 4, [(0, 1), (1, 2)]).topology)
+    rows = np.array([1, 2, 1, 0]) * (K + 1)  # of all messages of a round
+    sizes = np.array([5, 0, 7, 9])
+    found = method.flops(Work(sizes, np.array([1, 2, 1, 0]), rows, D))
+    assert_array_equal(found, [5 * 28 + rows[0] * 3, rows[1] * 3, 7 * 28 + rows[2] * 3, 0])  # (3 K + 2) D is 28
 
 
 def test_the_tree_of_a_star_has_its_middle_as_the_root():

@@ -197,3 +197,11 @@ def test_a_row_of_a_single_point_is_the_clients_own():
     now, model = devices.at_turn(1, 0, devices.active_devices), np.tile([[0.0], [9.0]], (len(devices), 1, 1))
     local = FKM(2, min_count=2, keep_empty=True).report(now, model).local
     assert np.sort(local[0, :, 0]).tolist() == [0.0, 9.0]
+
+
+def test_a_row_that_found_no_points_is_none_of_the_clients_own():
+    devices, _ = clients_of([[[0.0], [9.0]]])
+    now, model = devices.at_turn(1, 0, devices.active_devices), np.tile([[1.0], [8.0], [50.0]], (len(devices), 1, 1))
+    report = FKM(3, min_count=1, keep_empty=True).report(now, model)
+    assert_array_equal(report.local[0], [[0.0], [9.0], [np.inf]])
+    assert report.rows[0] == 2

@@ -14,6 +14,7 @@ from p2pkm.core.traits import ServerTraits
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.registry import METHODS, find
 from p2pkm.methods.schedules import make
+from p2pkm.methods.server.star import _choose
 from p2pkm.metrics import clustering as scores
 from p2pkm.metrics.optional import mark_losses
 from tests.support.methods import METHODS as RUNNABLE
@@ -158,6 +159,33 @@ def test_units_are_those_of_the_method_inside_and_of_the_data_outside(frame):
     else:
         assert_allclose(seen[0], (np.concatenate(data) + 3) / 8)
         assert_allclose(played.model, [[-1.0, 5.0]])
+
+
+@pytest.mark.parametrize(
+    ("points", "span"),
+    [([[3, 50], [7, 50]], [4, 2.0**-18]), ([[3, 50]], [50 * 2.0**-20] * 2), ([[0, 0]], [2.0**-20] * 2)],
+)
+def test_a_constant_coordinate_spans_a_millionth_of_the_largest_one(points, span):
+    class Probe(ServerMethodBase):
+        k, name, tol, default_rounds = 1, "probe", 0.0, 1
+        traits = ServerTraits(one_shot=True, normalization="coordinate")
+
+        def report(self, clients, model):
+            return Report(np.zeros((len(clients), 1, 2)), np.ones(len(clients), int), np.zeros((len(clients), 1, 2)))
+
+        def aggregate(self, hub, tables, model):
+            return np.zeros((1, 2))
+
+    assert_array_equal(serve(Probe(), [points]).state.span[0], span)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_who_repeats_the_first_report_may_have_more_or_fewer_rows_than_the_others(turned):
+    few, many = np.full((3, 1, 2), 1.0), np.full((3, 4, 2), 2.0)
+    chosen = _choose(np.array([True, False, True]) ^ turned, many, few)
+    for i, table in enumerate([few, many, few] if turned else [many, few, many]):
+        assert_array_equal(chosen[i, : table.shape[1]], table[0])
+        assert np.isposinf(chosen[i, table.shape[1] :]).all() and chosen.shape == (3, 4, 2)
 
 
 def test_a_graph_a_start_and_a_missing_graph_are_refused():
