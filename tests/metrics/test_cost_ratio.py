@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+import p2pkm
 from p2pkm.metrics import cost_ratio
-from p2pkm.metrics.cost_ratio import CostEvaluator, spread
+from p2pkm.metrics.cost_ratio import CostEvaluator, gather_points, spread
 from tests.support.play_rounds import arrange
 
 LINE = [(i, i + 1) for i in range(19)]
@@ -57,3 +58,11 @@ def test_a_sample_has_one_number_of_each_part_and_none_twice(monkeypatch, draw, 
     found, parts = spread(n, most, 7, 0), np.arange(most)
     assert len(found) == most and (np.diff(found) > 0).all() and 0 <= found[0] <= found[-1] < n
     assert (parts * n // most <= found).all() and (found <= -(-(parts + 1) * n // most)).all()
+
+
+def test_a_sample_of_points_is_of_all_devices(monkeypatch):
+    monkeypatch.setattr(cost_ratio, "_POOLED", 8)
+    shards = p2pkm.Shards.from_list([np.arange(16.0).reshape(8, 2), np.arange(16.0, 24.0).reshape(4, 2)])
+    pooled, note = gather_points(shards, 7, arrange([np.zeros((1, 1))] * 2, [(0, 1)]).network)
+    assert (pooled.points[:, 0] // 6).tolist() == [0, 1, 2, 3]  # one of three points that follow each other
+    assert note == "central k-means ran on a sample of 4 of 12 points"

@@ -153,6 +153,7 @@ def test_frames_stay_within_their_bounds_evenly_spread_with_first_and_last(count
 def test_every_record_is_kept_while_there_are_few():
     assert record(60, [(2, 1)]).develop()["record"].tolist() == list(range(60))
     assert record(61, [(2, 1)]).develop()["record"].tolist() == list(range(0, 61, 2))
+    assert record(123, [(2, 1)]).develop()["record"].tolist() == [*range(0, 123, 4), 122]
 
 
 @pytest.mark.parametrize("stop", [0, 1, 59, 60, 61, 64, 69])
