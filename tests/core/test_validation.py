@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.core.validation import matrix, name_features, whole
+from p2pkm.core.validation import matrix, name_features, positive, whole
 
 
 def test_whole_numbers_are_within_both_bounds():
@@ -14,6 +14,13 @@ def test_whole_numbers_are_within_both_bounds():
     for wrong in (1, 6, True, 3.0, "3", None):
         with pytest.raises(ExperimentError, match=f"it is {wrong!r}; expected a whole number from 2 to 5"):
             whole(wrong, 2, "it", 5)
+
+
+def test_whole_numbers_beyond_all_floats_are_refused():
+    with pytest.raises(ExperimentError, match=r"it is 10+; expected a finite number above 0$"):
+        positive(10**400, "it")
+    with pytest.raises(DataError, match=r"dtype object and 10+ at row 1, column 0 .*; expected real numbers"):
+        matrix([[1, 2], [10**400, 3]])
 
 
 def test_an_empty_array_of_any_shape_may_pass_as_no_points():
