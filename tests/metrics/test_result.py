@@ -48,9 +48,26 @@ def test_a_point_is_predicted_by_the_device_that_is_asked():
     assert result.predict([[3.0]]).tolist() == result.predict([[3.0]], device=result.best).tolist()
     with pytest.raises(DataError, match="device 2 has no centroid; choose another one"):
         result.predict([[3.0]], device=2)
-    for device in (-1, 3):
-        with pytest.raises(DataError, match=f"device is {device}; expected 0 to 2"):
+    for device in (-1, 3, 1.0, "Oslo"):
+        with pytest.raises(DataError, match=f"device is {device!r}; expected 0 to 2"):
             result.predict([[3.0]], device=device)
-    for wrong in ([3.0], [[3.0, 4.0]]):
-        with pytest.raises(DataError, match=r"X has shape .*; expected \(m, 1\)"):
-            result.predict(wrong)
+    assert result.predict([[True], [9]], device=np.int64(0)).tolist() == [0, 1]
+    assert result.predict(np.zeros((0, 1))).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("points", "words"),
+    [
+        ([3.0], r"X has shape \(1,\), expected \(points, features\)"),
+        ([[3.0, 4.0]], r"X has shape \(1, 2\); expected \(m, 1\)"),
+        ([[3.0], [np.nan]], "X is nan at row 1, column 0"),
+        ([[-np.inf]], "X is -inf at row 0, column 0"),
+        ([[1e200]], "whose squares overflow"),
+        ([["three"]], "expected real numbers"),
+        ([[1.0], [2.0, 3.0]], "rows of different lengths"),
+    ],
+)
+def test_what_is_no_point_has_no_cluster(points, words):
+    result = solve(graph=topologies.path(3), rounds=0)
+    with pytest.raises(DataError, match=words):
+        result.predict(points)
