@@ -29,7 +29,7 @@ def whole(value: object, least: int, name: str, most: int | None = None) -> int:
 
 def positive(value: object, name: str, *, zero: bool = False, most: float = sys.float_info.max) -> float:
     """Return an option that must be a finite number above 0, or, with `zero`, not below it, and not above `most`."""
-    number = isinstance(value, Real) and not isinstance(value, bool) and abs(float(value)) <= most
+    number = isinstance(value, Real) and not isinstance(value, bool) and value <= most
     if not number or not isinstance(value, Real) or value < 0 or (value == 0 and not zero):
         wanted = "a finite number of at least 0" if zero else "a finite number above 0"
         wanted += "" if most == sys.float_info.max else f" and at most {most:g}"
@@ -154,7 +154,7 @@ def _numbers(array: NDArray[np.generic], what: str) -> NDArray[Any]:
     if array.dtype.kind == "O":
         try:
             return array.astype(np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             pass
     place = _first_text(array)
     raise DataError(f"{what} has dtype {array.dtype}{place}; expected real numbers: encode or drop the other columns")
@@ -166,7 +166,7 @@ def _first_text(array: NDArray[np.generic]) -> str:
     for (row, column), value in np.ndenumerate(array):
         try:
             float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return f" and {array.item(row, column)!r} at row {row}, column {column} (counted from 0)"
     return ""
 

@@ -235,9 +235,11 @@ def locate(chosen: Integers, sizes: Integers, ids: Integers) -> tuple[Integers, 
 
 
 def spread(n: int, most: int, key: int, step: int) -> Integers:
-    """Draw one of every n / most numbers below n, int64[most], ascending."""
-    draw = uniforms(key, Stream.SAMPLE, [step], most)[0]
-    return np.minimum(((np.arange(most) + draw) * (n / most)).astype(np.int64), n - 1)
+    """Draw one of every n / most numbers below n, int64[most], ascending and none twice; most is at most n."""
+    draw, parts = uniforms(key, Stream.SAMPLE, [step], most)[0], np.arange(most)
+    found = ((parts + draw) * (n / most)).astype(np.int64)
+    # two parts share the number that their border is in: where both draw it, the second takes the next one
+    return np.minimum(np.maximum.accumulate(found - parts), n - most) + parts
 
 
 def _take(devices: Devices, mine: Integers) -> Devices:

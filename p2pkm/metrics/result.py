@@ -3,6 +3,7 @@
 import textwrap
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +13,7 @@ from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.brief import brief
 from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
+from p2pkm.core.validation import bounded, matrix
 from p2pkm.kernels.reference import losses as price_losses
 from p2pkm.metrics.clusters import Clusters, arrange, number_clusters
 from p2pkm.network.graph import LARGE, Topology
@@ -309,13 +311,16 @@ class Result:
         Raises
         ------
         DataError
-            If the points have another number of features, or the device does not exist or has no centroid.
+            If the points have another number of features or are not finite numbers, or the device does not exist or has
+            no centroid.
         """
         chosen = self.best if device is None else device
-        if not 0 <= chosen < len(self.centroids):
-            raise DataError(f"device is {chosen}; expected 0 to {len(self.centroids) - 1}")
-        points, centroids = np.asarray(X, np.float64), self.centroids[chosen]
-        if points.ndim != 2 or points.shape[1] != centroids.shape[1]:
+        if not isinstance(chosen, Integral) or not 0 <= chosen < len(self.centroids):
+            raise DataError(f"device is {chosen!r}; expected 0 to {len(self.centroids) - 1}")
+        points, centroids = bounded(matrix(X, empty=True), "X"), self.centroids[int(chosen)]
+        if not len(points):
+            return np.zeros(0, np.int64)
+        if points.shape[1] != centroids.shape[1]:
             raise DataError(f"X has shape {points.shape}; expected (m, {centroids.shape[1]})")
         if self.scaling is not None:
             points = (points - self.scaling[0][chosen]) / self.scaling[1][chosen]

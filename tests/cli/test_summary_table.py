@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from p2pkm.cli.summary_table import Progress, guide, narrate
 from p2pkm.core.units import write_figure
-from p2pkm.metrics.closing_rows import tell_start
+from p2pkm.metrics import closing_rows
+from p2pkm.metrics.closing_rows import NO_ROW, tell_start
 from p2pkm.metrics.closing_table import explain
 from p2pkm.metrics.registry import summary_keys
 
@@ -60,6 +61,25 @@ def test_a_ratio_of_0_at_the_start_was_raised_from_0():
     ):
         figure, found = tell_start({"ratio_start": start, "ratio_mean": ratio})
         assert meaning in found and figure == write_figure(start)
+
+
+@pytest.mark.parametrize(
+    ("row", "summary", "figure"),
+    [
+        ("groups", {"groups": None}, None),  # the method has none
+        ("groups", {"groups": 1}, None),
+        ("groups", {"groups": 2}, "2"),
+        ("wire", {"wire_bytes": None, "bytes": 80}, None),
+        ("wire", {"wire_bytes": 80, "bytes": 80}, None),
+        ("wire", {"wire_bytes": 31, "bytes": 80}, "31"),
+        ("alone", {"epsilon_alone": None, "trust": "masks"}, None),
+        ("alone", {"epsilon_alone": 0.25, "trust": "none"}, None),  # the guarantee itself is against all others
+        ("alone", {"epsilon_alone": 0.25, "trust": "masks"}, "eps 0.25"),
+    ],
+)
+def test_a_row_is_there_only_if_it_says_more_than_another(row, summary, figure):
+    found = getattr(closing_rows, f"tell_{row}")(summary)
+    assert found == NO_ROW if figure is None else found[0] == figure
 
 
 @pytest.mark.parametrize("stage", ["gtvmin", "leader"])

@@ -81,10 +81,16 @@ def test_lengths_of_columns_are_those_of_each():
     assert_array_equal(bounded_bits(numbers[:0], owner[:0], widths), [0, 0])
 
 
+def test_rounding_of_logarithms_makes_no_message_too_short():
+    bits = 8.0 + np.array([-1e-9, 0.0, 1e-9])
+    assert_array_equal(whole_bits(bits), 10)
+
+
 def test_what_is_too_short_is_refused():
     writer = Coder()
     writer.plain(6, 33)
     with pytest.raises(ValueError, match="3 bits are too few"):
         writer.finish(3)
+    assert writer.finish(6) == "100001"  # its interval is the one of these bits, both ends alike
     with pytest.raises(ValueError, match="a symbol is needed"):
         writer.split("a", 1, None)

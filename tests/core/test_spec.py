@@ -1,11 +1,12 @@
-"""Values that are a number or one of a few words."""
+"""Values that are a number or one of a few words, and values that text stands for."""
 
 from typing import Literal
 
 import pytest
 
+import p2pkm
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.spec import convert, read_count, read_range
+from p2pkm.core.spec import Spec, complete, convert, read_count, read_range
 
 KIND = float | Literal["auto", "rehearsal"] | None
 
@@ -39,3 +40,23 @@ def test_counts_are_up_to_nine_digits_and_nothing_else(text, count):
 )  # fmt: skip
 def test_ranges_have_both_ends(text, found):
     assert read_range(text) == found
+
+
+@pytest.mark.parametrize(
+    "value",
+    [p2pkm.Faults(), p2pkm.Faults(loss=0.25, stages="all"), p2pkm.Faults(trace="a.jsonl"), p2pkm.Faults(trace="b"),
+     p2pkm.DataStream(), p2pkm.DataStream(kind="jump", at=5)],
+    ids=str,
+)  # fmt: skip
+def test_what_is_drawn_is_read_as_it_is_written_and_stays_as_it_is(value):
+    assert type(value).of(value) is value
+    assert type(value).of(str(value)) == value
+
+
+def test_a_complete_spec_has_what_was_given_else_the_default_and_the_seed_of_the_run():
+    def ring(*, degree: int = 2, rewire: float | None = None, seed: int | None = None): ...
+
+    assert complete(Spec("ring", {}), {"ring": ring}, 7) == Spec("ring", {"degree": 2, "seed": 7})
+    assert complete(Spec("ring", {"seed": 3, "rewire": 0.5}), {"ring": ring}, 7) == Spec(
+        "ring", {"degree": 2, "rewire": 0.5, "seed": 3}
+    )

@@ -38,6 +38,11 @@ def test_pairs_of_sets_that_are_looked_at_together_are_as_far_apart_as_each_by_i
     np.testing.assert_array_equal(aligned_distances(one, other), each)
 
 
+def test_rows_that_are_nearest_one_way_alone_are_matched():
+    near, far = np.array([[[1.0], [4.0]]]), np.array([[[0.0], [10.0]]])  # both of the first are nearest to 0
+    assert aligned_distances(near, far) == aligned_distances(far, near) == 1 + 36
+
+
 def play(start, graph, points, **options):
     shards = p2pkm.Shards.from_list(points)
     return p2pkm.simulate(p2pkm.GTVMin(2), graph, shards, rounds=0, start=np.array(start), **options)

@@ -32,6 +32,7 @@ def test_units_shift_and_constant_features_do_not_matter_and_tested_images_are_n
     found = p2pkm.linear_probe(values, labels)
     # by powers of two, which round nothing away
     assert p2pkm.linear_probe(np.column_stack((values * 1024, np.full(200, 7.0))), labels) == found
+    assert p2pkm.linear_probe(values + 2.0**20, labels) == found
     tested = hold_out(labels)
     swapped = np.where(tested, 1 - labels, labels)  # only what is tested changes: the classifier stays
     assert p2pkm.linear_probe(values, swapped, held_out=tested).accuracy == pytest.approx(1 - found.accuracy)
@@ -53,6 +54,7 @@ def test_an_image_that_is_held_out_does_not_scale_the_others():
         (np.arange(10) == 0, {}, "a class has 1 image"),
         (np.arange(9), {}, "labels have shape"),
         (np.arange(10) % 2, {"held_out": np.arange(10) % 2 == 0}, "every class needs an image to train on"),
+        (np.arange(10) % 3, {"held_out": np.arange(10) % 3 == 1}, "every class needs an image to train on"),
         (np.arange(10) % 2, {"held_out": np.zeros(10, bool)}, "some image must be held out"),
         (np.arange(10) % 2, {"held_out": np.ones(9, bool)}, "held_out has shape"),
     ],

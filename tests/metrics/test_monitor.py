@@ -1,13 +1,19 @@
 """What the monitor says of itself."""
 
+from hashlib import sha256
 from itertools import count
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
+from numpy.testing import assert_allclose
 
+import p2pkm
 from p2pkm.engine.loop import Start
 from p2pkm.metrics import monitor
+from p2pkm.metrics.clustering import ari
 from p2pkm.metrics.monitor import Monitor
+from tests.support.play_rounds import arrange, objective, play
 
 
 def test_compiling_is_no_measuring(monkeypatch):
@@ -21,3 +27,73 @@ def test_compiling_is_no_measuring(monkeypatch):
     for number in range(4):
         Monitor.record(nothing, {"round": number}, state, None, last=False, closing=False)
     assert nothing.seconds == 4 * (5 - 2)
+
+
+def watch(table, *states, method):
+    """Return a monitor and its records of these states, one a round."""
+    seen = Monitor(table.network, 1, lambda record: None, table.topology)
+    seen.attach(table.devices, None)
+    for number, state in enumerate(states):
+        last = number == len(states) - 1
+        seen.record({"stage": "gtvmin", "round": number, "turn_count": 0}, state, method, last=last, closing=last)
+    return seen, seen.trace
+
+
+def test_a_record_is_about_all_devices_and_links():
+    table = arrange([np.arange(6.0).reshape(3, 2), [], np.ones((2, 2))], [(0, 1), (1, 2, 0.5)])
+    method = p2pkm.GTVMin(2, alpha=0.25)
+    history, state = play(method, table, np.random.default_rng(0).normal(size=(3, 2, 2)), 2)
+    states = [state._replace(centroids=centroids) for centroids in (history[0], history[-1])]
+    seen, records = watch(table, *states, method=method)
+    chain = b""
+    for centroids, record in zip((history[0], history[-1]), records, strict=True):
+        digests = [sha256(own.tobytes()).digest() for own in centroids]
+        fingerprint = sha256(b"".join(digests)).digest()
+        chain = sha256(chain + fingerprint).digest()
+        assert_allclose(record["objective"], objective(method, table, centroids))
+    assert (seen.fingerprint, seen.chain) == (fingerprint, chain)
+    assert seen.heads.tobytes() == b"".join(digest[:8] for digest in digests)
+    assert records[-1]["gtv"] == seen.gtv.sum() > 0
+
+
+def test_the_extent_of_a_device_is_that_of_its_largest_coordinate():
+    table = arrange([np.array([[-3.0, 1.0], [2.0, 0.5]]), [], np.array([[0.0, -7.0]])], [(0, 1), (1, 2)])
+    seen, _ = watch(table, method=None)
+    assert seen._extent.tolist() == [[3.0, 1.0], [0.0, 0.0], [0.0, 7.0]]
+
+
+@pytest.mark.parametrize(("share", "descent"), [(0.5, "certified"), (2.0, "violated")])
+def test_the_objective_may_rise_by_rounding_but_not_by_more(share, descent):
+    """Far from the origin all centroids are on their points; then that of one device with three points moves."""
+    place = -(2.0**40)
+    table = arrange([np.full((3, 1), place), np.full((1, 1), place)], [(0, 1)])
+    method = p2pkm.GTVMin(1, alpha=8.0)
+    start = np.full((2, 1, 1), place)
+    _, state = play(method, table, start, 0)
+    # of q = m + 2 neighbors operations each; what weighs m + 2 alpha
+    terms, masses = np.array([3 + 2 + 3, 1 + 2 + 3]), np.array([3.0, 1.0]) + 2 * method.link_alpha(table.devices)
+    bound = (masses * (terms * 2.0**-53) ** 2).sum() * place**2
+    moved = start.copy()
+    one, ulp = objective(method, table, start + np.array([[[1.0]], [[0.0]]])), np.spacing(-place)  # of a move by 1
+    moved[0] += ulp * np.ceil(np.sqrt(share * bound / one) / ulp)
+    _, records = watch(table, state, state._replace(centroids=moved), method=method)
+    assert records[0]["objective"] == 0.0 < records[1]["objective"]
+    assert [record["descent"] for record in records] == ["certified", descent]
+
+
+def test_scores_of_the_clients_are_weighted_by_their_points():
+    data = [np.array([[0.0], [1.0], [8.0], [9.0], [0.5]]), np.array([[0.0], [9.0]])]
+    labels = [np.array([0, 0, 1, 1, 1]), np.array([0, 1])]
+    result = p2pkm.simulate(p2pkm.FKM(2), None, p2pkm.Shards.from_list(data, labels=labels), rounds=2, baselines=False)
+    tables = np.array([[[2, 0], [1, 2]], [[1, 0], [0, 1]]])
+    assert_allclose(result.rounds[-1]["ari_clients"], np.average(ari(tables), weights=[5, 2]))
+
+
+def test_new_prices_keep_what_the_old_ones_noted():
+    def prices(*notes):
+        return SimpleNamespace(notes=list(notes), leave_out=lambda ids: None)
+
+    seen = SimpleNamespace(prices=prices("a", "b"), _price=lambda *_: prices("b", "c"), _unpriced=True,
+                           _devices=None, left_out=[])  # fmt: skip
+    Monitor._reprice(seen, False)
+    assert seen.prices.notes == ["a", "b", "c"] and not seen._unpriced

@@ -98,6 +98,7 @@ def test_an_entry_says_what_its_figure_is(metric):
     assert not metric.per_device or metric.compute is not None
     assert metric.better or Table.PAIRED not in metric.tables, "give better=, or tables= without Table.PAIRED"
     assert registry.find(metric.key) is metric
+    assert metric.heading.lower() == f"{metric.label}: {metric.meaning}".lower() and not metric.heading[0].islower()
 
 
 def test_the_documentation_lists_every_figure():

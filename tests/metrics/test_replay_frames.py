@@ -112,12 +112,15 @@ def test_what_is_seen_before_the_points_are_scaled_is_left_out(tmp_path):
 # -------------------------------------------------------------------------------------------------------- bounds
 
 
-def record(count, shapes, *, devices=3, ends=()):
-    """Let a recorder look at so many made-up records of tables of these shapes, in turn."""
+def record(count, shapes, *, devices=3, ends=(), stop=None):
+    """Let a recorder look at so many made-up records of tables of these shapes; stop: where another goes on."""
     table = arrange([np.zeros((1, 1))] * devices, [(i, i + 1) for i in range(devices - 1)])
     recorder = Recorder(table.topology, table.network)
     own, e = table.devices, len(table.topology.indices)
     for number in range(count):
+        if number == stop:
+            kept, recorder = recorder.snapshot(), Recorder(table.topology, table.network)
+            recorder.restore(kept)
         tables = np.full((devices, *shapes[number % len(shapes)]), float(number))
         last = number == count - 1 or number in ends
         recorder.record(own, tables, np.zeros(e), np.zeros(devices), last=last)
@@ -150,6 +153,15 @@ def test_frames_stay_within_their_bounds_evenly_spread_with_first_and_last(count
 def test_every_record_is_kept_while_there_are_few():
     assert record(60, [(2, 1)]).develop()["record"].tolist() == list(range(60))
     assert record(61, [(2, 1)]).develop()["record"].tolist() == list(range(0, 61, 2))
+    assert record(123, [(2, 1)]).develop()["record"].tolist() == [*range(0, 123, 4), 122]
+
+
+@pytest.mark.parametrize("stop", [0, 1, 59, 60, 61, 64, 69])
+@pytest.mark.parametrize("ends", [(), (63,)])
+def test_a_run_that_goes_on_has_the_frames_of_one_that_was_not_interrupted(stop, ends):
+    found, wanted = (record(70, [(2, 1), (1, 1)], ends=ends, stop=one).develop() for one in (stop, None))
+    for name, part in wanted.items():
+        np.testing.assert_array_equal(found[name], part)
 
 
 def test_tables_that_are_too_large_are_not_kept(monkeypatch):

@@ -407,8 +407,8 @@ def test_the_note_on_devices_that_took_their_start_back():
 
 
 def test_the_share_of_runs_is_told_unless_all_came_near():
-    runs = [{}, {"reached_central": 3, "seeds": 3}, {"reached_central": 0, "seeds": 3}]
-    assert [write_share(one) for one in runs] == ["", "", " 0/3"]
+    runs = [{"reached_central": reached, "seeds": 3} for reached in (None, 3, 0)]  # None: not compared
+    assert [write_share(one) for one in ({}, *runs)] == ["", "", "", " 0/3"]
 
 
 def test_gaps_are_over_common_seeds_with_the_figure():

@@ -114,8 +114,10 @@ def test_losses_through_the_clients_by_hand():
         centroids = np.array([[[1.0], [9.0]]] * 3)
         local = np.array([[[1.0]], [[9.0]], [[np.inf]]])
 
-    found = mark_losses(devices, network, State, 2.0)
-    assert found == {"loss_local": (1 + 1 + 81 + 0) / 2, "loss_global": (1 + 1 + 1 + 0) / 2}
+    for central in (2.0, 0.5):  # what points cost has units
+        found = mark_losses(devices, network, State, central)
+        assert found == {"loss_local": (1 + 1 + 81 + 0) / central, "loss_global": (1 + 1 + 1 + 0) / central}
+    assert mark_losses(devices, network, State, 0.0) == {}
     State.local = np.full((3, 1, 1), np.inf)
     assert mark_losses(devices, network, State, 2.0)["loss_local"] is None
 

@@ -1,0 +1,31 @@
+"""What a batch computes with: parts of it, and one table of rows."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from p2pkm.core.batch import Search, Stream, cluster
+from p2pkm.kernels import numba as compiled
+from tests.support.play_rounds import arrange
+
+
+@pytest.mark.parametrize("own", [slice(0, 2), slice(1, 3), slice(2, 5), slice(3, 3)])
+@pytest.mark.parametrize("weights", [None, np.arange(1.0, 16.0)], ids=["plain", "weighted"])
+def test_a_part_computes_what_the_whole_does_for_its_devices(own, weights):
+    draw = np.random.default_rng(0)
+    devices = arrange([draw.normal(size=(m, 2)) for m in (3, 0, 5, 4, 3)], [(0, 1), (2, 3)], weights=weights).devices
+    part = devices.part(own)
+    assert len(part) == len(part.sizes) == own.stop - own.start
+    assert_array_equal(part.sizes, devices.sizes[own])
+    found, wanted = (some.kmeans(2, Stream.LOCAL, starts=2) for some in (part, devices))
+    for one, whole in zip(found, wanted, strict=True):
+        assert_array_equal(one, whole[own])
+
+
+def test_one_table_has_centroids_their_weights_and_a_cost():
+    points = np.array([[0.0], [2.0], [20.0]])
+    search = Search(2, Stream.CENTRAL, starts=3)
+    centroids, counts, cost = cluster(compiled, 7, points, np.array([1.0, 3.0, 2.0]), search)
+    order = np.argsort(centroids[:, 0])
+    assert centroids[order].tolist() == [[1.5], [20.0]] and counts[order].tolist() == [4.0, 2.0]
+    assert cost == 1.5**2 + 3 * 0.5**2

@@ -1,0 +1,45 @@
+"""What is known of messages before a run: where it is certain, and sums of volumes."""
+
+from dataclasses import dataclass
+
+import pytest
+
+import p2pkm
+from p2pkm.core.expected_messages import EveryTurn, Known, Reports, Volume
+from p2pkm.core.protocols import ServerMethodBase
+
+KNOWN = Known(clients=5, points=20, distinct=20, features=2, least=4, connected=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "fills", "pools"),
+    [
+        ({}, True, True),
+        ({"distinct": 19}, False, True),  # points of one device may be equal
+        ({"least": 2}, False, True),
+        ({"connected": False}, True, False),  # a part of the graph may know too little
+        ({"distinct": 2}, False, False),
+    ],
+)
+def test_three_clusters_are_found_for_sure(change, fills, pools):
+    known = KNOWN._replace(**change)
+    assert (known.fills(3), known.pools(3)) == (fills, pools)
+
+
+def test_a_volume_is_added_to_volumes_alone():
+    both = Volume(1, 16, exact_bytes=False) + Volume(2, 32, wire=10)
+    assert both == Volume(3, 48, True, False, 26)
+    with pytest.raises(TypeError):
+        both + 1
+
+
+@dataclass(frozen=True)
+class Served(ServerMethodBase):
+    """A method that leaves its messages to the base."""
+
+    k: int = 3
+
+
+def test_methods_that_say_nothing_of_their_messages_send_their_centroids():
+    assert p2pkm.GTVMin(3).expected_messages(KNOWN) == EveryTurn(rows=3, columns=2)
+    assert Served().expected_messages(KNOWN) == Reports(rows=5 * 3, columns=2 + 1)  # a count beside each

@@ -1,0 +1,49 @@
+"""Options and points at the door."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.validation import matrix, name_features, positive, whole
+
+
+def test_whole_numbers_are_within_both_bounds():
+    assert (whole(2, 2, "it", 5), whole(np.int8(5), 2, "it", 5), whole(9, 2, "it")) == (2, 5, 9)
+    for wrong in (1, 6, True, 3.0, "3", None):
+        with pytest.raises(ExperimentError, match=f"it is {wrong!r}; expected a whole number from 2 to 5"):
+            whole(wrong, 2, "it", 5)
+
+
+def test_whole_numbers_beyond_all_floats_are_refused():
+    with pytest.raises(ExperimentError, match=r"it is 10+; expected a finite number above 0$"):
+        positive(10**400, "it")
+    with pytest.raises(DataError, match=r"dtype object and 10+ at row 1, column 0 .*; expected real numbers"):
+        matrix([[1, 2], [10**400, 3]])
+
+
+def test_an_empty_array_of_any_shape_may_pass_as_no_points():
+    for nothing in ([], np.zeros((0, 7)), np.zeros((3, 0))):
+        found = matrix(nothing, empty=True, dtype="float32")
+        assert (found.shape, found.dtype) == ((0, 0), np.float32)
+
+
+@pytest.mark.parametrize("given", [[[1, 2.5], [True, -3]], [[np.float32(1), 2.5], [1, np.int64(-3)]]])
+def test_numbers_of_several_kinds_are_points(given):
+    assert matrix(np.array(given, object)).tolist() == [[1.0, 2.5], [1.0, -3.0]]
+
+
+def test_a_single_feature_is_told_how_to_become_a_column():
+    for points, words in ((np.zeros(4), r"\(4,\), expected \(points, features\); for a .* reshape\(-1, 1\)$"),
+                          (np.zeros((2, 2, 2)), r"\(2, 2, 2\), expected \(points, features\)$")):  # fmt: skip
+        with pytest.raises(DataError, match=words):
+            matrix(points)
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"), [(["age", "bmi"], ("age", "bmi")), (range(2), None), (["age", 3], None), ([], None)]
+)
+def test_features_are_called_by_columns_that_have_names(columns, names):
+    assert name_features(SimpleNamespace(columns=columns)) == names
+    assert name_features(np.zeros((3, 2))) is None

@@ -1,0 +1,68 @@
+"""Which points and devices stand for all where there are too many, and that it is said."""
+
+import numpy as np
+import pytest
+
+import p2pkm
+from p2pkm.metrics import cost_ratio
+from p2pkm.metrics.cost_ratio import CostEvaluator, gather_points, spread
+from tests.support.play_rounds import arrange
+
+LINE = [(i, i + 1) for i in range(19)]
+
+
+def price(central=None, points=3):
+    """Return an evaluator of 20 devices with some points each."""
+    table = arrange([np.full((points, 2), float(i)) for i in range(20)], LINE)
+    return CostEvaluator(table.devices, np.zeros(20 * points), 0, table.network, central)
+
+
+def test_nothing_is_noted_where_all_devices_and_points_are_looked_at(monkeypatch):
+    monkeypatch.setattr(cost_ratio, "_PRICED", 60)
+    prices = price(np.zeros((1, 2)))
+    assert prices.notes == [] and len(prices.alone) == 20
+    prices.of(np.zeros((20, 1, 2)), closing=True)
+    assert prices.notes == []
+    monkeypatch.setattr(cost_ratio, "_PRICED", 59)
+    monkeypatch.setattr(cost_ratio, "_RUN", 1)
+    assert price().notes == ["cost and scores of all points are over a sample of 59 of 60 points"]
+
+
+@pytest.mark.parametrize(("most", "count"), [(20 * (60 * 6 + 64 * 20), 20), (19 * (60 * 6 + 64 * 20), 19), (0, 16)])
+def test_as_many_devices_are_priced_as_the_work_allows_but_16_at_least(most, count):
+    found = price()._choose(6, most)
+    assert len(found) == count and (np.diff(found) > 0).all() and 0 <= found[0] <= found[-1] < 20
+
+
+@pytest.mark.parametrize(("most", "looked"), [(20 * 60 * 3 * 2, True), (20 * 60 * 3 * 2 - 1, False)])
+def test_costs_are_looked_at_in_every_round_while_that_is_little_work(monkeypatch, most, looked):
+    monkeypatch.setattr(cost_ratio, "_EVERY_ROUND", most)
+    prices = price(np.zeros((3, 2)))
+    assert (prices.of(np.zeros((20, 3, 2)), closing=False) is not None) == looked
+    assert prices.of(np.zeros((20, 3, 2)), closing=True) is not None
+
+
+@pytest.mark.parametrize("compared", [True, False])
+def test_without_a_baseline_fewer_devices_are_priced(compared):
+    prices, asked = price(np.zeros((1, 2)) if compared else None), []
+    prices._choose = lambda numbers, most: asked.append(most) or prices._scored
+    prices.of(np.zeros((20, 1, 2)), closing=True)
+    assert asked == [cost_ratio._IN_THE_END if compared else cost_ratio._UNCOMPARED]
+
+
+@pytest.mark.parametrize("draw", [0.0, 0.5, 1.0 - 2.0**-53, None])
+@pytest.mark.parametrize(("n", "most"), [(10, 4), (7, 7), (5001, 5000), (1500, 1000), (1_000_003, 1_000), (3, 1)])
+def test_a_sample_has_one_number_of_each_part_and_none_twice(monkeypatch, draw, n, most):
+    if draw is not None:
+        monkeypatch.setattr(cost_ratio, "uniforms", lambda key, purpose, steps, count: np.full((1, count), draw))
+    found, parts = spread(n, most, 7, 0), np.arange(most)
+    assert len(found) == most and (np.diff(found) > 0).all() and 0 <= found[0] <= found[-1] < n
+    assert (parts * n // most <= found).all() and (found <= -(-(parts + 1) * n // most)).all()
+
+
+def test_a_sample_of_points_is_of_all_devices(monkeypatch):
+    monkeypatch.setattr(cost_ratio, "_POOLED", 8)
+    shards = p2pkm.Shards.from_list([np.arange(16.0).reshape(8, 2), np.arange(16.0, 24.0).reshape(4, 2)])
+    pooled, note = gather_points(shards, 7, arrange([np.zeros((1, 1))] * 2, [(0, 1)]).network)
+    assert (pooled.points[:, 0] // 6).tolist() == [0, 1, 2, 3]  # one of three points that follow each other
+    assert note == "central k-means ran on a sample of 4 of 12 points"

@@ -1,0 +1,73 @@
+"""What a result answers: its graph with figures, and which cluster a new point is in."""
+
+from dataclasses import replace
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import p2pkm
+import topologies
+from p2pkm.core.errors import DataError
+
+POINTS = [np.array([[0.0], [2.0], [9.0]]), np.array([[1.0]]), np.array([[0.0], [1.0], [8.0], [9.0]])]
+
+NAMES = ("Bern", "Oslo", "Turku", "server")
+
+
+def solve(method=None, graph=None, **options):
+    shards = replace(p2pkm.Shards.from_list(POINTS), names=NAMES[:3])
+    return p2pkm.simulate(method or p2pkm.GTVMin(2), graph, shards, **{"rounds": 2, "baselines": False} | options)
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_figures_of_the_graph_are_sums_over_the_ledger(served):
+    weighted = nx.Graph([(0, 1, {"weight": 2.0}), (1, 2, {"weight": 0.5})])
+    result = solve(p2pkm.FKM(2), None) if served else solve(graph=weighted)
+    ledger, graph = result.ledger, result.to_networkx()
+    assert len(graph) == 3 + served and ledger.bytes.sum() > 0
+    for i, found in graph.nodes(data=True):
+        points, loss = (len(POINTS[i]), result.losses[i]) if i < 3 else (0, 0.0)
+        sent, received = (int(ledger.bytes[end == i].sum()) for end in (ledger.src, ledger.dst))
+        wanted = {"name": NAMES[i], "points": points, "loss": loss, "sent_bytes": sent, "received_bytes": received}
+        assert found == wanted | ({"server": True} if i == 3 else {})
+    assert sum(edge["messages"] for *_, edge in graph.edges(data=True)) == result.summary["messages"]
+    for i, j, found in graph.edges(data=True):
+        forth, back = ((ledger.src == a) & (ledger.dst == b) for a, b in ((i, j), (j, i)))
+        assert found == {
+            "weight": 1.0 if served else weighted.edges[i, j]["weight"],
+            "gtv": result.gtv[forth].item(), "messages": ledger.messages[forth | back].sum(),
+            "bytes": ledger.bytes[forth | back].sum(),
+        }  # fmt: skip
+
+
+def test_a_point_is_predicted_by_the_device_that_is_asked():
+    start = np.array([[[0.0], [9.0]], [[0.0], [4.0]], [[np.inf], [np.inf]]])
+    result = solve(p2pkm.GTVMin(2, alpha=0.0), topologies.path(3), start=start, rounds=0)
+    assert [result.predict([[3.0]], device=device).tolist() for device in (0, 1)] == [[0], [1]]
+    assert result.predict([[3.0]]).tolist() == result.predict([[3.0]], device=result.best).tolist()
+    with pytest.raises(DataError, match="device 2 has no centroid; choose another one"):
+        result.predict([[3.0]], device=2)
+    for device in (-1, 3, 1.0, "Oslo"):
+        with pytest.raises(DataError, match=f"device is {device!r}; expected 0 to 2"):
+            result.predict([[3.0]], device=device)
+    assert result.predict([[True], [9]], device=np.int64(0)).tolist() == [0, 1]
+    assert result.predict(np.zeros((0, 1))).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("points", "words"),
+    [
+        ([3.0], r"X has shape \(1,\), expected \(points, features\)"),
+        ([[3.0, 4.0]], r"X has shape \(1, 2\); expected \(m, 1\)"),
+        ([[3.0], [np.nan]], "X is nan at row 1, column 0"),
+        ([[-np.inf]], "X is -inf at row 0, column 0"),
+        ([[1e200]], "whose squares overflow"),
+        ([["three"]], "expected real numbers"),
+        ([[1.0], [2.0, 3.0]], "rows of different lengths"),
+    ],
+)
+def test_what_is_no_point_has_no_cluster(points, words):
+    result = solve(graph=topologies.path(3), rounds=0)
+    with pytest.raises(DataError, match=words):
+        result.predict(points)

@@ -1,0 +1,92 @@
+"""The end of a run: what is gathered, counted and noted."""
+
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import p2pkm
+import topologies
+from p2pkm.engine.loop import Start
+from p2pkm.metrics import summary
+from p2pkm.network.graph import Topology
+from tests.support.play_rounds import arrange
+
+
+def test_methods_without_groups_have_none_and_a_device_alone_sends_nothing():
+    shards = p2pkm.Shards.from_list([np.arange(12.0).reshape(6, 2)])
+    result = p2pkm.simulate(p2pkm.ConsensusLloyd(2), topologies.ring(1), shards, rounds=1, baselines=False)
+    assert result.groups is None is result.summary["groups"]
+    assert result.summary["messages"] == result.summary["rows_max_per_device"] == 0
+
+
+@pytest.mark.parametrize(
+    ("truth", "figures"),
+    [
+        (None, {"groups": 2}),
+        ([0, 0, 1], {"groups": 2}),  # not of these devices
+        ([0, 0, 1, 1], {"groups": 2, "groups_ari": 1.0}),
+        ([0, 1, 0, 1], {"groups": 2, "groups_ari": -0.5}),
+    ],
+)
+def test_groups_are_scored_where_the_true_ones_are_known(truth, figures):
+    found = summary._mark_groups(np.array([1, 1, 0, 0]), None if truth is None else np.array(truth))
+    assert found == pytest.approx(figures)
+    assert summary._mark_groups(None, None) == {}
+
+
+def test_groups_that_are_the_parts_of_the_graph_need_no_note():
+    monitor, facts = SimpleNamespace(seconds=0.0, every=1), {"wall_seconds": 1.0}
+    parts = Topology.from_links(4, np.array([[0, 1, 1.0], [2, 3, 1.0]]))
+    assert summary._advise(monitor, parts, parts.components, facts) == []
+    (note,) = summary._advise(monitor, parts, np.arange(4), facts)
+    assert note.startswith("4 groups: ")
+
+
+@pytest.mark.parametrize("n", [3, 4])
+@pytest.mark.parametrize("every", [1, 7])
+@pytest.mark.parametrize("one", [1, 2, 4])
+def test_what_is_left_out_of_large_runs_is_noted(monkeypatch, n, every, one):
+    monkeypatch.setattr(summary, "LARGE", 3)
+    monkeypatch.setattr(summary, "_COMPARED", 64 // one)
+    seen = SimpleNamespace(every=every, recorder=SimpleNamespace(notes=[]))
+    centroids = np.zeros((8, 2, 2))  # 32 numbers, each compared with those of 2 rows
+    notes = summary._tell(SimpleNamespace(n=n), seen, SimpleNamespace(labels=np.zeros(3)), centroids)
+    said = " ".join(notes)
+    assert ("above 3 devices the graph is kept as arrays" in said) == (n > 3)
+    assert ("rounds are recorded every 7" in said) == (n > 3 and every == 7)
+    assert (f"the distance to consensus is over one of {one} devices" in said) == (one > 1)
+    assert len(notes) == (n > 3) + (n > 3 and every == 7) + (one > 1)
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("large", [1, 9])
+def test_the_ledger_keeps_what_32_bits_cannot_hold(monkeypatch, kind, large):
+    monkeypatch.setattr(summary, "LARGE", large)
+    table = arrange([np.zeros((1, 1))] * 2, [(0, 1)])
+    edges = np.array([[3, 5, 2**33 if kind is np.int64 else 40, 40], [1, 2, 8, 8]], kind)
+    ledger = SimpleNamespace(edges=edges, refused=np.zeros(2, np.int64), exchanges=[
+        SimpleNamespace(stage=0, turn=0, said=(np.array([0, 1]), np.array([5, 2])))])  # fmt: skip
+    network = SimpleNamespace(ledger=ledger, placement=table.network.placement, total=table.network.total,
+                              allgather_by_device=table.network.allgather_by_device)  # fmt: skip
+    found = summary._gather_traffic(network, table.topology)
+    assert_array_equal(np.column_stack((found.messages, found.edge_rows, found.bytes, found.wire_bytes)), edges)
+    assert found.bytes.dtype == (np.int64 if large == 9 else kind)
+    assert found.refused is None and (found.sender is None) == (large == 1)
+
+
+def test_what_devices_learned_is_in_the_order_of_their_points():
+    table = arrange([np.zeros((2, 1)), np.zeros((1, 1))], [(0, 1)])
+    learned = SimpleNamespace(
+        theta=np.arange(2.0)[:, None],
+        features=SimpleNamespace(values=np.arange(6.0).reshape(3, 2)),
+        labels=SimpleNamespace(values=np.array([[0, 1], [1, 1], [2, 0]])),
+    )
+    state = NamedTuple("State", [("learned", Any)])(learned)
+    found = summary._collect_learned(table.devices, table.network, state)
+    assert found.theta.tolist() == [[0.0], [1.0]] and found.features is learned.features.values
+    assert found.labels.tolist() == [[0, 1, 2], [1, 1, 0]]
+    none = Start(np.zeros((2, 1, 1)), np.ones(2, np.bool_))
+    assert summary._collect_learned(table.devices, table.network, none) is None
