@@ -890,6 +890,8 @@ def test_points_on_disk_are_divided_into_blocks(monkeypatch, wish, ranks, kept):
     pair, points = Topology.from_links(2, np.array([[0, 1, 1.0]])), SimpleNamespace(n=2, m=2)
     with pytest.raises(ExperimentError, match="points on disk") if kept else nullcontext():
         build_run._check_points(SimpleNamespace(k=1), {"rank_partition": wish}, pair, points, ranks)
+    in_memory = build_run.PointCount(2, 2, 1)
+    build_run._check_points(SimpleNamespace(k=1), {"rank_partition": wish}, pair, in_memory, ranks)
 
 
 def test_a_private_run_that_was_cut_off_says_so():
