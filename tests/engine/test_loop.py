@@ -22,7 +22,7 @@ from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS
 from p2pkm.metrics.monitor import Monitor
 from p2pkm.network.graph import Topology
-from p2pkm.network.local import LocalWorld
+from p2pkm.network.local import LocalNetwork, LocalWorld
 
 
 class Vault:
@@ -109,10 +109,11 @@ def test_the_ends_of_the_method_and_of_what_comes_after_it_are_measured_in_full(
     assert [stage for stage, _, closing in found if closing] == ["gtvmin", "accept-test"]
 
 
-def test_what_is_said_of_a_run_is_said_and_its_seconds_were_spent():
-    began = time.perf_counter()
+def test_a_run_closes_its_network_says_what_there_is_to_say_and_spent_its_seconds(monkeypatch):
+    closed, began = [], time.perf_counter()
+    monkeypatch.setattr(LocalNetwork, "close", lambda network: closed.append(network))
     result = play("local", rounds=1)
-    assert all(result.notes)
+    assert all(result.notes) and len(closed) == 1
     spent = [result.summary[name] for name in ("wall_seconds", "compile_seconds")]
     assert min(spent) >= 0 and sum(spent) <= time.perf_counter() - began
 
