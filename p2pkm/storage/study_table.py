@@ -74,7 +74,7 @@ class Study:
             for name in TABLES:
                 if (folder / name).is_file():
                     lines = (folder / name).read_text().splitlines()
-                    return cls([_flatten(json.loads(line)) for line in lines], folder)
+                    return cls([_flatten(_parse(line)) for line in lines], folder)
             rows = [_flatten(read_row(kept)) for kept in sorted(folder.glob(_KEPT))]
         except (OSError, ValueError) as error:
             raise DataError(f"{folder} cannot be read as a study: {error}") from None
@@ -263,9 +263,20 @@ def read_row(path: Path) -> Row:
     ValueError
         If it is not as it was written, or was written as another one.
     """
-    row = json.loads(path.read_bytes())
-    if not isinstance(row, dict) or row.pop(_CHECKSUM, None) != _digest(row) or row["key"] != path.stem:
+    row = _parse(path.read_bytes())
+    if row.pop(_CHECKSUM, None) != _digest(row) or row["key"] != path.stem:
         raise ValueError(f"{path} is damaged")
+    return row
+
+
+def _parse(text: str | bytes) -> Row:
+    """Return the row that a text holds; a ValueError if it holds none."""
+    try:
+        row = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(row, dict):
+        raise ValueError("a row is not an object")
     return row
 
 

@@ -19,7 +19,7 @@ from p2pkm.experiments.simulate import simulate
 from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.metrics.registry import summary_keys
 from p2pkm.storage import run_folder
-from p2pkm.storage.checksums import check_files
+from p2pkm.storage.checksums import check_files, write_checksums
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.run_folder import RunFolder, check_target, claim, describe_program
 from p2pkm.storage.run_status import name_many, read_manifest, repeated_from, run_status
@@ -383,6 +383,24 @@ def test_a_run_that_goes_on_counts_how_often_and_cuts_off_what_came_after_its_re
     assert "aside" not in manifest(folder) and listed(tmp_path) == {
         "run", "run/config.toml", "run/manifest.json", "run/rounds.jsonl"
     }  # fmt: skip
+
+
+def test_a_run_that_goes_on_after_it_was_interrupted_is_not_taken_for_a_damaged_one(tmp_path):
+    folder = tmp_path / "run"
+    with Lock(folder) as held:
+        writer = RunFolder(held, {"seed": 3}, {}, {})
+        writer.begin()
+        writer.end("interrupted")
+        (folder / "summary.json").write_text("{}")
+        write_checksums(folder)
+        writer = RunFolder(held, {"seed": 3}, {}, {})
+        writer.reopen([])
+        with pytest.raises(DataError, match=r"has not ended: process .* is still at it"):
+            check_files(folder)
+        writer.record({"round": 0})
+        writer._rounds.close()  # and is killed
+    with pytest.raises(DataError, match="it was killed; go on with"):
+        check_files(folder)
 
 
 @pytest.mark.parametrize("seconds", [None, 2.5])

@@ -205,11 +205,23 @@ def test_a_study_that_was_interrupted_has_the_rows_that_were_kept_whole(tmp_path
         {"key": "a", "algorithm": "a", "seed": 0}, {"key": "b", "algorithm": "a", "seed": 1}
     ]  # fmt: skip
     kept = (tmp_path / "runs" / "a.json").read_text()
-    for name, text in (("a", kept.replace('"seed": 0', '"seed": 7')), ("c", kept), ("a", "[]")):
+    for name, text in (("a", kept.replace('"seed": 0', '"seed": 7')), ("c", kept), ("a", "{}")):
         (tmp_path / "runs" / f"{name}.json").write_text(text)
         with pytest.raises(DataError, match=f"{name}.json is damaged"):
             load_study(tmp_path)
         (tmp_path / "runs" / f"{name}.json").unlink()
+
+
+@pytest.mark.parametrize("text", ["3", "[]", "null", "[" * 100_000, '{"seed": 0', '{"seed": 0}\n[]', "\0"])
+def test_rows_that_are_none_are_told_with_the_folder(tmp_path, text):
+    (tmp_path / "study.jsonl").write_text(text)
+    with pytest.raises(DataError, match=f"{tmp_path} cannot be read as a study"):
+        load_study(tmp_path)
+    (tmp_path / "study.jsonl").unlink()
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "a.json").write_text(text)
+    with pytest.raises(DataError, match=f"{tmp_path} cannot be read as a study"):
+        load_study(tmp_path)
 
 
 def test_a_difference_is_told_with_the_configuration_first_and_is_a_tie_if_it_is_none():
