@@ -197,13 +197,16 @@ def test_a_study_that_was_interrupted_has_the_rows_that_were_kept_whole(tmp_path
     (tmp_path / "runs").mkdir()
     with pytest.raises(DataError, match="is not the folder of a study"):
         load_study(tmp_path)
-    rows = [{"key": key, "algorithm": "a", "seed": seed, "trace": [1]} for seed, key in enumerate("ab")]
+    rows = [{"algorithm": "a", "graph": "ring", "seed": seed, "key": key, "trace": [1],
+             "options": {"tol": 0.1, "rounds": 7 + seed, "seed": seed}} for seed, key in enumerate("ab")]  # fmt: skip
     for row in rows:
         keep_row(tmp_path / "runs" / f"{row['key']}.json", row)
     found = load_study(tmp_path)
-    assert found.path == tmp_path and found.rows == [
-        {"key": "a", "algorithm": "a", "seed": 0}, {"key": "b", "algorithm": "a", "seed": 1}
-    ]  # fmt: skip
+    assert found.path == tmp_path and found.swept == ["rounds_asked"]
+    assert [list(row.items()) for row in found.rows] == [
+        [("algorithm", "a"), ("graph", "ring"), ("rounds_asked", 7 + seed), ("seed", seed), ("key", key)]
+        for seed, key in enumerate("ab")
+    ]
     kept = (tmp_path / "runs" / "a.json").read_text()
     for name, text in (("a", kept.replace('"seed": 0', '"seed": 7')), ("c", kept), ("a", "{}")):
         (tmp_path / "runs" / f"{name}.json").write_text(text)
