@@ -249,6 +249,6 @@ def _check_termination(context: RunContext, state: Any, spoke: bool, t: int) -> 
         return "", found
     if not speakers:
         return "silent", found
-    if not t or (not_converged and moving):
+    if not t or moving:
         return "", found
     return "oscillating" if not_converged else "converged", found

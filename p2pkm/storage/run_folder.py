@@ -15,6 +15,7 @@ from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.core.termination import STOPPED
 from p2pkm.metrics.result import Result
 from p2pkm.storage.checkpoint import FOLDER
+from p2pkm.storage.checksums import NAME as CHECKSUMS
 from p2pkm.storage.checksums import write_checksums
 from p2pkm.storage.lock import NAME, Lock, refuse_held
 from p2pkm.storage.run_status import read_manifest
@@ -188,7 +189,8 @@ class RunFolder:
             place, aside = self.path.resolve(), Path(str(kept.get("aside", ""))).name
             self._old = place.with_name(aside) if aside.startswith(f"{place.name}.old-") else None
             self.begun = True
-            (self.path / "summary.json").unlink(missing_ok=True)
+            for ended in (CHECKSUMS, "summary.json"):  # what tells of the end of a run that was interrupted
+                (self.path / ended).unlink(missing_ok=True)
             write_lines(records, self.path)
             self._write_manifest()
             self._rounds = open(self.path / "rounds.jsonl", "a", encoding="utf-8")  # noqa: SIM115 - as above

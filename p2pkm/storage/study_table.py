@@ -28,6 +28,7 @@ _RESAMPLES = 9_999
 TABLES = ("study.jsonl", "rows.jsonl")  # of a study, of a comparison
 _KEPT = "runs/*.json"  # of a study that has not ended
 _CHECKSUM = "sha256"  # of the rest of such a row
+OPTIONS = "options"  # that the run of a row was asked for
 _SHOWN = 10  # rows in a notebook
 _WHERE = ("algorithm", "graph")
 
@@ -74,13 +75,16 @@ class Study:
             for name in TABLES:
                 if (folder / name).is_file():
                     lines = (folder / name).read_text().splitlines()
-                    return cls([_flatten(json.loads(line)) for line in lines], folder)
-            rows = [_flatten(read_row(kept)) for kept in sorted(folder.glob(_KEPT))]
+                    return cls([_flatten(_parse(line)) for line in lines], folder)
+            kept = [read_row(path) for path in sorted(folder.glob(_KEPT))]
         except (OSError, ValueError) as error:
             raise DataError(f"{folder} cannot be read as a study: {error}") from None
-        if not rows:
+        if not kept:
             raise DataError(f"{folder} is not the folder of a study; expected one that p2pkm sweep or compare wrote")
-        return cls(rows, folder)
+        asked = [row.get(OPTIONS, {}) for row in kept]
+        names = dict.fromkeys(name for options in asked for name in options if name != "seed")
+        swept = [name for name in names if len({str(options.get(name)) for options in asked}) > 1]
+        return cls([_flatten(lead_with(row, swept)) for row in kept], folder)
 
     @property
     def swept(self) -> list[str]:
@@ -263,9 +267,20 @@ def read_row(path: Path) -> Row:
     ValueError
         If it is not as it was written, or was written as another one.
     """
-    row = json.loads(path.read_bytes())
-    if not isinstance(row, dict) or row.pop(_CHECKSUM, None) != _digest(row) or row["key"] != path.stem:
+    row = _parse(path.read_bytes())
+    if row.pop(_CHECKSUM, None) != _digest(row) or row["key"] != path.stem:
         raise ValueError(f"{path} is damaged")
+    return row
+
+
+def _parse(text: str | bytes) -> Row:
+    """Return the row that a text holds; a ValueError if it holds none."""
+    try:
+        row = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(row, dict):
+        raise ValueError("a row is not an object")
     return row
 
 
@@ -273,8 +288,15 @@ def _digest(row: Row) -> str:
     return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
 
 
+def lead_with(row: Row, swept: Sequence[str]) -> Row:
+    """Return a row with the options that were swept before its seed, as its run was asked for them."""
+    asked = row.get(OPTIONS, {})
+    return {"algorithm": None, "graph": None,
+            **{f"{name}_asked" if name == "rounds" else name: asked.get(name) for name in swept}, **row}  # fmt: skip
+
+
 def _flatten(row: Row) -> Row:
-    return {name: value for name, value in row.items() if name != "trace"}
+    return {name: value for name, value in row.items() if name not in ("trace", OPTIONS)}
 
 
 def _write(value: Any) -> str:

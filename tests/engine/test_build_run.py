@@ -10,8 +10,10 @@ import pytest
 
 import p2pkm
 import topologies
+from p2pkm.channel.quantization import Quantization, Quantizer
 from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.core.errors import ExperimentError, TopologyError
+from p2pkm.data.stream import DataStream
 from p2pkm.engine.build_run import PointCount, RunConfig, build_run, check_options, require_same_run
 from p2pkm.network.graph import Topology
 from tests.contract.test_determinism import start
@@ -66,6 +68,63 @@ def test_options_are_checked_without_a_graph():
     with pytest.raises(ExperimentError, match="leave start out"):
         check_options(p2pkm.MUFC(2), {"start": [[0.0]]})
     check_options(p2pkm.GTVMin(2), {"start": [[0.0]]})
+
+
+@pytest.mark.parametrize("options", [{"scale": "minmax"}, {"k_max": 5}, {"missing": "mean"}])
+def test_a_method_for_which_nothing_may_be_measured_refuses_all_that_measures(options):
+    method = p2pkm.Private(3, epsilon=1.0, radius=2.0)
+    with pytest.raises(ExperimentError, match=f"{next(iter(options.values()))!r}, but|choose .* but private takes"):
+        check_options(method, options)
+    check_options(method, {"scale": "none", "k_max": None, "missing": "drop"})
+    assert build(**options).scale == options.get("scale", "none")
+
+
+def test_a_number_of_clusters_is_chosen_where_all_can_agree():
+    assert build(k_max=5).k_max == 5
+    apart = Topology.from_links(4, np.array([(0, 1, 1.0), (2, 3, 1.0)]))
+    with pytest.raises(TopologyError, match="cannot agree on a number of clusters"):
+        build(topology=apart, k_max=5, allow_disconnected=True)
+    for method, options, words in ((p2pkm.GTVMin(3, groups=True), {}, "with groups each group has clusters of its own"),
+                                   (p2pkm.GTVMin(3), {"start": [[0.0]]}, "start is given, which fixes")):  # fmt: skip
+        with pytest.raises(ExperimentError, match=words):
+            build(method, k_max=5, **options)
+
+
+def test_the_integers_that_were_asked_for_are_those_that_travel():
+    for asked, found in (("auto", "rice"), ("int8", "int8"), ("rice:threshold=1", "rice:threshold=1")):
+        plan = build(quantize=Quantization.of(asked)).channel
+        assert plan.find(Quantizer) == build(quantize=Quantization.of(found)).channel.find(Quantizer) is not None
+
+
+@pytest.mark.parametrize(("count", "more"), [(0, None), (2, ""), (20, ""), (21, ", ... (21 in all)")])
+def test_of_many_features_the_first_20_are_named(count, more):
+    names = tuple(f"f{i}" for i in range(count))
+    told = RunConfig(p2pkm.GTVMin(2), RING, features=names).list_features()
+    assert told == (None if more is None else ", ".join(names[:20]) + more)
+
+
+def test_points_that_arrive_are_of_the_classes_that_are_known_else_of_clusters():
+    points = np.random.default_rng(0).normal(size=(20, 2))
+    shards = p2pkm.Shards.deal(points, np.arange(20) % 4, devices=4, labels=np.arange(20) % 2)
+    for labels, count in ((shards.labels, 2), (None, 3)):
+        run = build(points=replace(shards, labels=labels), stream=DataStream(share=0.5), seed=3)
+        assert run.stream.means.shape == (count, 2) and run.stream.shares.shape == (4, count)
+        options = {"stream": DataStream(share=0.5), "seed": 3}
+        there = build_run(p2pkm.GTVMin(3), options, RING, None, arrays=run.to_arrays())  # on another rank
+        assert there.digests()["stream"] == run.digests()["stream"]
+
+
+def test_a_tape_is_checked_where_points_are_not_at_hand_and_needs_no_classes(tmp_path, monkeypatch):
+    monkeypatch.setattr("p2pkm.engine.build_run.label_pooled", None)
+    stream = DataStream(tape=str(tmp_path / "t.jsonl"))
+    for device in (3, 4):
+        (tmp_path / "t.jsonl").write_text(f'{{"kind": "leave", "round": 2, "device": {device}, "number": 0}}')
+        for points in (FEW, p2pkm.Shards.from_list([np.arange(10.0).reshape(5, 2)] * 4)):
+            if device < 4:
+                assert (build(points=points, stream=stream).stream is None) == (points is FEW)
+                continue
+            with pytest.raises(ExperimentError, match="device is 4; expected a whole number from 0 to 3"):
+                build(points=points, stream=stream)
 
 
 def test_digests_tell_runs_apart_and_nothing_else():

@@ -13,9 +13,10 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages
 from p2pkm.engine.event_driven import Events
 from p2pkm.engine.loop import Start
+from p2pkm.engine.state_tree import gather, rebuild, split
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
-from p2pkm.network.delay_model import ReceivedTables
+from p2pkm.network.delay_model import ReceivedTables, SentTables
 from p2pkm.network.link_model import LinkParameters
 from tests.support.play_rounds import arrange
 from tests.support.programs.determinism import deal
@@ -304,6 +305,39 @@ def test_the_run_ends_when_all_that_had_been_said_when_all_settled_was_used():
         schedule.check_termination("") == "" and schedule.check_termination("converged") == ""
     )  # somebody moved again
     assert schedule.check_termination("interrupted") == "interrupted"
+
+
+@pytest.mark.parametrize("rounds", [0, 2])
+def test_clocks_go_on_from_where_they_were_kept(rounds):
+    """Also what all must have used before a run in which nothing changes any more may end."""
+    table = arrange([np.zeros((i + 1, 1)) for i in range(4)], [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)], d=1)
+
+    def begin():
+        events = Events(network(table.topology, latency=4.0, bandwidth=64.0), table.topology, bound=3)
+        return events, events.open(Method([1, 2, 3, 4]), table.devices, table.network)
+
+    def play(events, schedule, rounds):
+        for t in rounds:
+            for awake in schedule.turns(t):
+                found = events.receive(SentTables(np.where(awake, t % 3, -1), 16, None))
+                yield [*awake, *found.ages, *found.fresh]
+            yield schedule.check_termination("converged" if t > 1 else "")
+
+    one, schedule = begin()
+    if rounds:
+        one.receive(SentTables(np.ones(4, int), 16, None))
+    assert "converged" not in list(play(one, schedule, range(1, 1 + rounds)))
+    arrays = {}
+    outline = gather(one.snapshot(), table.network, arrays)
+    kept = rebuild(outline, split(outline, arrays, table.topology, table.network.placement.division, 0))
+    other, again = begin()
+    other.restore(kept)
+    if not rounds:
+        for events in (one, other):
+            events.receive(SentTables(np.ones(4, int), 16, None))
+    told = [list(play(*at, range(1 + rounds, 7))) for at in ((one, schedule), (other, again))]
+    assert told[0] == told[1] and "converged" in told[0] and one.ends == other.ends
+    assert_array_equal(one.ages, other.ages)
 
 
 def test_a_stage_before_is_not_played_by_events():

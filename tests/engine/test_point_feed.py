@@ -40,9 +40,13 @@ def test_points_catch_up_with_all_rounds_that_have_passed():
     )
     for rounds, wanted in ((0, 0.0), (1, 1.0), (2, 1.0), (3, 5.0)):
         shards = p2pkm.Shards.from_list([np.zeros((1, 1))])
-        feed = PointFeed(moving, shards, None, SimpleNamespace(ids=np.zeros(1, np.int64)))
-        assert feed.catch_up(rounds) == (rounds > 0)
-        assert feed.own.points.item() == wanted
+        for units, unscale in (
+            (None, lambda x: x),
+            ((np.full((1, 1), 3.0), np.full((1, 1), 4.0)), lambda x: 4 * x + 3),
+        ):
+            feed = PointFeed(moving, shards, units, SimpleNamespace(ids=np.zeros(1, np.int64)))
+            assert feed.catch_up(rounds) == (rounds > 0)
+            assert unscale(feed.own.points.item()) == wanted
 
 
 @pytest.mark.slow

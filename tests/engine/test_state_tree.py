@@ -1,29 +1,32 @@
-"""Tables that several devices hold: kept once, whatever ranks they come from, and back on any number of ranks."""
+"""What ranks hold: kept once, whatever ranks it comes from, and back on any number of ranks."""
 
 import threading
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_array_equal, assert_equal
 
-from p2pkm.core.messages import Interned, expand_ranges
-from p2pkm.engine.state_tree import gather, rebuild, split
+from p2pkm.core.errors import DataError
+from p2pkm.core.messages import Interned, RaggedArray, expand_ranges
+from p2pkm.data.shards import Shards
+from p2pkm.engine.state_tree import check_points, fingerprint, gather, rebuild, split
+from p2pkm.kernels import reference
 from p2pkm.network.graph import Topology
+from p2pkm.network.halo import place
 from p2pkm.network.rank_partition import RankPartition
 
 
 class Ranks:
     """As many networks as there are ranks, each in a thread, that only share and collect."""
 
-    def __init__(self, division):
-        self.division, self._barrier = division, threading.Barrier(division.size)
+    def __init__(self, division, topology):
+        self.division, self._topology, self._barrier = division, topology, threading.Barrier(division.size)
         self._parts = [None] * division.size
 
     def network(self, rank):
         """Return what one rank calls."""
-        ids = self.division.of(rank)
-        placement = SimpleNamespace(ids=ids, division=self.division, rank=rank)
+        placement = place(self._topology, rank, self.division.size, self.division)
 
         def allgather_by_device(values, counts=None):
             self._parts[rank] = values
@@ -97,15 +100,16 @@ def test_what_each_device_holds_is_the_same_on_any_number_of_ranks(seed):
         owner = np.concatenate((np.arange(size), rng.integers(0, size, n - size)))
         division, arrays = RankPartition.by_owner("any", owner, size), [{} for _ in range(size)]
         trees = [intern(rng, [held[i] for i in division.of(rank)], n) for rank in range(size)]
-        outline = Ranks(division).run(
+        outline = Ranks(division, topology).run(
             lambda rank, network, trees=trees, arrays=arrays: gather(trees[rank], network, arrays[rank], "held")
         )
         kept.append(arrays[0])
         for ranks, rank in ((1, 0), (3, 0), (3, 1), (3, 2)):
             other = RankPartition.blocks(n, ranks)
             back = rebuild(outline, split(outline, arrays[0], topology, other, rank))
-            for place, i in enumerate(other.of(rank)):
-                found = tables_of(back, place)
+            assert back.store_firsts.shape == (n + 1,)
+            for row, i in enumerate(other.of(rank)):
+                found = tables_of(back, row)
                 assert sorted(found) == sorted(held[i])
                 assert all(np.array_equal(table, held[i][j]) for j, table in found.items())
     for arrays in kept[1:]:
@@ -118,7 +122,66 @@ def test_versions_that_do_not_fit_into_a_byte_are_kept(n, kind):
     held, arrays = [{0: np.full((1, 2), float(i))} for i in range(n)], {}
     topology = Topology.from_links(n, np.array([[i, i + 1, 1.0] for i in range(n - 1)]))
     division, tree = RankPartition.blocks(n, 1), intern(np.random.default_rng(0), held, n)
-    outline = Ranks(division).run(lambda rank, network: gather(tree, network, arrays, "held"))
+    outline = Ranks(division, topology).run(lambda rank, network: gather(tree, network, arrays, "held"))
     back = rebuild(outline, split(outline, arrays, topology, division, 0))
     assert back.versions.dtype == kind
     assert [tables_of(back, i)[0][0, 0] for i in range(n)] == list(range(n))
+
+
+def part_of(whole, topology, division, rank):
+    """Return what a rank has of arrays of the whole system: of some its rows, of others all."""
+    ids = division.of(rank)
+    edges = expand_ranges(topology.indptr[ids], topology.degrees[ids])
+    rows = np.concatenate([whole["rows"][i] for i in ids]), np.array([len(whole["rows"][i]) for i in ids])
+    return whole | {"bits": whole["bits"][ids], "wide": whole["wide"][ids], "one": whole["one"][ids],
+                    "edge_x": whole["edge_x"][edges], "root_x": whole["root_x"][: 3 * (rank == 0)],
+                    "rows": RaggedArray(*rows)}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_arrays_of_every_kind_come_back_on_any_number_of_ranks(size):
+    """Of what has a row for every device or link of the system, a rank has only its own right."""
+    rng, n = np.random.default_rng(size), 7
+    topology = Topology.from_links(n, np.array([[i, (i + 1) % n, 1.0] for i in range(n)]))
+    owner = np.concatenate((np.arange(size), rng.integers(0, size, n - size)))
+    division, arrays = RankPartition.by_owner("any", owner, size), [{} for _ in range(size)]
+    whole = {
+        "bits": rng.random((n, 11)) < 0.5, "one": rng.normal(size=n), "edge_x": rng.normal(size=(2 * n, 2)),
+        "wide": rng.normal(size=(n, size)) * (np.arange(size) <= owner[:, None]),
+        "store_x": rng.normal(size=(n, 2)), "arcs_x": rng.integers(9, size=2 * n), "root_x": rng.normal(size=3),
+        "rows": [rng.normal(size=(i % 3, 2)) for i in range(n)], "number": 3, "none": None,
+    }  # fmt: skip
+
+    def keep(rank, network):
+        own = part_of(whole, topology, division, rank)
+        own["wide"] = own["wide"][:, : rank + 1]  # what is beyond it on other ranks is 0
+        for name, rows in (("store_x", network.placement.ids), ("arcs_x", network.placement.edges)):
+            right = own[name]
+            own[name] = np.zeros_like(right)
+            own[name][rows] = right[rows]
+        return gather(own | {"number": np.int64(3)}, network, arrays[rank], "held")
+
+    outline = Ranks(division, topology).run(keep)
+    assert arrays[0]["held.bits"].shape == (n, 2)  # a byte for 8 of them
+    for ranks, rank in ((1, 0), (3, 0), (3, 1), (3, 2)):
+        other = RankPartition.blocks(n, ranks)
+        back = rebuild(outline, split(outline, arrays[0], topology, other, rank))
+        assert_equal(back, part_of(whole, topology, other, rank))
+
+
+def test_a_fingerprint_feels_every_value_and_the_order_of_the_points_of_a_device():
+    rng = np.random.default_rng(0)
+    data = [rng.normal(size=(3, 2)), np.zeros((0, 2)), rng.normal(size=(2, 2))]
+    marks = fingerprint(Shards.from_list(data), reference)
+    check_points(Shards.from_list(data), marks, reference)
+    changes = [(i, row, column) for i in (0, 2) for row in range(len(data[i])) for column in range(2)]
+    for i, *at in [*changes, (0,), (2,)]:
+        changed = [one.copy() for one in data]
+        if at:
+            changed[i][*at] += 1e-9
+        else:
+            changed[i] = changed[i][::-1]
+        found = fingerprint(Shards.from_list(changed), reference)
+        assert [other for other in range(3) if (found[other] != marks[other]).any()] == [i]
+        with pytest.raises(DataError, match="the points are not those"):
+            check_points(Shards.from_list(changed), marks, reference)

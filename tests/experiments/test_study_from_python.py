@@ -95,6 +95,18 @@ def test_an_interrupted_study_says_so_and_keeps_what_has_ended(tmp_path, monkeyp
     assert (tmp_path / "s/study.toml").is_file()
 
 
+def test_what_an_interrupted_study_has_kept_is_told_apart_by_what_was_swept(tmp_path):
+    grid = {"coupling": [1, 10], "rounds": [1, 2]}
+    fixed = {"devices": 2, "init": "local", "data": "grid16:points=1", "clusters": 2, "seeds": [3], "progress": False}
+    found = p2pkm.study(grid=grid, out=tmp_path, **fixed)
+    (tmp_path / "study.jsonl").unlink()
+    again = p2pkm.load_study(tmp_path)
+    assert again.swept == found.swept == ["coupling", "rounds_asked"]
+    assert again.configurations() == found.configurations() and len(again.configurations()) == 4
+    assert sorted(again.rows, key=str) == sorted(found.rows, key=str)
+    assert p2pkm.study(grid=grid, out=tmp_path, **fixed).rows == found.rows
+
+
 @pytest.mark.parametrize("module", [sweep, compare, study_table])
 def test_the_examples_run(module):
     found = doctest.testmod(module, optionflags=doctest.ELLIPSIS)

@@ -378,12 +378,16 @@ def test_long_sequences_are_told_by_their_size():
     ]  # fmt: skip
 
 
-def test_the_array_of_an_archive_that_is_damaged_is_named(tmp_path):
-    np.savez(tmp_path / "a.npz", good=np.arange(50), bad=np.arange(70))
+@pytest.mark.parametrize("place", [3, 15_000])
+def test_the_array_of_an_archive_that_is_damaged_is_named(tmp_path, monkeypatch, place):
+    monkeypatch.setattr(checksums, "_CHUNK", 64)
+    np.savez(tmp_path / "a.npz", good=np.arange(50), bad=np.arange(2000))
     data = bytearray((tmp_path / "a.npz").read_bytes())
-    data[data.index(np.arange(70).tobytes()) + 3] ^= 1
+    data[data.index(np.arange(2000).tobytes()) + place] ^= 1
     (tmp_path / "a.npz").write_bytes(data)
     assert _check(tmp_path, "a.npz", "0").what == "is changed: its array 'bad' is damaged"
+    (tmp_path / "a.npz").write_bytes(data[:-1])
+    assert _check(tmp_path, "a.npz", "0").what == "is changed: it is no whole archive any more"
 
 
 @pytest.mark.parametrize(
@@ -769,6 +773,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):
     (tmp_path / "a").write_text("")
     monkeypatch.setattr(checksums, "_digest", fail)
     assert _check(tmp_path, "a", "0") == ("a", "cannot be read: broken disk")
+    (tmp_path / NAME).mkdir()
+    assert _read(tmp_path) == (NAME, "cannot be read: Is a directory")
 
 
 def test_digests_of_all_records_are_kept_while_they_are_few(monkeypatch):
@@ -884,6 +890,8 @@ def test_points_on_disk_are_divided_into_blocks(monkeypatch, wish, ranks, kept):
     pair, points = Topology.from_links(2, np.array([[0, 1, 1.0]])), SimpleNamespace(n=2, m=2)
     with pytest.raises(ExperimentError, match="points on disk") if kept else nullcontext():
         build_run._check_points(SimpleNamespace(k=1), {"rank_partition": wish}, pair, points, ranks)
+    in_memory = build_run.PointCount(2, 2, 1)
+    build_run._check_points(SimpleNamespace(k=1), {"rank_partition": wish}, pair, in_memory, ranks)
 
 
 def test_a_private_run_that_was_cut_off_says_so():

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import p2pkm.experiments.coupling_path
@@ -21,7 +22,7 @@ import p2pkm.experiments.seeds
 import p2pkm.storage.run_folder
 from p2pkm.core.errors import ExperimentError
 from p2pkm.storage.checksums import check_files
-from p2pkm.storage.lock import NAME, Lock, holder
+from p2pkm.storage.lock import NAME, Lock, _began, died, holder, sign
 from p2pkm.storage.run_folder import RunFolder
 from tests.support import kill_runs as killed
 from tests.support.resume import difference, keep_all
@@ -30,12 +31,16 @@ from tests.support.run_cli import SMALL, environment, here, listed, ranks, there
 ENDLESS = (*SMALL, "--init", "local", "--tol", "0", "--rounds", "1000000", "--record-every", "50",
            "--checkpoint-every", "1",
            "--no-baselines", "--out", "run", "-q")  # fmt: skip
-ME = f"process {os.getpid()} on {platform.node()}"
+GONE = (1 << 31) - 1  # the largest number of a process that a file may name; no system gives it to one
 
 
 @pytest.fixture(autouse=True)
 def _stand_in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+
+
+def me():
+    return f"process {os.getpid()} on {platform.node()}"
 
 
 def run(*more):
@@ -106,7 +111,7 @@ def test_a_second_run_is_refused_at_every_moment_of_the_first(monkeypatch, place
 
     monkeypatch.setattr(place, name, second)
     assert run(*force).code == 0
-    assert tried[1].code == 2 and ME in tried[1].err
+    assert tried[1].code == 2 and me() in tried[1].err
     assert manifest()["seed"] == 0 and check_files(Path("run")) == []
     assert [path.name for path in Path().iterdir()] == ["run"]
 
@@ -166,7 +171,7 @@ def test_a_killed_run_is_no_obstacle(live):
     shutil.copytree("run", "other")
     assert here("resume", "run", "-q", "--dry-run").code == 2  # no such option: nothing has happened
     with Lock(Path("run")):
-        assert holder(Path("run")) == ME
+        assert holder(Path("run")) == me()
     assert here(*SMALL, "--out", "other", "--force", "-q").code == 0
     assert NAME not in listed(Path("other")) and check_files(Path("other")) == []
 
@@ -192,7 +197,7 @@ def test_one_of_two_that_resume_is_refused(tmp_path, monkeypatch):
 
     monkeypatch.setattr(p2pkm.experiments.resume, "newest", second)
     assert here("resume", copy, "-q").code == 0
-    assert [one.code for one in tried] == [3, 2] and all(ME in one.err for one in tried)
+    assert [one.code for one in tried] == [3, 2] and all(me() in one.err for one in tried)
     assert difference(Path("run"), copy) == ""
 
 
@@ -245,7 +250,7 @@ def test_seeds_and_paths_hold_their_folder(monkeypatch):
         for module in (p2pkm.experiments.seeds, p2pkm.experiments.coupling_path):
             monkeypatch.setattr(module, "execute", second)
         assert run("--force", *words).code == 0
-        assert tried[1].code == 2 and ME in tried[1].err
+        assert tried[1].code == 2 and me() in tried[1].err
         assert not list(Path().rglob(NAME)) and [path.name for path in Path().iterdir()] == ["run"]
 
 
@@ -262,9 +267,9 @@ def test_without_locks_the_name_in_the_file_decides(monkeypatch, number):
     _no_locks(monkeypatch, number)
     folder = Path("run")
     with Lock(folder):
-        assert holder(folder).startswith(ME)
+        assert holder(folder).startswith(me())
         assert run("--force").code == 2
-        with pytest.raises(ExperimentError, match=f"{ME}.*if it has ended, remove run/{NAME}"):
+        with pytest.raises(ExperimentError, match=f"{me()}.*if it has ended, remove run/{NAME}"):
             Lock(folder)
     assert run().code == 0 and not (folder / NAME).exists()
     gone = subprocess.Popen([sys.executable, "-c", ""])
@@ -281,6 +286,55 @@ def test_without_locks_the_name_in_the_file_decides(monkeypatch, number):
     assert ending.code == 2 and f"process {gone.pid} on far-away (if it has ended, remove run/{NAME})" in ending.err
 
 
+@pytest.mark.parametrize(
+    ("owner", "words"),
+    [
+        ({}, ""),
+        ({"process": GONE}, ""),
+        ({"process_began": "1"}, ""),  # the same number, but another process
+        ({"process": 7, "host": "far-away"}, f"process 7 on far-away (if it has ended, remove run/{NAME})"),
+    ],
+)
+def test_where_there_are_no_locks_a_file_of_a_dead_process_is_made_anew(monkeypatch, owner, words):
+    _no_locks(monkeypatch, errno.ENOLCK)
+    monkeypatch.setattr("p2pkm.storage.lock._PAUSE", 0.0)
+    folder = Path("run")
+    if owner:
+        folder.mkdir()
+        (folder / NAME).write_text(json.dumps(sign() | owner))
+    assert holder(folder) == words
+    if words:
+        with pytest.raises(ExperimentError, match="on far-away"):
+            Lock(folder)
+        return
+    with Lock(folder):
+        assert holder(folder) == f"{me()} (if it has ended, remove run/{NAME})"
+        with pytest.raises(ExperimentError, match=me()):
+            Lock(folder)
+    assert not (folder / NAME).exists()
+
+
+def test_what_a_file_said_before_it_was_locked_is_gone():
+    Path("run").mkdir()
+    Path("run", NAME).write_bytes(b"x" * 5000)
+    assert holder(Path("run")) == ""
+    with Lock(Path("run")):
+        assert holder(Path("run")) == me()
+
+
+def test_a_process_lives_until_it_ends_and_takes_what_memory_it_likes():
+    owner = sign()
+    taken = np.empty(1 << 27, np.uint8)
+    assert sign() == owner and not died(owner)
+    del taken
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        owner = {"host": platform.node(), "process": child.pid, "process_began": _began(child.pid)}
+        assert owner["process_began"] and not died(owner)
+        child.stdin.close()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert died(owner)  # though nobody has waited for it
+
+
 @pytest.mark.slow
 def test_a_lock_file_of_rubbish_that_is_held():
     Path("run").mkdir()
@@ -294,23 +348,23 @@ def test_a_lock_file_of_rubbish_that_is_held():
 
 def test_who_has_just_locked_a_file_is_known_once_its_name_is_in_it(monkeypatch):
     """A second look is taken at a file without a name, or with that of a process that has died."""
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    owner = {"host": platform.node(), "process": gone.pid, "process_began": "1"}
+    owner = {"host": platform.node(), "process": GONE, "process_began": "1"}
     for before in (b"", json.dumps(owner).encode()):
         with Lock(Path("run")):
             name = Path("run", NAME).read_bytes()
             Path("run", NAME).write_bytes(before)
             monkeypatch.setattr(time, "sleep", lambda seconds, name=name: Path("run", NAME).write_bytes(name))
-            assert holder(Path("run")) == ME
+            assert holder(Path("run")) == me()
             monkeypatch.undo()
 
 
-def test_a_second_lock_of_the_same_process_is_refused_and_both_may_be_released_twice():
+def test_a_second_lock_of_the_same_process_is_refused_and_both_may_be_released_twice(monkeypatch):
+    monkeypatch.setattr("p2pkm.storage.lock._PAUSE", 0.0)
     with Lock(Path("a/b")) as lock:
-        with pytest.raises(ExperimentError, match=ME):
+        before = os.listdir("/proc/self/fd")
+        with pytest.raises(ExperimentError, match=me()):
             Lock(Path("a/b"))
-        assert lock.kept
+        assert lock.kept and len(os.listdir("/proc/self/fd")) == len(before)
         lock.release()
         assert not lock.kept and not Path("a").exists()
     assert not Path("a").exists()

@@ -5,18 +5,24 @@ import json
 import os
 import signal
 import tomllib
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
 import pytest
 
 import p2pkm
-from p2pkm.core.errors import DataError
+from p2pkm.core.errors import DataError, ExperimentError, NetworkError
 from p2pkm.experiments.simulate import simulate
 from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.metrics.registry import summary_keys
-from p2pkm.storage.run_status import repeated_from
+from p2pkm.storage import run_folder
+from p2pkm.storage.checksums import check_files, write_checksums
+from p2pkm.storage.lock import Lock
+from p2pkm.storage.run_folder import RunFolder, check_target, claim, describe_program
+from p2pkm.storage.run_status import name_many, read_manifest, repeated_from, run_status
 from tests.support.run_cli import FILES, SMALL, here, listed, ranks, small_disk, solve, there
 
 KEYS = "stage round turn_count objective gtv ratio_mean messages bytes wire_bytes converged descent".split()
@@ -312,3 +318,162 @@ def test_what_a_run_lacks_is_looked_for_where_it_was_begun_unless_that_is_here(t
         with pytest.raises(DataError) as found, repeated_from(tmp_path):
             raise DataError("no such file")
         assert str(found.value).removesuffix(" from there") == "no such file" + more
+
+
+def test_folders_that_cannot_be_taken_are_refused_and_none_is_made(tmp_path, monkeypatch):
+    Path("full").mkdir()
+    Path("full", "a").write_text("")
+    for name, force, words in (
+        ("full/a", True, "is a file"),
+        ("full/a/b", False, "is not a folder that may be written to"),
+        ("full", False, "is not empty"),
+        (".", True, "holds the current folder"),
+        ("a\0b", False, "cannot be used: embedded null byte"),
+    ):
+        with pytest.raises(ExperimentError, match=words):
+            check_target(Path(name), force=force)
+    check_target(Path("full"), force=True)
+    check_target(Path("new/run"), force=False)
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    with pytest.raises(ExperimentError, match="may be written to"):
+        check_target(Path("new/run"), force=False)
+    assert listed(tmp_path) == {"full", "full/a"}
+
+
+def test_a_folder_is_claimed_with_what_is_below_it_and_looked_at_once_more_when_it_is_held(tmp_path, monkeypatch):
+    with Lock(Path("above/run")), pytest.raises(ExperimentError, match=f"above/run is in use: process {os.getpid()}"):
+        claim(Path("above"), force=True)
+    hold = run_folder.hold
+
+    def late(path):
+        (path / "result").write_text("of a run that has just ended")
+        return hold(path)
+
+    monkeypatch.setattr(run_folder, "hold", late)
+    Path("empty").mkdir()
+    monkeypatch.chdir("empty")
+    with pytest.raises(ExperimentError, match="holds the current folder"):
+        claim(Path(), force=True)
+    assert listed(Path()) == {"result"}
+
+
+def test_a_run_that_goes_on_counts_how_often_and_cuts_off_what_came_after_its_records(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "old").write_text("")
+    with Lock(folder) as held:
+        writer = RunFolder(held, {"seed": 3}, {"ranks": 1}, {})
+        writer.begin()
+        for t in range(3):
+            writer.record({"round": t})
+        writer.end("failed")
+        before = manifest(folder)
+        for resumed in (1, 2):
+            writer = RunFolder(held, {"seed": 3}, {"ranks": 2}, {})
+            assert not writer.begun
+            writer.reopen(records(folder)[:2])
+            assert writer.begun
+            found = manifest(folder)
+            assert (found["state"], found["ranks"], found["resumed"]) == ("running", 2, resumed)
+            assert all(found[name] == before[name] for name in ("start", "aside", "cwd"))
+            writer.record({"round": 2})
+            assert [one["round"] for one in records(folder)] == [0, 1, 2]
+            writer.end("failed" if resumed == 1 else "done")
+            assert (tmp_path / before["aside"]).exists() == (resumed == 1)
+    assert "aside" not in manifest(folder) and listed(tmp_path) == {
+        "run", "run/config.toml", "run/manifest.json", "run/rounds.jsonl"
+    }  # fmt: skip
+
+
+def test_a_run_that_goes_on_after_it_was_interrupted_is_not_taken_for_a_damaged_one(tmp_path):
+    folder = tmp_path / "run"
+    with Lock(folder) as held:
+        writer = RunFolder(held, {"seed": 3}, {}, {})
+        writer.begin()
+        writer.end("interrupted")
+        (folder / "summary.json").write_text("{}")
+        write_checksums(folder)
+        writer = RunFolder(held, {"seed": 3}, {}, {})
+        writer.reopen([])
+        with pytest.raises(DataError, match=r"has not ended: process .* is still at it"):
+            check_files(folder)
+        writer.record({"round": 0})
+        writer._rounds.close()  # and is killed
+    with pytest.raises(DataError, match="it was killed; go on with"):
+        check_files(folder)
+
+
+@pytest.mark.parametrize("seconds", [None, 2.5])
+def test_records_get_the_virtual_time_that_is_known_at_the_end(tmp_path, monkeypatch, seconds):
+    monkeypatch.setattr(run_folder, "save_result", lambda result, folder: None)
+    summary = {"virtual_seconds": seconds, "termination": "converged", "chain_sha256": ""}
+    with Lock(tmp_path / "run") as held:
+        writer = RunFolder(held, {"seed": 3}, {}, {})
+        writer.begin()
+        writer.record({"round": 0})
+        writer.finish(SimpleNamespace(summary=summary, rounds=[{"round": 0, "virtual_seconds": seconds}]), None)
+        assert records(held.folder) == [{"round": 0} | ({} if seconds is None else {"virtual_seconds": seconds})]
+
+
+def test_nothing_is_written_of_a_run_whose_folder_was_moved(tmp_path):
+    result = SimpleNamespace(summary={"virtual_seconds": 2.5}, rounds=[])
+    with Lock(tmp_path / "run") as held:
+        writer = RunFolder(held, {"seed": 3}, {}, {})
+        writer.begin()
+        held.folder.rename(tmp_path / "away")
+        for place in ("No such file", "another is in its place"):
+            with pytest.raises(NetworkError, match=place):
+                writer.record({"round": 0})
+            with pytest.raises(NetworkError, match=place):
+                writer.finish(result, None)
+            with pytest.raises(OSError, match=place):
+                writer.end("failed")
+            held.folder.mkdir(exist_ok=True)
+        assert not records(tmp_path / "away") and not [*held.folder.iterdir()]
+
+
+def test_a_library_that_is_missing_is_said_to_be(monkeypatch):
+    def find(name):
+        if name == "mpi4py":
+            raise PackageNotFoundError(name)
+        return "1.0"
+
+    monkeypatch.setattr("importlib.metadata.version", find)
+    assert describe_program()["libraries"] == {"numpy": "1.0", "networkx": "1.0", "numba": "1.0",
+                                               "mpi4py": "not installed"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (["study.toml"], "a study, of which rows are kept"),
+        (["comparison.json"], "a comparison, of which rows are kept"),
+        (["path.jsonl"], "a path of couplings"),
+        (["seed-0/config.toml"], "1 run, such as .*/seed-0: name one of them"),
+        (["seed-0/config.toml", "seed-1/config.toml"], "2 runs, such as .*/seed-0: name one of them"),
+        (["study.toml", "config.toml"], ""),
+        ([], ""),
+    ],
+)
+def test_a_folder_of_several_runs_is_not_taken_for_that_of_one(tmp_path, files, words):
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert bool(name_many(tmp_path)) == bool(words)
+    said = f"is not the folder of a single run: it holds {words}" if words else "it has no summary.json"
+    for read in (p2pkm.load, check_files):
+        with pytest.raises(DataError, match=said):
+            read(tmp_path)
+
+
+def test_the_state_of_a_run_is_that_of_its_manifest_unless_it_was_killed(tmp_path):
+    assert run_status(tmp_path) == ""
+    for state, found in (("done", "done"), ("failed", "failed"), ("running", "killed")):
+        (tmp_path / "manifest.json").write_text(json.dumps({"state": state}))
+        assert run_status(tmp_path) == found
+    with Lock(tmp_path):
+        assert run_status(tmp_path) == "running"
+    for name, read in (("manifest.json", read_manifest), ("summary.json", p2pkm.load)):
+        (tmp_path / name).write_text("[1, 2]")
+        with pytest.raises(DataError, match=f"{name} cannot be read: .*an object"):
+            read(tmp_path)

@@ -1,6 +1,8 @@
 """What a study says: paired tests, the sentence to quote, the table for LaTeX, and the object that has them."""
 
 import builtins
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from p2pkm.core.errors import ExperimentError
+from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.metrics.registry import find
 from p2pkm.storage.latex_table import escape
 from p2pkm.storage.paired_tests import compare_pairs, conclude, correct, is_best_alone, rank
-from p2pkm.storage.study_table import Study, find_axes, group_runs
+from p2pkm.storage.study_table import Study, find_axes, find_gap, group_runs, keep_row, load_study, name_sides
 
 
 def runs(values, figure="ratio_mean", **more):
@@ -73,12 +76,16 @@ def test_the_more_others_the_more_it_takes_to_be_the_best():
          "the next, b on ring, is 0.5200 higher (95 % interval 0.5004 to 0.5396; paired t-test over seeds, Holm "
          "correction, level 0.05)."),
         ({"a": NOISY, "b": NEAR, "c": FAR}, "a on ring has the lowest mean cost relative to central k-means, 1.1000, "
-         "but is tied with b on ring (difference 0.0020, 95 % interval -0.0116 to 0.0156; paired"),
+         "but is tied with b on ring (difference 0.0020, 95 % interval -0.0116 to 0.0156; paired t-test over "
+         "seeds, Holm correction, level 0.05)."),
         ({"a": NOISY, "b": NEAR, "c": NEAR}, "the 3 configurations are tied: a on ring has the lowest"),
         ({"a": (1.0,), "b": (2.0,)}, "Over 1 seed, a on ring has the lowest mean cost relative to central k-means "
          "(1.0000), but without at least two common seeds it cannot be told from chance."),
         ({"a": NOISY}, "Over 5 seeds, a on ring has a mean cost relative to central k-means of 1.1000 (95 % interval "
          "1.0018 to 1.1982)."),
+        ({"a": (1.0,)}, "Over 1 seed, a on ring has a mean cost relative to central k-means of 1.0000."),
+        ({"a": (1.0, 1.2)}, "of 1.1000 (95 % interval -0.1706 to 2.3706)."),
+        ({"a": NOISY, "b": NEAR, "c": NEAR, "d": FAR}, "level 0.05) and 1 more configuration."),
         ({"a": (None,)}, "so none can be called the best"),
     ],
 )  # fmt: skip
@@ -108,6 +115,17 @@ def test_bold_is_what_is_significantly_better_than_all_others():
 def test_a_method_without_the_figure_in_all_runs_leaves_nothing_in_bold():
     text = study(a=NOISY, b=FAR, c=(*FAR[:4], None)).to_latex(["ratio_mean"])
     assert "mathbf" not in text and r"c & -- \\" in text
+
+
+def test_columns_are_what_is_known_and_the_method_without_messages_has_no_graph():
+    alone = {"algorithm": "local", "graph": "ring", "seed": 0, "error": None, "ratio_mean": 2.0}
+    far = alone | {"algorithm": "a", "graph": "path"}
+    text = Study([alone, far, far | {"graph": "ring"}]).to_latex()
+    assert [line for line in text.splitlines() if "&" in line] == [
+        r"  algorithm & graph & ratio \\", r"  local & -- & $2.0000$ \\", r"  a & path & $2.0000$ \\",
+        r"  a & ring & $2.0000$ \\",
+    ]  # fmt: skip
+    assert "Mean ± standard deviation over 0 seeds." in Study([]).to_latex()
 
 
 def test_names_are_escaped_and_a_caption_makes_a_float(tmp_path):
@@ -160,3 +178,58 @@ def test_without_pandas_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ExperimentError, match=r'pip install "p2pkm\[pandas\]"'):
         study(a=NOISY).to_frame()
+
+
+def test_rows_become_a_frame_of_pandas(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
+    assert study(a=NOISY).to_frame() == study(a=NOISY).rows
+
+
+def test_a_notebook_shows_ten_rows_the_figures_of_any_and_what_comes_of_all():
+    found = study(a=NOISY, b=NEAR, c=(None, 1.0))
+    text = found._repr_html_()
+    assert text.startswith(f"<p>Study of 12 runs</p><p>{found.conclusion()}</p><table>")
+    assert f">{find('ratio_mean').label}</th>" in text and f">{find('ari').label}</th>" not in text
+    assert text.endswith("<p>and 2 more; to_frame() returns all</p>")
+
+
+def test_a_study_that_was_interrupted_has_the_rows_that_were_kept_whole(tmp_path):
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(DataError, match="is not the folder of a study"):
+        load_study(tmp_path)
+    rows = [{"algorithm": "a", "graph": "ring", "seed": seed, "key": key, "trace": [1],
+             "options": {"tol": 0.1, "rounds": 7 + seed, "seed": seed}} for seed, key in enumerate("ab")]  # fmt: skip
+    for row in rows:
+        keep_row(tmp_path / "runs" / f"{row['key']}.json", row)
+    found = load_study(tmp_path)
+    assert found.path == tmp_path and found.swept == ["rounds_asked"]
+    assert [list(row.items()) for row in found.rows] == [
+        [("algorithm", "a"), ("graph", "ring"), ("rounds_asked", 7 + seed), ("seed", seed), ("key", key)]
+        for seed, key in enumerate("ab")
+    ]
+    kept = (tmp_path / "runs" / "a.json").read_text()
+    for name, text in (("a", kept.replace('"seed": 0', '"seed": 7')), ("c", kept), ("a", "{}")):
+        (tmp_path / "runs" / f"{name}.json").write_text(text)
+        with pytest.raises(DataError, match=f"{name}.json is damaged"):
+            load_study(tmp_path)
+        (tmp_path / "runs" / f"{name}.json").unlink()
+
+
+@pytest.mark.parametrize("text", ["3", "[]", "null", "[" * 100_000, '{"seed": 0', '{"seed": 0}\n[]', "\0"])
+def test_rows_that_are_none_are_told_with_the_folder(tmp_path, text):
+    (tmp_path / "study.jsonl").write_text(text)
+    with pytest.raises(DataError, match=f"{tmp_path} cannot be read as a study"):
+        load_study(tmp_path)
+    (tmp_path / "study.jsonl").unlink()
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "a.json").write_text(text)
+    with pytest.raises(DataError, match=f"{tmp_path} cannot be read as a study"):
+        load_study(tmp_path)
+
+
+def test_a_difference_is_told_with_the_configuration_first_and_is_a_tie_if_it_is_none():
+    one = {"algorithm": "a", "graph": "ring", "reference": "fkm", "reference_graph": "server"}
+    assert name_sides(one) == ("a on ring", "fkm with a server")
+    assert find_gap(runs([1.0, 2.0]), runs([1.0, 2.0]), "ratio_mean") == {
+        "mean": 0.0, "low": 0.0, "high": 0.0, "tied": True
+    }  # fmt: skip

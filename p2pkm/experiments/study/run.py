@@ -31,7 +31,7 @@ from p2pkm.network.local import LocalWorld
 from p2pkm.network.transport import World
 from p2pkm.storage.checkpoint import identify
 from p2pkm.storage.run_folder import check_target
-from p2pkm.storage.study_table import SERVED, Row, keep_row, name_run, read_row
+from p2pkm.storage.study_table import OPTIONS, SERVED, Row, keep_row, name_run, read_row
 
 Tell = Callable[[Row, int, int], None]
 _KEPT = "runs"  # folder of the rows, one file each
@@ -96,7 +96,7 @@ def _work(world: World, order: dict[str, Any], tell: Tell) -> list[Row] | None:
     if parts is None:
         return None
     rows = dict(pair for part in parts for pair in json.loads(part.tobytes()))
-    return [rows[number] | {"options": cells[number]} for number in sorted(rows)]
+    return [rows[number] | {OPTIONS: cells[number]} for number in sorted(rows)]
 
 
 def deal(cells: Sequence[Row], turn: int, count: int) -> list[int]:
@@ -173,7 +173,7 @@ def run_cell(cell: Experiment, folder: Path | None) -> Row:
         result = execute(prepared, world, None, OutputOptions(quiet=True))
         row = facts | measure(result) | measure_graph(prepared.run.topology, str(resolved.graph))
         if kept is not None and row["termination"] not in STOPPED:
-            _keep(kept, row)
+            _keep(kept, row | {OPTIONS: cell.to_mapping()})
         return row
     except P2PKMError as error:
         return facts | {"error": f"{type(error).__name__}: {error}", "termination": "failed"}
@@ -187,9 +187,10 @@ def _read_kept(kept: Path | None) -> Row | None:
     if kept is None or not kept.is_file():
         return None
     try:
-        return read_row(kept)
+        row = read_row(kept)
     except ValueError:
         return None
+    return {name: value for name, value in row.items() if name != OPTIONS}
 
 
 def _keep(kept: Path, row: Row) -> None:

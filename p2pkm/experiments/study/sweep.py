@@ -29,10 +29,12 @@ from p2pkm.network.world import connect
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.save import write_bytes
 from p2pkm.storage.study_table import (
+    OPTIONS,
     TABLES,
     Row,
     Study,
     average,
+    lead_with,
     name_configuration,
     tell_worse,
 )
@@ -254,12 +256,8 @@ class SweepProgress:
 def tidy(found: Sequence[Row], study: StudyFile) -> list[Row]:
     """Return flat rows with the same columns: what was swept, what was found; what a run does not have is None."""
     figures = {name for row in found for name in row}
-    rows = []
-    for row in found:
-        asked = row["options"]
-        swept = {f"{name}_asked" if name == "rounds" else name: asked.get(name) for name in study.swept}
-        rows.append({"algorithm": None, "graph": None, **swept, **row})
-    names = dict.fromkeys(name for row in rows for name in row if name not in ("trace", "options"))
+    rows = [lead_with(row, study.swept) for row in found]
+    names = dict.fromkeys(name for row in rows for name in row if name not in ("trace", OPTIONS))
     return [{name: row.get(name) for name in names} for row in rows] if figures else []
 
 

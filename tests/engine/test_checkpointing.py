@@ -1,0 +1,106 @@
+"""A scene between two rounds: what is kept of it, when no more is kept, and how it comes back."""
+
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import p2pkm
+from p2pkm.engine.checkpointing import Checkpointer
+from p2pkm.engine.loop import StageState, Start
+from p2pkm.engine.state_tree import rebuild, split
+from tests.support.play_rounds import arrange
+
+
+class Vault:
+    """Collects what is kept."""
+
+    open = True
+
+    def __init__(self):
+        self.kept, self.excuses = [], []
+        self.excuse = self.excuses.append
+
+    def due(self, t):
+        return True
+
+    def begin(self):
+        """Take no time."""
+
+    def put(self, outline, arrays):
+        self.kept.append((outline, arrays))
+
+
+class Links:
+    """Something that lasts as long as a run."""
+
+    def __init__(self, state):
+        self.state = state
+
+    def snapshot(self):
+        return self.state
+
+    def restore(self, kept):
+        self.state = kept
+
+
+class Strange(NamedTuple):
+    """A state that nobody has registered."""
+
+    centroids: np.ndarray
+
+
+def keep_on(table):
+    """Return what keeps a run of these devices, and where it does."""
+    monitor = SimpleNamespace(network=table.network, snapshot=lambda: {"records": 7}, restore=lambda kept: None)
+    own = p2pkm.Shards.from_list(list(table.devices.points.reshape(3, 1, 1)))
+    vault = Vault()
+    return lambda saved=None: Checkpointer(monitor, vault, own, table.devices.kernels, saved), vault
+
+
+def begin(table, devices):
+    """Return state and inbox after an opening."""
+    method, all_awake = p2pkm.GTVMin(1, init="local"), np.ones(3, bool)
+    state = method.initial_state(devices, Start(np.zeros((3, 1, 1)), all_awake))
+    return state, table.network.exchange(method.message(state, devices.at_stage_start(all_awake)))
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_scene_comes_back_with_its_links(cut):
+    table = arrange([[[0.0]], [[1.0]], [[2.0]]], [(0, 1), (1, 2)])
+    build, vault = keep_on(table)
+    active = np.array([True, True, not cut, not cut])
+    devices = table.devices.with_active_edges(active, np.array([1, 1, 1, 1])) if cut else table.devices
+    state, inbox = begin(table, devices)
+    before = build()
+    before.watch({"faults": Links({"round": 4}), "events": Links({})})
+    before.keep(StageState(state, inbox, "converged", 3, 2), devices, Links({"unrest": 5}), last=False)
+    ((outline, arrays),) = vault.kept
+    saved = rebuild(outline, split(outline, arrays, table.topology, table.network.placement.division, 0))
+    after, links, faults = build(saved), Links(None), Links(None)
+    after.watch({"faults": faults, "events": Links("as it was")})
+    stage, found = after.resume(table.devices)
+    assert stage == saved["network"]["stage"]
+    assert_array_equal(found.active_edges, active)
+    assert_array_equal(found.neighbor_degrees, devices.neighbor_degrees)
+    scene = after.restore(links)
+    assert (scene.stop, scene.round, scene.turn) == ("converged", 3, 2)
+    assert_array_equal(scene.state.centroids, state.centroids)
+    assert (links.state, faults.state) == ({"unrest": 5}, {"round": 4})
+    assert after.restore(links) is after.resume(table.devices) is None
+
+
+def test_nothing_is_kept_where_nobody_takes_it_after_the_last_scene_or_of_states_without_a_name():
+    table = arrange([[[0.0]], [[1.0]], [[2.0]]], [(0, 1), (1, 2)])
+    build, vault = keep_on(table)
+    state, inbox = begin(table, table.devices)
+    for one, last in ((state, True), (Strange(np.zeros((3, 1, 1))), False)):
+        keeper = build()
+        for kept in (False, True):
+            assert keeper.open == keeper.due(1) != kept
+            keeper.keep(StageState(one, inbox, ""), table.devices, Links({}), last=last)
+    assert len(vault.kept) == len(vault.excuses) == 1 and "Strange is not registered" in vault.excuses[0]
+    vault.open = False
+    assert not build().open

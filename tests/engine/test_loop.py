@@ -1,0 +1,141 @@
+"""Stages one after another: which end a run, which play all of their rounds, and what is found before the first."""
+
+import time
+from signal import SIGINT, SIGTERM
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import p2pkm
+import topologies
+from p2pkm.core.messages import RaggedArray
+from p2pkm.data.stream import DataStream
+from p2pkm.engine import number_of_clusters
+from p2pkm.engine.build_run import build_run
+from p2pkm.engine.feature_scaling import scale
+from p2pkm.engine.loop import _check_termination
+from p2pkm.engine.number_of_clusters import choose
+from p2pkm.engine.run_job import RankPart, RootHooks, run_job
+from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS
+from p2pkm.metrics.monitor import Monitor
+from p2pkm.network.graph import Topology
+from p2pkm.network.local import LocalNetwork, LocalWorld
+
+
+class Vault:
+    """Where checkpoints go; `open`: whether there are ever any."""
+
+    def __init__(self, *, open):
+        self.open, self.kept = open, []
+
+    def due(self, t):
+        return False
+
+    def begin(self):
+        """Take no time."""
+
+    def put(self, outline, arrays):
+        self.kept.append(outline["parts"]["scene"]["parts"]["round"]["value"])
+
+
+class State(NamedTuple):
+    """Of some devices."""
+
+    converged: np.ndarray
+    oscillating: np.ndarray
+
+
+def play(init, interrupted=lambda: 0, vault=None, **options):
+    shards = p2pkm.Shards.from_list(list(np.random.default_rng(0).normal(size=(4, 6, 2))))
+    method, options = p2pkm.GTVMin(2, init=init, tol=1.0), {"baselines": False} | options
+    config = build_run(method, options, Topology.from_graph(topologies.ring(4)), shards)
+    part, hooks = RankPart(shards, interrupted=interrupted), RootHooks(checkpoints=vault)
+    return run_job(config, part, LocalWorld(), hooks)
+
+
+def rounds(result):
+    return [(record["stage"], record["round"]) for record in result.rounds]
+
+
+@pytest.mark.parametrize(("number", "word"), [(SIGINT, "interrupted"), (SIGTERM, "terminated")])
+def test_a_run_that_is_asked_to_stop_ends_with_the_stage_and_keeps_one_round_if_it_keeps_any(number, word):
+    for vault, passed in ((None, 0), (Vault(open=False), 0), (Vault(open=True), 1)):
+        result = play("leader", lambda: number, vault)
+        assert rounds(result) == [("leader", t) for t in range(1 + passed)]
+        assert result.summary["termination"] == word
+        assert vault is None or vault.kept == [1] * passed
+
+
+@pytest.mark.parametrize(("t", "signals", "moving", "found"), [
+    (0, 0, 0, ("", "")), (2, 0, 0, ("converged", "")), (2, 0, 1, ("oscillating", "")), (2, 0, 2, ("", "")),
+    (0, SIGINT, 2, ("", "interrupted")), (2, SIGTERM, 2, ("", "terminated")),
+])  # fmt: skip
+def test_why_a_stage_ends_where_nothing_is_kept(t, signals, moving, found):
+    """Of two devices, so many have not converged; one alone oscillates."""
+    context = SimpleNamespace(
+        keeper=None, interrupted=lambda: signals, all_rounds=False,
+        monitor=SimpleNamespace(network=SimpleNamespace(total=np.copy)),
+    )  # fmt: skip
+    state = State(converged=np.arange(2) >= moving, oscillating=np.full(2, moving == 1))
+    stop, asked = _check_termination(context, state, spoke=True, t=t)
+    assert (stop, asked.stop, asked.keep) == (*found, False)
+
+
+def test_while_points_change_the_method_plays_all_rounds_and_the_stages_before_it_do_not():
+    before, change, all_rounds = (
+        play("leader", rounds=5, **more) for more in ({}, {"stream": DataStream(share=0.0)}, {"all_rounds": True})
+    )
+    assert before.summary["termination"] == "converged" and before.summary["rounds"] < 5
+    own = [("gtvmin", t) for t in range(6)]
+    leader = [one for one in rounds(before) if one[0] == "leader"]
+    assert rounds(change) == leader + own and change.summary["termination"] == "all-rounds"
+    assert [one for one in rounds(all_rounds) if one[0] == "gtvmin"] == own
+    assert len(rounds(all_rounds)) > len(rounds(change))
+
+
+def test_the_ends_of_the_method_and_of_what_comes_after_it_are_measured_in_full(monkeypatch):
+    record, found = Monitor.record, []
+
+    def watch(self, now, *given, last, closing):
+        found.append((now["stage"], last, closing))
+        record(self, now, *given, last=last, closing=closing)
+
+    monkeypatch.setattr(Monitor, "record", watch)
+    result = play("tree-summaries", rounds=2)
+    assert [stage for stage, last, _ in found if last] == [*dict(rounds(result))]
+    assert [stage for stage, _, closing in found if closing] == ["gtvmin", "accept-test"]
+
+
+def test_a_run_closes_its_network_says_what_there_is_to_say_and_spent_its_seconds(monkeypatch):
+    closed, began = [], time.perf_counter()
+    monkeypatch.setattr(LocalNetwork, "close", lambda network: closed.append(network))
+    result = play("local", rounds=1)
+    assert all(result.notes) and len(closed) == 1
+    spent = [result.summary[name] for name in ("wall_seconds", "compile_seconds")]
+    assert min(spent) >= 0 and sum(spent) <= time.perf_counter() - began
+
+
+def test_units_are_spans_but_for_features_that_are_the_same_everywhere(monkeypatch):
+    shift, span = np.array([[1.0, 2.0, 3.0]]), np.array([[0.0, 0.25, 4.0]])
+    found = SimpleNamespace(state=SimpleNamespace(scaling=(shift, span)))
+    monkeypatch.setattr("p2pkm.engine.feature_scaling.run_stage", lambda *_: found)
+    keeper = SimpleNamespace(scaling=None)
+    assert scale(None, None, keeper) is keeper.scaling
+    assert_array_equal(keeper.scaling, [shift, [[1.0, 0.25, 4.0]]])
+
+
+@pytest.mark.parametrize("k", [0, 1, 2])
+def test_a_choice_is_kept_once_it_is_made_and_is_1_where_the_run_was_asked_to_stop(monkeypatch, k):
+    values = np.arange(2.0 * len(COLUMNS)).reshape(2, -1)
+    values[0, 1] = np.nan
+    state = SimpleNamespace(table=RaggedArray(values, np.array([2, 0])), chosen=np.array([k, k]))
+    monkeypatch.setattr(number_of_clusters, "run_stage", lambda *_: SimpleNamespace(state=state))
+    network, keeper = SimpleNamespace(allgather_by_device=lambda own, *_: own), SimpleNamespace(choice=None)
+    found = choose(None, SimpleNamespace(monitor=SimpleNamespace(network=network)), keeper)
+    assert found["k"] == max(k, 1) and keeper.choice == (found if k else None)
+    assert list(found["indices"]) == list(COLUMNS)
+    assert_allclose(found["indices"][COLUMNS[0]], values[:, 0])
+    assert found["indices"][COLUMNS[1]] == [None, values[1, 1]]
