@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,15 +19,15 @@ TESTS = (*(f"tests/{name}" for name in FOLDERS), "tests/test_estimator.py", "tes
 WORDS = ("-q", "--tb=native", "--assert=plain", "-p", "no:cacheprovider", f"--rootdir={ROOT}")
 
 
-def draw(number: int, seed: int) -> dict[str, Mutant]:
+def draw(number: int, seed: int, packages: Sequence[str] = PACKAGES) -> dict[str, Mutant]:
     """Return so many mutants by their names, the packages in turn, each without repetition.
 
     Fewer of a seed are the first of more. Which are drawn depends on the text of each mutant alone, so that edits of
     the program take those away which they change, and leave the others.
     """
     stacks = []
-    for package in PACKAGES:
-        files = sorted((ROOT / "p2pkm" / package).rglob("*.py"))
+    for package in packages:
+        files = sorted((ROOT / ("" if package == "topologies" else "p2pkm") / package).rglob("*.py"))
         found = [one for path in files for one in find_mutants(str(path.relative_to(ROOT)), path.read_text("utf-8"))]
         stacks.append(sorted((one.rank(seed), one) for one in found))
     turns = (stacks[i % len(stacks)][i // len(stacks)] for i in range(number))
@@ -45,7 +46,7 @@ def report(rows: list[dict]) -> str:
     """Return the score per package and in all, and what survived."""
     counts = defaultdict(Counter)
     for row in rows:
-        for name in (row["file"].split("/")[1], "all"):
+        for name in (row["file"].removeprefix("p2pkm/").split("/")[0], "all"):
             counts[name][row["ending"]] += 1
     lines = [
         "| package | mutants | killed | no quick test reaches it | share killed | 95 % |",
@@ -69,6 +70,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--number", type=int, default=100, help="mutants (100)")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
+    parser.add_argument("--packages", default=",".join(PACKAGES), help="to draw from, by comma (%(default)s)")
     parser.add_argument("--folder", type=Path, default=Path("mutants"), help="where results are kept (mutants)")
     parser.add_argument("--seconds", type=float, default=0.3, help="of tests per mutant, at first (0.3)")
     parser.add_argument("--mapped", action="store_true", help="take the map of the tests as it is, though not whole")
@@ -80,7 +82,7 @@ def main() -> int:
     results = given.folder / f"mutants-{given.seed}.jsonl"
     if not given.report:
         given.folder.mkdir(exist_ok=True)
-        drawn = draw(given.number, given.seed)
+        drawn = draw(given.number, given.seed, given.packages.split(","))
         if given.only:
             drawn = {key: drawn[key] for key in given.only.split(",")}
         player = Player(

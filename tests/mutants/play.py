@@ -27,7 +27,8 @@ _SLOW = 0.5  # seconds of the processor; a test that takes longer is not asked
 _LIMIT = 3  # the same, and ten times what it took, for a test of a mutant: it runs in circles
 _PATIENCE = 60  # seconds in which this process was not held itself: it waits for ever
 _LEARNED = 12  # tests that noticed mutants of the same file are asked first
-_IMPORTED = {"p2pkm", "sklearn", "scipy", "networkx", "pandas"}  # modules that tests load late
+_OURS = "p2pkm", "topologies"
+_IMPORTED = {*_OURS, "sklearn", "scipy", "networkx", "pandas"}  # modules that tests load late
 _RATE = 0.05  # first guess at the share of alive mutants that one more test notices
 
 
@@ -279,7 +280,7 @@ class Functions:
             if type(one) is FunctionType:
                 code = one.__code__
                 self.known[code.co_filename, code.co_qualname, code.co_firstlineno].append(one)
-            elif type(one) is _lru_cache_wrapper and one.__module__.partition(".")[0] in {"p2pkm", "tests"}:
+            elif type(one) is _lru_cache_wrapper and one.__module__.partition(".")[0] in {*_OURS, "tests"}:
                 self.caches.append(one)
         gc.freeze()
 
@@ -386,7 +387,7 @@ class _Tracer:
         name = self.files.get(code.co_filename)
         if name is None:
             path = Path(code.co_filename)
-            own = path.is_relative_to(self.root / "p2pkm")
+            own = any(path.is_relative_to(self.root / name) for name in _OURS)
             name = self.files[code.co_filename] = str(path.relative_to(self.root)) if own else ""
         if not name or self.calls[id(code)] == _CALLS:
             return None
