@@ -1,10 +1,12 @@
 """`p2pkm attack`: bound and attack side by side, and a red end where more is measured than is claimed."""
 
+import inspect
 import json
 import math
 
 import pytest
 
+from p2pkm.cli.attack import private_command
 from p2pkm.experiments import attack
 from p2pkm.methods.peer.private import Private
 from p2pkm.privacy.gdp import epsilon_of, mu_of
@@ -101,3 +103,12 @@ def test_a_picture_and_a_table(tmp_path):
 def test_mistakes_are_named(words, code, message):
     found = here("attack", *words)
     assert found.code == code and message in found.err
+
+
+def test_the_command_line_has_the_defaults_of_the_functions():
+    wanted = attack.AttackQuery._field_defaults | {
+        name: one.default for name, one in inspect.signature(attack.attack_private).parameters.items()
+    }
+    given = private_command.make_context("private", ["--graph", "ring"]).params
+    for name, default in wanted.items():
+        assert default is inspect.Parameter.empty or given.get(name, default) == default, name

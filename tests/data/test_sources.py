@@ -126,6 +126,11 @@ def test_labels_are_numbered_in_sorted_order(values):
     assert numbers.dtype == np.int16
 
 
+def test_the_first_label_that_is_missing_is_named():
+    with pytest.raises(DataError, match=r"labels are nan at row 1 \(counted from 0\)"):
+        encode([1.5, np.nan, 0.5, np.nan], 4, "labels")
+
+
 @given(device=st.lists(st.integers(0, 9), max_size=50))
 def test_counting_and_sorting_give_the_same_order(device):
     owner = np.array(device, np.int64)

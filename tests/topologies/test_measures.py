@@ -1,6 +1,7 @@
 """Measures of graphs: closed forms, networkx's answers, what renaming must not change, how good estimates are."""
 
 import math
+import sys
 from dataclasses import replace
 
 import networkx as nx
@@ -189,6 +190,13 @@ def test_arrays_and_objects_measure_the_same():
     assert measures.describe(graph) == measures.describe(CSRGraph.from_networkx(graph))
     reached = {j for i in _dominate(measures.read(graph)) for j in [i, *graph[i]]}
     assert reached == set(range(60))
+
+
+def test_all_measures_of_a_graph_take_the_seed(monkeypatch):
+    monkeypatch.setattr(sys.modules["topologies.measures.path_load"], "_WORK", 4_000)  # so that it is estimated
+    graph = topologies.barabasi_albert(200, seed=1)
+    found = {seed: measures.describe(graph, seed=seed)["path_load"] for seed in (0, 5)}
+    assert found[0] != found[5] and all(load == measures.path_load(graph, seed=seed) for seed, load in found.items())
 
 
 # --- estimates ---

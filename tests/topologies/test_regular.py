@@ -456,6 +456,18 @@ def test_bad_matrices(matrix, message, tmp_path):
         topologies.read(tmp_path / "g.npz")
 
 
+def test_a_matrix_may_hold_each_link_once_and_more_nodes_than_links_can_reach_are_refused_at_once(
+    tmp_path, monkeypatch
+):
+    """Four nodes in two pairs, of which one half of the matrix tells; with a fifth one some node has no link."""
+    monkeypatch.setattr("topologies.io._FEW", 0)
+    for n in (4, 5):
+        pairs = sparse.csr_array(([1.0, 1.0], ([0, 2], [1, 3])), shape=(n, n))
+        sparse.save_npz(tmp_path / "g.npz", pairs)
+        with pytest.raises(GraphError, match="5 nodes, but only 2 values" if n == 5 else "not symmetric"):
+            topologies.read(tmp_path / "g.npz")
+
+
 def test_matrices_of_every_layout_and_damaged_ones(tmp_path):
     dense = np.array([[0, 2, 0], [2, 0, 1], [0, 1, 0]])
     for layout in (sparse.csr_matrix, sparse.csc_array, sparse.coo_array, sparse.bsr_array, sparse.dia_array):

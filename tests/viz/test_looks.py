@@ -16,7 +16,7 @@ from p2pkm import viz
 from p2pkm.core.errors import ExperimentError
 from p2pkm.network.graph import Topology
 from p2pkm.viz.figure_data import COLUMNS, write_table
-from p2pkm.viz.figure_parts import list_axes
+from p2pkm.viz.figure_parts import list_axes, thin_ticks
 from p2pkm.viz.looks import LOOKS
 from p2pkm.viz.save_figure import read_kinds, save_figure
 from p2pkm.viz.style import CATEGORIES, choose_ink, contrast
@@ -293,3 +293,14 @@ def test_ink_can_be_read_on_every_color():
     )
     shades = [colormaps[name](at) for name in ("viridis", "cividis") for at in np.linspace(0, 1, 64)]
     assert min(contrast(choose_ink(color), color) for color in [*shades, *CATEGORIES]) >= 4.5
+
+
+def test_numbers_that_touch_are_thinned_until_they_do_not():
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(1.0, 1.0))
+    axis = figure.add_subplot()
+    axis.set_xlim(-0.5, 2.5)
+    axis.set_xticks([0, 1, 2], [f"{number:015d}" for number in range(3)])
+    thin_ticks(figure)
+    assert len([label for label in axis.get_xticklabels() if label.get_text()]) < 3

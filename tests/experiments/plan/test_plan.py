@@ -387,6 +387,17 @@ def test_measured_rounds_stand_beside_the_prediction(uncalibrated):
         assert row["error"] == pytest.approx(row["predicted"] / row["seconds"] - 1.0)
 
 
+def test_what_does_not_fit_is_not_measured(monkeypatch):
+    monkeypatch.setattr(speed, "calibrate", lambda plan: COSTS)
+    monkeypatch.setattr(speed, "measure_link", lambda *rest: LINK)
+    asked = []
+    monkeypatch.setattr("p2pkm.experiments.plan.run.launch", lambda ranks, order: asked.append(ranks))
+    for memory in ("8G", "1"):
+        monkeypatch.setenv("P2PKM_MEMORY", memory)
+        here("plan", "--devices", "8", "--measure", "--format", "json")
+    assert asked == [1, 2]
+
+
 def test_sizes_are_written_with_units():
     assert [write_size(size) for size in (0, 999, 1e3, 2.5e6, 7.2e9, 3e12)] == [
         "0 B",
