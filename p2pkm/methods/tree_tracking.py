@@ -28,6 +28,8 @@ _WAITS = (0, 2, 4)  # measurements without a trial after no failure, one, and mo
 _WALKS = 2 + _MOST * (_GROWN + _SHRUNK + 2)  # up and down the tree in a round, at most
 _LEAST = 2.0**-12  # of the squares around the mean of the start: within clusters there are as many
 _FINENESS = 2.0**-4  # of the standard deviation within clusters: the step
+_ALIKE = 2.0**-46  # of the largest coordinate: points that differ by less are alike but for rounding
+_COARSE, _UNKNOWN = 2.0**-30, 2.0**-20  # the step then: of the largest coordinate; where all are 0
 _DIGITS = 16  # of a cost, in binary
 _USED = 0.1  # of the bits of all walks, on average
 _FIT, _STEP, _MORE, _ASKED, _GROW, _SHRINK = range(6)  # phases of a root
@@ -53,7 +55,8 @@ class TrackingTreeLloyd(TreeLloyd):
     the cost has risen again by as much.
 
     Steps of the grid are ``2^-4`` of the standard deviation of a coordinate within the clusters of the start, but at
-    least ``2^-10`` of that around the mean of its rows; sums have the grain of `TreeLloyd`, costs on the wire 24 bits.
+    least ``2^-10`` of that around the mean of its rows. Where all points are alike at first they are ``2^-30`` of the
+    largest coordinate, and ``2^-20`` if that is 0. Sums have the grain of `TreeLloyd`, costs on the wire 24 bits.
 
     No descent is claimed: a table is used before its cost is known.
     """
@@ -114,8 +117,12 @@ class TrackOverTree(OverTree):
     def choose_units(self, state: TreeLloydState, who: Integers, moments: Floats, devices: Devices) -> Floats:
         """Return a step that is the same share of the standard deviation for any number of points, float64[b, 3]."""
         found = super().choose_units(state, who, moments, devices)
-        mass, squares = moments[:, 0, 0], moments[:, 0, 1] / state.reference.shape[2]
-        found[:, 0] = tree_sums.shorten(_FINENESS * np.sqrt(squares / np.where(mass > 0.0, mass, 1.0)))
+        mass, rows = moments[:, 0, 0], state.reference[who]
+        spread = np.sqrt(moments[:, 0, 1] / rows.shape[2] / np.where(mass > 0.0, mass, 1.0))
+        largest = np.where(np.isfinite(rows), np.abs(rows), 0.0).max(axis=(1, 2), initial=0.0)
+        alike = np.where(largest > 0.0, _COARSE * largest, _UNKNOWN)  # they may part later
+        step = np.where(spread > _ALIKE * largest, _FINENESS * spread, alike)
+        found[:, 0] = tree_sums.shorten(np.where(mass > 0.0, step, 0.0))
         return found
 
     def message(self, state: TreeLloydState, devices: Devices) -> DenseMessages:
@@ -132,7 +139,7 @@ class TrackOverTree(OverTree):
     def update(self, state: TreeLloydState, inbox: Inbox, devices: Devices) -> TreeLloydState:
         """Wake up for a step, then act as in a round of tree Lloyd."""
         if devices.turn == 0 and devices.round > 1:
-            asleep = state.units[:, 0] == 0.0  # without spread nothing moves
+            asleep = state.units[:, 0] == 0.0  # without points nothing moves
             if devices.round % _EVERY:
                 asleep = asleep | ((state.down[:, 0, 0].astype(np.int64) & treelloyd._PHI) == 0)
             state = state._replace(converged=asleep)

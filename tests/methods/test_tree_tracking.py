@@ -118,10 +118,10 @@ class Tracker:
         return base, found
 
 
-def follow(points, start, frames, tol=0.0):
-    """Return the centroids of devices after every round, [1 + rounds, n, k, d], the last state, and what was sent."""
-    table = arrange(points, [(i, i + 1) for i in range(len(points) - 1)])
-    method = TrackingTreeLloyd(len(start), tol=tol).on(table.topology)
+def follow(points, start, frames, links=None):
+    """Return the centroids of devices after every round, [1 + rounds, n, k, d], the last state, and the batch."""
+    table = arrange(points, [(i, i + 1) for i in range(len(points) - 1)] if links is None else links)
+    method = TrackingTreeLloyd(len(start), tol=0.0).on(table.topology)
     history, state = play(method, table, [start] * len(points), len(frames) - 1, frames=frames)
     return history[:: int(method.schedule.removeprefix("jacobi*"))], state, table
 
@@ -153,8 +153,18 @@ def test_the_step_is_a_share_of_the_spread_around_the_mean_where_rows_are_the_po
     assert_allclose(state.units[0, 0], 2.0**-10 * np.sqrt(50.0 / 2 / D))  # 25 each
 
 
-def test_points_without_spread_stay_where_they_are_and_nobody_speaks_after_round_one():
-    points, start = np.ones((2, D)), np.ones((1, D))
-    history, _, table = follow([points, points], start, [np.ones((4, D))] * 4)
-    assert_array_equal(history, np.ones((4, 2, 1, D)))
+@pytest.mark.parametrize(("place", "size"), [(0.0, 1e-3), (0.0, 1e6), (0.1, 1e-3), (0.1, 1e2), (-1e9, 1e3)])
+def test_points_that_are_alike_at_first_are_followed_when_they_part(place, size):
+    alike, apart = np.full((4, D), place), place + size * np.array([[0, 0], [2, 0], [0, 4], [2, 4]])
+    history, _, _ = follow(
+        [alike[:2], alike[2:]], alike[:1] * (1 + 2.0**-52), [alike, alike, alike, apart, apart, apart, apart]
+    )
+    assert_allclose(history[:3], np.full((3, 2, 1, D), place), rtol=1e-15)
+    assert_allclose(history[6] - place, [[[size, 2.0 * size]]] * 2, rtol=0.0, atol=1e-2 * size)
+
+
+def test_where_nobody_has_points_nobody_speaks_after_round_one():
+    none = np.zeros((0, D))
+    history, _, table = follow([none, none, np.ones((1, D))], np.ones((1, D)), [np.ones((1, D))] * 4, [(0, 1)])
+    assert_array_equal(history, np.ones((4, 3, 1, D)))
     assert table.network.ledger.edges[:, 0].sum() == 2  # moments up, units down
