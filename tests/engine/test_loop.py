@@ -1,5 +1,6 @@
 """Stages one after another: which end a run, which play all of their rounds, and what is found before the first."""
 
+import json
 import time
 from signal import SIGINT, SIGTERM
 from types import SimpleNamespace
@@ -19,10 +20,14 @@ from p2pkm.engine.feature_scaling import scale
 from p2pkm.engine.loop import _check_termination
 from p2pkm.engine.number_of_clusters import choose
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
+from p2pkm.engine.state_tree import rebuild, split
 from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS
 from p2pkm.metrics.monitor import Monitor
 from p2pkm.network.graph import Topology
 from p2pkm.network.local import LocalNetwork, LocalWorld
+from p2pkm.network.rank_partition import RankPartition
+
+RING = Topology.from_graph(topologies.ring(4))
 
 
 class Vault:
@@ -38,7 +43,7 @@ class Vault:
         """Take no time."""
 
     def put(self, outline, arrays):
-        self.kept.append(outline["parts"]["scene"]["parts"]["round"]["value"])
+        self.kept.append((json.loads(json.dumps(outline)), {name: array.copy() for name, array in arrays.items()}))
 
 
 class State(NamedTuple):
@@ -48,11 +53,11 @@ class State(NamedTuple):
     oscillating: np.ndarray
 
 
-def play(init, interrupted=lambda: 0, vault=None, **options):
+def play(init, interrupted=lambda: 0, vault=None, saved=None, **options):
     shards = p2pkm.Shards.from_list(list(np.random.default_rng(0).normal(size=(4, 6, 2))))
     method, options = p2pkm.GTVMin(2, init=init, tol=1.0), {"baselines": False} | options
-    config = build_run(method, options, Topology.from_graph(topologies.ring(4)), shards)
-    part, hooks = RankPart(shards, interrupted=interrupted), RootHooks(checkpoints=vault)
+    config = build_run(method, options, RING, shards)
+    part, hooks = RankPart(shards, saved=saved, interrupted=interrupted), RootHooks(checkpoints=vault)
     return run_job(config, part, LocalWorld(), hooks)
 
 
@@ -66,7 +71,23 @@ def test_a_run_that_is_asked_to_stop_ends_with_the_stage_and_keeps_one_round_if_
         result = play("leader", lambda: number, vault)
         assert rounds(result) == [("leader", t) for t in range(1 + passed)]
         assert result.summary["termination"] == word
-        assert vault is None or vault.kept == [1] * passed
+        assert vault is None or len(vault.kept) == passed
+
+
+@pytest.mark.parametrize(
+    "options", [{"scale": "minmax", "k_max": 3}, {"scale": "standard", "stream": DataStream(share=0.2)}]
+)
+def test_a_run_that_is_asked_to_stop_at_any_moment_goes_on_to_the_same_bits(options):
+    asked = []
+    whole = play("leader", lambda: asked.append(0) or 0, Vault(open=True), rounds=4, **options)
+    for moment in range(0, len(asked), 5):
+        vault, left = Vault(open=True), iter([0] * moment)
+        part = play("leader", lambda left=left: next(left, SIGINT), vault, rounds=4, **options)
+        ((outline, arrays),) = vault.kept
+        saved = rebuild(outline, split(outline, arrays, RING, RankPartition.blocks(4, 1), 0))
+        again = play("leader", saved=saved, rounds=4, **options)
+        assert len(part.rounds) < len(again.rounds) and again.rounds == whole.rounds
+        assert again.summary["chain_sha256"] == whole.summary["chain_sha256"]
 
 
 @pytest.mark.parametrize(("t", "signals", "moving", "found"), [
