@@ -195,12 +195,12 @@ class FaultInjector(Transform):
         """Note the turn of the next exchange, and how many devices have not converged."""
         self._turn, self._not_converged = turn, int(np.count_nonzero(~converged))
 
-    def receive(self, said: SentTables) -> ReceivedTables:
+    def receive(self, tables: SentTables) -> ReceivedTables:
         """Return what is received after an exchange."""
-        spoke, t = said.rows >= 0, self._round
-        self._count += spoke
-        number, sent = self._count[self._senders], spoke[self._senders]
-        sent = sent if said.over is None else sent & said.over
+        sending, t = tables.rows >= 0, self._round
+        self._count += sending
+        number, sent = self._count[self._senders], sending[self._senders]
+        sent = sent if tables.over is None else sent & tables.over
         message_delays = self._fates(sent)
         held = self._held
         came = self._collect(

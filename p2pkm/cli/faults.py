@@ -26,8 +26,8 @@ def faults(  # noqa: PLR0913 - one parameter per option
     """
     from p2pkm.experiments.write_fault_trace import TraceRequest, write_fault_trace
 
-    lines, said = write_fault_trace(TraceRequest(spec, graph, devices, rounds, turns, seed, server), out)
+    lines, summary = write_fault_trace(TraceRequest(spec, graph, devices, rounds, turns, seed, server), out)
     for line in lines:
         click.echo(line)
-    click.echo(said, err=True)
+    click.echo(summary, err=True)
     return 0

@@ -73,9 +73,9 @@ class Volume(NamedTuple):
 NOTHING = Volume(0, 0)
 
 
-def tables(messages: int, rows: int, columns: int, *, spoken: bool = True, full: bool = True) -> Volume:
-    """Return the volume of so many messages of a table each; spoken, full: whether messages and rows are certain."""
-    return Volume(messages, 8 * messages * rows * columns, spoken, spoken and full)
+def tables(messages: int, rows: int, columns: int, *, certain: bool = True, full: bool = True) -> Volume:
+    """Return the volume of so many messages of a table each; certain, full: whether messages and rows are certain."""
+    return Volume(messages, 8 * messages * rows * columns, certain, certain and full)
 
 
 @dataclass(frozen=True)

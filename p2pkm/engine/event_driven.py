@@ -43,7 +43,7 @@ from p2pkm.network.transport import Network
 BOUND = 8  # tables of a sender on their way over a link
 MOST = 2000  # devices; each turn takes a look at all of them
 _KEPT = {
-    "store": ("turns", "_begin", "_say", "_ready", "_free", "_done", "_count", "_volume", "_rows", "_said"),
+    "store": ("turns", "_begin", "_next_send", "_ready", "_free", "_done", "_count", "_volume", "_rows", "_sent"),
     "arcs": ("_arrive", "_used", "_uses", "_sum", "_largest"),
 }
 
@@ -89,11 +89,11 @@ class Events:
         n, e = topology.n, len(topology.indices)
         self._net, self._topology, self.bound = net, topology, bound
         self.turns = np.zeros(n, np.int64)
-        self._begin, self._say = np.full(n, np.inf), np.full(n, np.inf)  # when each does so next
+        self._begin, self._next_send = np.full(n, np.inf), np.full(n, np.inf)  # when each does so next
         self._ready, self._free = np.zeros(n), np.zeros(n)  # has sent all it sent; line has carried all that was sent
         self._done = np.zeros(n)  # when each has computed its last turn
         self._count, self._volume = np.zeros(n, np.int64), np.zeros(n)  # tables that each sent, bytes of the last one
-        self._rows, self._said = np.zeros((2, bound + 1, n))  # of the last tables: their rows, and when they were sent
+        self._rows, self._sent = np.zeros((2, bound + 1, n))  # of the last tables: their rows, and when they were sent
         self._arrive = np.full((bound, e), -np.inf)  # when the last tables are there; table c is in row c modulo bound
         self._used = np.zeros(e, np.int64)  # number of the table that was last used over each edge
         self._uses, self._sum, self._largest = np.zeros(e, np.int64), np.zeros(e), np.full(e, np.nan)
@@ -145,7 +145,7 @@ class Events:
         source, number = self._topology.sources[edges], self._arrived(edges, now)
         kept = number % (self.bound + 1)
         there = number > 0
-        edges, age, fresh = edges[there], (now - self._said[kept, source])[there], (number > self._used[edges])[there]
+        edges, age, fresh = edges[there], (now - self._sent[kept, source])[there], (number > self._used[edges])[there]
         self._used[edges] = number[there]
         self._uses[edges] += 1
         self._sum[edges] += age
@@ -165,12 +165,12 @@ class Events:
         late = np.count_nonzero(self._arrive[:, edges] > now, axis=0)
         return np.asarray(self._count[self._topology.sources[edges]] - late)
 
-    def receive(self, said: SentTables) -> ReceivedTables:
+    def receive(self, tables: SentTables) -> ReceivedTables:
         """Take in what was sent, find who is next, and return what has arrived when that turn begins.
 
         Who sleeps holds on to what it used last, as long as that is kept.
         """
-        self._take_in(said)
+        self._take_in(tables)
         self._advance()
         edges, count = self._own, self._count[self._senders]
         used = self._used[edges]
@@ -183,22 +183,22 @@ class Events:
             fresh[mine] = number[mine] > used[mine]
         return ReceivedTables(np.where(number > 0, count - number, -1), fresh)
 
-    def _take_in(self, said: SentTables) -> None:
+    def _take_in(self, tables: SentTables) -> None:
         """Note how many rows those sent that have just computed, and when they will have done so."""
-        own = said.rows[: len(self._ids)]
+        own = tables.rows[: len(self._ids)]
         if self._next < 0:
             who, rows = np.arange(self._topology.n), self._network.allgather_by_device(own)
         else:
             who = np.array([self._next])
             here = self._ids == self._next
             rows = self._network.total((own[here] + 1).sum(keepdims=True)) - 1
-        silent, speaks, rows = who[rows < 0], who[rows >= 0], rows[rows >= 0]
-        self._count[speaks] += 1
-        kept = self._count[speaks] % (self.bound + 1)
-        self._rows[kept, speaks], self._said[kept, speaks] = rows, self._done[speaks]
-        self._volume[speaks] = rows * said.row_bytes
-        self._say[speaks] = self._done[speaks]
-        over = np.concatenate([self._out[i] for i in speaks] or [np.zeros(0, np.int64)])
+        silent, sending, rows = who[rows < 0], who[rows >= 0], rows[rows >= 0]
+        self._count[sending] += 1
+        kept = self._count[sending] % (self.bound + 1)
+        self._rows[kept, sending], self._sent[kept, sending] = rows, self._done[sending]
+        self._volume[sending] = rows * tables.row_bytes
+        self._next_send[sending] = self._done[sending]
+        over = np.concatenate([self._out[i] for i in sending] or [np.zeros(0, np.int64)])
         self._arrive[self._count[self._topology.sources[over]] % self.bound, over] = np.inf
         for i in silent:
             self._ready[i] = self._done[i]
@@ -206,8 +206,8 @@ class Events:
 
     def _advance(self) -> None:
         """Pass the time up to the beginning of the next turn, and note whose it is."""
-        while (now := self._say.min()) <= self._begin.min() and now < np.inf:
-            self._send(np.flatnonzero(self._say == now), now)
+        while (now := self._next_send.min()) <= self._begin.min() and now < np.inf:
+            self._send(np.flatnonzero(self._next_send == now), now)
         first = np.flatnonzero(self._begin == self._begin.min())
         self._next = int(first[np.argmin(self.turns[first])]) if self._begin.min() < np.inf else -1
 
@@ -225,8 +225,8 @@ class Events:
         self._arrive[self._count[source] % self.bound, edges] = there
         self._ready[who] = now
         np.maximum.at(self._ready, source, left)
-        self._say[who] = np.inf
-        sooner = (self._say[target] == np.inf) & (there < self._begin[target])
+        self._next_send[who] = np.inf
+        sooner = (self._next_send[target] == np.inf) & (there < self._begin[target])
         for i in np.unique(np.concatenate((who, target[sooner]))):
             self._await(i)
 
@@ -237,9 +237,9 @@ class Events:
             self._begin[i] = self._ready[i]
             return
         inward, number = self._topology.mirror[edges], self._used[self._topology.mirror[edges]] + 1
-        said = self._count[self._topology.indices[edges]]
-        there = np.where(number > said - self.bound, self._arrive[number % self.bound, inward], -np.inf)
-        first = np.where(number <= said, there, np.inf).min()
+        sent = self._count[self._topology.indices[edges]]
+        there = np.where(number > sent - self.bound, self._arrive[number % self.bound, inward], -np.inf)
+        first = np.where(number <= sent, there, np.inf).min()
         room = self._arrive[(count + 1) % self.bound, edges].max()
         self._begin[i] = max(self._ready[i], first, room)
 
@@ -250,8 +250,8 @@ class Events:
             return stop
         if not len(self._mark):
             self._mark = self._count.copy()
-        heard = self._used >= self._mark[self._topology.sources]
-        return stop if heard[self._active].all() else ""
+        received = self._used >= self._mark[self._topology.sources]
+        return stop if received[self._active].all() else ""
 
     @property
     def ages(self) -> tuple[Floats, Floats]:

@@ -154,7 +154,7 @@ def run_stage(
         context.monitor.record(record, state, stage.algorithm, last=bool(stop), closing=whole and bool(stop))
         if stop:
             return StageResult(state, stop, t)
-        t, spoke, turn = t + 1, False, 0
+        t, sending, turn = t + 1, False, 0
         _change_points(feed, t, links, context)
         for turn, awake in enumerate(schedule.turns(t), 1):
             now = links.devices.at_turn(t, turn - 1, awake)
@@ -163,8 +163,8 @@ def run_stage(
                 now = links.devices.at_turn(t, turn - 1, schedule.opening)
             messages = channel.send(algorithm.message, state, now)
             inbox = _deliver(network, messages)
-            spoke = _sends(messages) or (spoke and not schedule.answers)
-        stop, asked = _check_termination(context, state, spoke, t)
+            sending = _sends(messages) or (sending and not schedule.answers)
+        stop, asked = _check_termination(context, state, sending, t)
         stop = schedule.check_termination(links.check_termination(stop))
         if (
             asked.keep and keeper and not stage.after and (stop or t == stage.rounds or isinstance(inbox, Inbox))
@@ -229,7 +229,7 @@ class _StopRequest(NamedTuple):
     keep: bool
 
 
-def _check_termination(context: RunContext, state: Any, spoke: bool, t: int) -> tuple[str, _StopRequest]:
+def _check_termination(context: RunContext, state: Any, sending: bool, t: int) -> tuple[str, _StopRequest]:
     """Return why to stop, or nothing, and what is asked for.
 
     A logical AND over all devices, the simulator's convenience, uncounted. No checkpoint is written of an opening, so
@@ -240,14 +240,14 @@ def _check_termination(context: RunContext, state: Any, spoke: bool, t: int) -> 
     signal, due = context.interrupted(), keeper is not None and t > 0 and keeper.due(t)
     counts = np.array([
         signal != 0, signal == SIGTERM, due, keeper is not None and keeper.open,
-        spoke, np.sum(~converged), np.sum(~oscillating),
+        sending, np.sum(~converged), np.sum(~oscillating),
     ], np.int64)  # fmt: skip
-    asked, ended, wanted, kept, speakers, not_converged, moving = context.monitor.network.total(counts)
+    asked, ended, wanted, kept, senders, not_converged, moving = context.monitor.network.total(counts)
     word = "terminated" if ended else "interrupted" if asked else ""
     found = _StopRequest(word if t or not kept else "", bool(wanted or (word and kept)))
     if context.all_rounds:
         return "", found
-    if not speakers:
+    if not senders:
         return "silent", found
     if not t or moving:
         return "", found

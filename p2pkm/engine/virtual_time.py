@@ -99,31 +99,31 @@ class Clock:
     def __init__(self, net: LinkParameters, topology: Topology) -> None:
         self._net, self._topology = net, topology
         self.ready = np.zeros(topology.n)  # when each has computed, and sent all that it had to
-        self.heard = np.zeros(topology.n)  # when each has all that was sent to it
+        self.received = np.zeros(topology.n)  # when each has all that was sent to it
 
     @property
     def now(self) -> float:
         """Return when the last device is done."""
-        return float(max(self.ready.max(), self.heard.max()))
+        return float(max(self.ready.max(), self.received.max()))
 
     def barrier(self) -> None:
         """Let every device wait for all."""
-        self.ready[:] = self.heard[:] = self.now
+        self.ready[:] = self.received[:] = self.now
 
     def pass_turn(self, turn: Turn) -> None:
         """Let those awake wait for what they were sent, compute and send."""
         net, awake, n = self._net, turn.awake, self._topology.n
-        begin = np.maximum(self.ready, self.heard)[awake]
+        begin = np.maximum(self.ready, self.received)[awake]
         self.ready[awake] = begin + turn.flops[awake] / net.speed[awake]
-        speaks = awake | (turn.rows >= 0)
-        over = np.flatnonzero(turn.edges & speaks[self._topology.sources])
+        sending = awake | (turn.rows >= 0)
+        over = np.flatnonzero(turn.edges & sending[self._topology.sources])
         source, target = self._topology.sources[over], self._topology.indices[over]
         volume = turn.lengths[source]
         busy = (np.bincount(source, volume, n) + np.bincount(target, volume, n)) / net.access
         lasts = np.maximum(volume / net.bandwidth[over], np.maximum(busy[source], busy[target]))
         sent = self.ready[source] + lasts
         np.maximum.at(self.ready, source, sent)
-        np.maximum.at(self.heard, target, sent + net.latency[over])
+        np.maximum.at(self.received, target, sent + net.latency[over])
 
 
 def compute_virtual_time(
@@ -151,7 +151,7 @@ def _follow(
         stage, held = timing.stages[number], list(exchanges)
         if timing.events is not None and stage is find_own(timing.stages):
             ends |= {(number, t): clock.now + computed for t, computed in enumerate(timing.events.ends)}
-            clock.ready[:] = clock.heard[:] = clock.now + timing.events.ends[-1]
+            clock.ready[:] = clock.received[:] = clock.now + timing.events.ends[-1]
             continue
         linked = devices if topology.varying is not None else _in_use(devices, held[0])  # as the loop makes it
         schedule = make(stage.algorithm.schedule, linked, topology.colors)
@@ -160,16 +160,16 @@ def _follow(
         clock.barrier()
         reached = 0
         for exchange, (t, awake) in zip(held, _turns(schedule), strict=False):
-            said = network.gather_by_device(np.column_stack((*_dense(exchange, len(devices)), awake)))
+            sent = network.gather_by_device(np.column_stack((*_dense(exchange, len(devices)), awake)))
             edges = network.gather_by_device(_mask(exchange, len(devices.indices)), network.placement.edge_counts)
-            if said is None:
+            if sent is None:
                 continue
             if stream is not None and t > reached:
                 reached = t
                 flops.sizes = flops.sizes + stream.growth(t, topology.n)
             if not free:
                 clock.barrier()
-            rows, lengths, acts = said[:, 0], said[:, 1], said[:, 2] > 0
+            rows, lengths, acts = sent[:, 0], sent[:, 1], sent[:, 2] > 0
             work = flops.of(stage.algorithm, acts, rows, edges)
             clock.pass_turn(Turn(acts, rows, lengths, edges, work))
             ends[number, t] = clock.now
@@ -192,8 +192,8 @@ def _in_use(devices: Devices, opening: ExchangeRecord) -> Devices:
 def _dense(exchange: ExchangeRecord, n: int) -> tuple[Integers, Integers]:
     """Return the rows that each own device sent, int64[n], -1: none, and their bytes on the wire, int64[n]."""
     rows, lengths = np.full(n, -1), np.zeros(n, np.int64)
-    who, said = exchange.said
-    rows[who], lengths[who] = said, exchange.lengths
+    who, sent = exchange.sent_rows
+    rows[who], lengths[who] = sent, exchange.lengths
     return rows, lengths
 
 

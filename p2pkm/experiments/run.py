@@ -137,8 +137,8 @@ def execute(
     called = {"device": run.topology.list_names(), "feature": run.list_features()}
     folder = None if lock is None else RunFolder(lock, resolved.to_mapping(), facts, called)
     if not (manner.quiet or prepared.shards.in_memory):
-        said = prepared.shards.describe(world.size, run.algorithm.k, len(run.topology.indices))
-        print(f"p2pkm: {said}", file=sys.stderr, flush=True)
+        described = prepared.shards.describe(world.size, run.algorithm.k, len(run.topology.indices))
+        print(f"p2pkm: {described}", file=sys.stderr, flush=True)
     part = _deal(world, prepared, start, None if taken is None else taken.checkpoint)
     progress = manner.console.progress(run.algorithm.name, run.rounds, quiet=manner.quiet, verbose=manner.verbose)
     if not manner.quiet:

@@ -41,9 +41,9 @@ def write_fault_trace(wish: TraceRequest, out: str | None) -> tuple[list[str], s
         spec = complete(parse(wish.graph, kinds, "graph"), kinds, wish.seed)
         topology = build_topology(spec, wish.devices, _USUAL)
     trace = record(build_fault_model(Faults.of(wish.faults), topology, wish.seed), topology, wish.rounds, wish.turns)
-    lines, said = list(write_trace(trace, topology.clients)), _count(trace, wish.rounds)
+    lines, summary = list(write_trace(trace, topology.clients)), _count(trace, wish.rounds)
     if out is None:
-        return lines, said
+        return lines, summary
     try:
         with open(out, "w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
@@ -51,7 +51,7 @@ def write_fault_trace(wish: TraceRequest, out: str | None) -> tuple[list[str], s
         raise NetworkError(
             f"the fault trace {out} cannot be written: {error.strerror or error}; choose another file"
         ) from None
-    return [], f"{said}, in {out}"
+    return [], f"{summary}, in {out}"
 
 
 def _count(trace: FaultTrace, rounds: int) -> str:

@@ -101,10 +101,10 @@ def _calls(compiled: Any) -> list[Callable[[], Any]]:
     points, weights, offsets = np.array([[0.0], [1.0]]), np.ones(2), np.array([0, 1, 2])
     keys, indptr, one = np.array([1, 2], np.uint64), np.array([0, 1, 2]), np.array([1, 0])
     centroids = np.zeros((2, 1, 1))
-    heard, awake = np.ones(2, np.int64), np.ones(2, np.bool_)
+    received, awake = np.ones(2, np.int64), np.ones(2, np.bool_)
     store = np.array([0, 1, 2]), np.array([0, 1]), np.ones(2, np.int64), np.zeros((2, 1))
     versions = np.eye(2, dtype=np.uint8)
-    links = np.arange(2), indptr, centroids, heard, one, weights
+    links = np.arange(2), indptr, centroids, received, one, weights
     return [
         lambda: compiled.kmeans(points, weights, weights, offsets, 1, 1, 1, 1, weights, keys, 1, 0),
         lambda: compiled.refine(points, weights, offsets, centroids, one, 1, weights, False),
@@ -123,7 +123,7 @@ def _calls(compiled: Any) -> list[Callable[[], Any]]:
         lambda: compiled.losses(points, weights, offsets, centroids),
         lambda: compiled.gtvmin(points, weights, offsets, centroids, centroids, *links, 1.0, 1, True, False, False),
         lambda: compiled.bundle(versions > 0, versions, *store),
-        lambda: compiled.merge(np.zeros((2, 1, 2)), heard, one, awake, indptr, versions, *store),
+        lambda: compiled.merge(np.zeros((2, 1, 2)), received, one, awake, indptr, versions, *store),
         lambda: compiled.integer_bits(np.ones((2, 1, 1), np.int64)),
         lambda: compiled.digest(centroids),
     ]

@@ -17,8 +17,8 @@ def expose(traffic: Traffic, topology: Topology, hops: int | None) -> Exposure:
         How far the tables of a device traveled unchanged; None: as far as there are links.
     """
     n = topology.n
-    spoke = (traffic.edge_rows > 0) & (traffic.src != topology.hub)
-    seen = sum_by(traffic.dst, spoke, n).astype(np.int64)
+    sending = (traffic.edge_rows > 0) & (traffic.src != topology.hub)
+    seen = sum_by(traffic.dst, sending, n).astype(np.int64)
     if hops is None:
         sizes = np.bincount(topology.components)
         seen = np.maximum(seen, np.where(seen > 0, sizes[topology.components] - 1, 0))

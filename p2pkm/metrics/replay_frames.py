@@ -270,10 +270,10 @@ class _FrameRecorder:
     def _disagree(self, own: Devices, centroids: Floats, gtv: Floats) -> Floats:
         """Return the sum of (4) over all links of the own devices that are shown."""
         apart, placement, unknown = gtv[self._known], self._network.placement, self._known < 0
-        heard = self._network.halo_exchange_uncounted(centroids)  # on every rank
+        received = self._network.halo_exchange_uncounted(centroids)  # on every rank
         if len(self._outside):
             needed, slots = np.unique(placement.senders[self._outside], return_inverse=True)
-            tables, below = np.concatenate((centroids[self._mine], heard[needed])), np.full(len(self._mine), -1)
+            tables, below = np.concatenate((centroids[self._mine], received[needed])), np.full(len(self._mine), -1)
             links = placement.indices[self._outside], len(self._mine) + slots
             apart[unknown] = own.kernels.gtv(tables, below, self._indptr, *links)
         sums: Floats = np.bincount(self._owner, apart, len(self._mine)).astype(np.float64, copy=False)

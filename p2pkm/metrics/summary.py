@@ -392,17 +392,17 @@ def _gather_traffic(network: Network, topology: Topology) -> Traffic:
             sources, topology.indices, messages, volume, rows, None, None, None, None, topology.n, wire, refused=refused
         )
     stage, turn = (np.array([getattr(one, name) for one in exchanges]) for name in ("stage", "turn"))
-    number, sender, said = _gather_tables(network, [one.said for one in exchanges]).T
+    number, sender, sent_rows = _gather_tables(network, [one.sent_rows for one in exchanges]).T
     ends = topology.sources, topology.indices
     return Traffic(
-        *ends, messages, volume, rows, stage[number], turn[number], sender, said, topology.n, wire, refused=refused
+        *ends, messages, volume, rows, stage[number], turn[number], sender, sent_rows, topology.n, wire, refused=refused
     )
 
 
-def _gather_tables(network: Network, said: list[tuple[Integers, Integers]]) -> Integers:
+def _gather_tables(network: Network, sent_rows: list[tuple[Integers, Integers]]) -> Integers:
     """Return (exchange, sender, rows) of every table sent, by exchange and by sender, int64[t, 3]."""
-    number = np.repeat(np.arange(len(said)), [len(who) for who, _ in said])
-    who, rows = (np.concatenate(part) for part in zip(*said, strict=True))
+    number = np.repeat(np.arange(len(sent_rows)), [len(who) for who, _ in sent_rows])
+    who, rows = (np.concatenate(part) for part in zip(*sent_rows, strict=True))
     ids = network.placement.ids
     own = np.column_stack((number, ids[who], rows))[np.argsort(who, kind="stable")]
     found = network.allgather_by_device(own, network.allgather_by_device(np.bincount(who, minlength=len(ids))))

@@ -46,5 +46,5 @@ class DelayModel(Protocol):
     def bound(self) -> int:
         """Return the largest age there is: so many tables of each sender are kept beside its newest one."""
 
-    def receive(self, said: SentTables) -> ReceivedTables:
+    def receive(self, tables: SentTables) -> ReceivedTables:
         """Return what is received after an exchange; called once in each, the opening included."""

@@ -99,7 +99,7 @@ class ExchangeRecord(NamedTuple):
     wire: Integers | None = None
 
     @property
-    def said(self) -> tuple[Integers, Integers]:
+    def sent_rows(self) -> tuple[Integers, Integers]:
         """Return the positions of those who sent, and how many rows each of them sent."""
         if self.who is not None:
             return self.who, self.rows
@@ -109,7 +109,7 @@ class ExchangeRecord(NamedTuple):
     @property
     def lengths(self) -> Integers:
         """Return the bytes on the wire of each of these tables."""
-        who, rows = self.said
+        who, rows = self.sent_rows
         if self.wire is None:
             return rows * self.row_bytes
         return np.asarray(self.wire if self.who is not None else self.wire[who], np.int64)
@@ -118,7 +118,7 @@ class ExchangeRecord(NamedTuple):
     def digest(self) -> tuple[int, int]:
         """Return a fingerprint of who sent what over which edges."""
         over = b"" if self.edges is None else self.edges.dtype.str.encode() + np.ascontiguousarray(self.edges).tobytes()
-        word = hashlib.sha256(np.concatenate((*self.said, self.lengths)).tobytes() + over).digest()
+        word = hashlib.sha256(np.concatenate((*self.sent_rows, self.lengths)).tobytes() + over).digest()
         return int.from_bytes(word[:8], "big") & PART, int.from_bytes(word[8:16], "big") & PART
 
 
@@ -164,17 +164,17 @@ class Ledger:
         row_bytes = 8 * (messages.values.shape[2] - messages.header)
         self._note((stage, turn), (messages.rows, row_bytes, edges, None, messages.wire))
 
-    def count_sparse(self, sparse: SparseMessages, said: Delivery, at: tuple[int, int]) -> None:
-        """Write down one exchange of sparse messages; said: which table goes over which own edge; at: stage, turn."""
-        rows, row_bytes = said.tables.rows, 8 * (said.tables.values.shape[1] - sparse.header)
+    def count_sparse(self, sparse: SparseMessages, delivery: Delivery, at: tuple[int, int]) -> None:
+        """Write down one exchange of sparse messages; delivery: which table goes over which own edge."""
+        rows, row_bytes = delivery.tables.rows, 8 * (delivery.tables.values.shape[1] - sparse.header)
         volume = wire = rows * row_bytes
         if sparse.wire is not None:
-            senders = np.searchsorted(self._indptr, said.edges, side="right") - 1
+            senders = np.searchsorted(self._indptr, delivery.edges, side="right") - 1
             wire = sparse.wire[np.searchsorted(sparse.who, senders)]
-        self._over.append((said.edges, rows, volume, wire))
+        self._over.append((delivery.edges, rows, volume, wire))
         if len(self._over) >= _PENDING or len(self._over) * len(self._degrees) > LARGE:
             self._add_up_sparse()
-        self._note(at, (sparse.tables.rows, row_bytes, said.edges, sparse.who, sparse.wire))
+        self._note(at, (sparse.tables.rows, row_bytes, delivery.edges, sparse.who, sparse.wire))
 
     def _note(self, at: tuple[int, int], sent: _Sent) -> None:
         """Keep an exchange; it waits to be added up with those that are alike."""
@@ -282,11 +282,12 @@ class Ledger:
         self._over.clear()
 
     def _shorten(self, exchange: ExchangeRecord) -> ExchangeRecord:
-        """Return an exchange in which few spoke as one of these only."""
-        spoke, lengths = exchange.said[0], exchange.wire
-        if exchange.who is not None or _FEW * len(spoke) >= len(self._degrees):
+        """Return an exchange in which few devices sent as one of these only."""
+        sending, lengths = exchange.sent_rows[0], exchange.wire
+        if exchange.who is not None or _FEW * len(sending) >= len(self._degrees):
             return exchange
-        return exchange._replace(rows=exchange.rows[spoke], who=spoke, wire=None if lengths is None else lengths[spoke])
+        wire = None if lengths is None else lengths[sending]
+        return exchange._replace(rows=exchange.rows[sending], who=sending, wire=wire)
 
     def _number(self, exchange: ExchangeRecord) -> int:
         """Return the number of a pattern."""
@@ -308,16 +309,16 @@ class Ledger:
         if exchange.edges is not None:
             self._count_some(exchange, np.asarray(exchange.edges), times)
             return
-        spoke, rows = exchange.said
-        wire = None if exchange.wire is None else exchange.wire[spoke]
-        _add(self._senders, spoke, (rows, exchange.row_bytes, wire), times)
+        sending, rows = exchange.sent_rows
+        wire = None if exchange.wire is None else exchange.wire[sending]
+        _add(self._senders, sending, (rows, exchange.row_bytes, wire), times)
 
     def _count_some(self, exchange: ExchangeRecord, edges: Mask, times: int) -> None:
         """Add up exchanges over some of the own edges."""
         where = np.flatnonzero(edges)
         senders = np.searchsorted(self._indptr, where, side="right") - 1
-        spoke = exchange.rows[senders] >= 0
-        where, senders = where[spoke], senders[spoke]
+        sending = exchange.rows[senders] >= 0
+        where, senders = where[sending], senders[sending]
         wire = None if exchange.wire is None else exchange.wire[senders]
         rows = exchange.rows[senders]
         most = max(1, int(rows.max(initial=0)) * exchange.row_bytes, 0 if wire is None else int(wire.max(initial=0)))

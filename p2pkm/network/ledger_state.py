@@ -33,6 +33,7 @@ def freeze(ledger: Ledger, placement: LocalSubgraph, total: Callable[[Any], Any]
     wired = total(np.array([one.wire is not None for one in distinct], np.int64)) > 0
     sparse = [one.edges if one.edges is not None and some else none for one, some in zip(distinct, listed, strict=True)]
     sources = [np.searchsorted(indptr, edges, side="right") - 1 for edges in sparse]
+    wires = [(one.sent_rows[0], one.lengths) if has else (none, none) for one, has in zip(distinct, wired, strict=True)]
     return {
         "when": [
             [one.stage, one.turn, one.row_bytes, int(number)]
@@ -41,10 +42,8 @@ def freeze(ledger: Ledger, placement: LocalSubgraph, total: Callable[[Any], Any]
         "sparse": listed,
         "masked": masked.tolist(),
         "wired": wired.tolist(),
-        "said": _by_device([one.said for one in distinct], n),
-        "wire": _by_device(
-            [(one.said[0], one.lengths) if some else (none, none) for one, some in zip(distinct, wired, strict=True)], n
-        ),
+        "sent": _by_device([one.sent_rows for one in distinct], n),
+        "wire": _by_device(wires, n),
         "over": _by_device([(who, edges - indptr[who]) for who, edges in zip(sources, sparse, strict=True)], n),
         "edge_masks": np.stack(masks, axis=1) if masks else np.zeros((e, 0), np.bool_),
     }
@@ -53,10 +52,10 @@ def freeze(ledger: Ledger, placement: LocalSubgraph, total: Callable[[Any], Any]
 def thaw(kept: dict[str, Any], indptr: Integers) -> list[ExchangeRecord]:
     """Return the exchanges of these devices from what `freeze` returned, on any placement."""
     count, masks = len(kept["sparse"]), iter(kept["edge_masks"].T)
-    said, over, wires = (_by_pattern(kept[name], count) for name in ("said", "over", "wire"))
+    sent_rows, over, wires = (_by_pattern(kept[name], count) for name in ("sent", "over", "wire"))
     patterns: list[tuple[Any, Any, Any, Any]] = []
     for (who, rows), (source, offset), (_, lengths), sparse, masked, wired in zip(
-        said, over, wires, kept["sparse"], kept["masked"], kept["wired"], strict=True
+        sent_rows, over, wires, kept["sparse"], kept["masked"], kept["wired"], strict=True
     ):
         edges = next(masks).copy() if masked else indptr[source] + offset if sparse else None
         patterns.append((rows, edges, who, lengths if wired else None))

@@ -45,10 +45,10 @@ class LocalNetwork:
 
     def deliver(self, sparse: SparseMessages) -> Delivery:
         """Deliver what few devices send."""
-        said = self._post.sort(sparse, self._active)
-        self.ledger.count_sparse(sparse, said, (self._stage, self._turn))
+        delivery = self._post.sort(sparse, self._active)
+        self.ledger.count_sparse(sparse, delivery, (self._stage, self._turn))
         self._turn += 1
-        return self._post.hand_out(said, [])
+        return self._post.hand_out(delivery, [])
 
     def halo_exchange_uncounted(self, values: Floats) -> Floats:
         """Return the values of own devices and ghosts, uncounted."""

@@ -60,17 +60,17 @@ class Mailbox:
 
     def _forget_heads(self) -> None:
         """Remember no pattern of heads."""
-        self._said: bytes | None  # heads of own devices and of ghosts, None where there are many
-        self._heard: bytes | None
-        self._said = self._heard = None if len(self.heads) > _FEW else b""
-        self._speakers: Integers | None = None  # own devices that sent; None: all
-        self._spoke: dict[bytes, Mask | None] = {}  # slots that sent, None: all, by heads that `_rows` has already
+        self._own_heads: bytes | None  # heads of own devices and of ghosts, None where there are many
+        self._ghost_heads: bytes | None
+        self._own_heads = self._ghost_heads = None if len(self.heads) > _FEW else b""
+        self._own_senders: Integers | None = None  # own devices that sent; None: all
+        self._sending: dict[bytes, Mask | None] = {}  # slots that sent, None: all, by heads that `_rows` has already
 
     def write(self, messages: DenseMessages, r: int) -> None:
         """Write down what the own devices send, in tables of at least r rows."""
         self._row_bytes = 8 * (messages.values.shape[2] - messages.header)
-        self._say(messages.accepted)
-        whole = self._speakers is None
+        self._note_own_heads(messages.accepted)
+        whole = self._own_senders is None
         steady = self._own.shape == messages.values.shape and r == messages.values.shape[1]
         if messages.standing and self._borrowed and self._stands(messages, r):
             self._hold(messages.values, borrowed=True)
@@ -79,25 +79,25 @@ class Mailbox:
             if self._borrow(messages, whole):
                 return
             self._fit(messages, r)
-        spoke = self._speakers
-        if spoke is None:
+        sending = self._own_senders
+        if sending is None:
             own = self._own if steady else self._own[:, : messages.values.shape[1], : messages.values.shape[2]]
             own[...] = messages.values
-        elif len(spoke):
+        elif len(sending):
             if self._own.shape != messages.values.shape or not messages.values.size:
-                self._own[spoke, : messages.values.shape[1], : messages.values.shape[2]] = messages.values[spoke]
+                self._own[sending, : messages.values.shape[1], : messages.values.shape[2]] = messages.values[sending]
             else:  # a table is one item: much faster than number by number
                 own, values = (_as_items(tables) for tables in (self._own, messages.values))
-                own[spoke] = values[spoke]
+                own[sending] = values[sending]
 
-    def _say(self, accepted: Integers) -> None:
+    def _note_own_heads(self, accepted: Integers) -> None:
         """Note the heads of the own devices, int64[n]."""
-        said = accepted.tobytes() if self._said is not None else None
-        if said is None or said != self._said:
-            self._said, self._inbox = said, None
+        own_heads = accepted.tobytes() if self._own_heads is not None else None
+        if own_heads is None or own_heads != self._own_heads:
+            self._own_heads, self._inbox = own_heads, None
             self.heads[: self._n] = accepted
             whole = self.heads[: self._n].min(initial=0) >= 0
-            self._speakers = None if whole else np.flatnonzero(accepted >= 0)
+            self._own_senders = None if whole else np.flatnonzero(accepted >= 0)
             self._show_heads()
 
     def _show_heads(self) -> None:
@@ -105,11 +105,11 @@ class Mailbox:
         if self._spare:
             self._sent[:] = self.heads[: self._n, None]
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         """Note the heads of the ghosts, which came in the spare row."""
-        heard = self._came.tobytes() if self._heard is not None else None
-        if heard is None or heard != self._heard:
-            self._heard, self._inbox = heard, None
+        ghost_heads = self._came.tobytes() if self._ghost_heads is not None else None
+        if ghost_heads is None or ghost_heads != self._ghost_heads:
+            self._ghost_heads, self._inbox = ghost_heads, None
             self.heads[self._n :] = self._came[:, 0]
 
     def inbox(self, flags: Mask | None) -> Inbox:
@@ -118,14 +118,14 @@ class Mailbox:
             return self._late_inbox(self._delays, flags)
         if self._inbox is not None and flags is None:
             return self._inbox
-        heads = None if self._said is None or self._heard is None else self._said + self._heard
-        spoke = self._note_rows() if heads is None else self._known_rows(heads)
+        heads = None if self._own_heads is None or self._ghost_heads is None else self._own_heads + self._ghost_heads
+        sending = self._note_rows() if heads is None else self._known_rows(heads)
         self._over = flags
-        if not self._complete and spoke is None and flags is None:
+        if not self._complete and sending is None and flags is None:
             self._complete, self._slots = True, self._senders
         elif not (self._complete or self._slots.flags.writeable):
             self._slots = self._slots.copy()
-        inbox = Inbox(self._readable, self._rows, self._slots, self._senders, spoke, flags)
+        inbox = Inbox(self._readable, self._rows, self._slots, self._senders, sending, flags)
         if not self._complete:
             np.copyto(self._slots, self._senders, where=inbox.fresh)
         self._inbox = inbox if self._complete and flags is None else None
@@ -136,18 +136,18 @@ class Mailbox:
         if self.heads.min(initial=0) >= 0:
             self._rows[:] = self.heads
             return None
-        spoke = self.heads >= 0
-        np.copyto(self._rows, self.heads, where=spoke)
-        return spoke
+        sending = self.heads >= 0
+        np.copyto(self._rows, self.heads, where=sending)
+        return sending
 
     def _known_rows(self, heads: bytes) -> Mask | None:
         """Do the same, at once if the rows are those of these heads already."""
-        if heads not in self._spoke:
-            before, spoke = self._rows.tobytes(), self._note_rows()
-            if self._rows.tobytes() != before or len(self._spoke) >= _PATTERNS:
-                self._spoke.clear()
-            self._spoke[heads] = spoke
-        return self._spoke[heads]
+        if heads not in self._sending:
+            before, sending = self._rows.tobytes(), self._note_rows()
+            if self._rows.tobytes() != before or len(self._sending) >= _PATTERNS:
+                self._sending.clear()
+            self._sending[heads] = sending
+        return self._sending[heads]
 
     def _late_inbox(self, delays: DelayModel, flags: Mask | None) -> Inbox:
         """Keep what was sent, and return those of the tables kept that have come by now."""
@@ -197,8 +197,9 @@ class Mailbox:
         """
         tables = np.concatenate(halo_exchange(kept["tables"]).swapaxes(0, 1))
         self._hold(np.pad(tables, ((0, 0), (0, self._spare), (0, 0))), borrowed=not self._spare)
-        said = np.column_stack((kept["rows"], kept["heads"], kept["count"]))
-        *rows, self.heads, self._count = np.ascontiguousarray(halo_exchange(said.astype(np.float64)).T.astype(np.int64))
+        counts = np.column_stack((kept["rows"], kept["heads"], kept["count"]))
+        counts = halo_exchange(counts.astype(np.float64)).astype(np.int64)
+        *rows, self.heads, self._count = np.ascontiguousarray(counts.T)
         self._forget_heads()
         self._rows, block, late = np.concatenate(rows), kept["edge_block"].astype(np.int64), self._delays is not None
         self._forgotten = kept["edge_forgotten"] if late else self._forgotten
@@ -206,8 +207,8 @@ class Mailbox:
         slots = np.where(block >= 0, block * len(self.heads) + self._senders, -1)
         self._slots = self._senders if self._complete else slots
         self._over = None if kept["edge_over"].all() else kept["edge_over"]
-        spoke = None if late or self.heads.min(initial=0) >= 0 else self.heads >= 0
-        return Inbox(self._readable, self._rows, self._slots, self._senders, spoke, self._over)
+        sending = None if late or self.heads.min(initial=0) >= 0 else self.heads >= 0
+        return Inbox(self._readable, self._rows, self._slots, self._senders, sending, self._over)
 
     def _borrow(self, messages: DenseMessages, whole: bool) -> bool:
         """Take what all devices send as the tables themselves, if possible: it is not written to from then on."""

@@ -74,23 +74,23 @@ class MPINetwork:
         self.ledger.count_dense(messages, edges, self._stage, self._turn)  # while they travel
         self._turn += 1
         self._finish(self._requests)
-        memory.hear()
+        memory.receive()
         return memory.inbox(self._active if flags is None else self._recv_flags(flags))
 
     def deliver(self, sparse: SparseMessages) -> Delivery:
         """Deliver what few devices send: one message to each peer, whose length it learns as it comes."""
-        said = self._post.sort(sparse, self._active)
-        self.ledger.count_sparse(sparse, said, (self._stage, self._turn))
+        delivery = self._post.sort(sparse, self._active)
+        self.ledger.count_sparse(sparse, delivery, (self._stage, self._turn))
         self._turn += 1
         peers, comm, kind = self.placement.peers, self._comm, self._mpi.DOUBLE
-        sent = [comm.Isend(one, peer.rank, _SPARSE) for peer, one in zip(peers, self._post.wrap(said), strict=True)]
+        sent = [comm.Isend(one, peer.rank, _SPARSE) for peer, one in zip(peers, self._post.wrap(delivery), strict=True)]
         parcels, status = [], self._mpi.Status()
         for peer in peers:
             comm.Probe(peer.rank, _SPARSE, status)
             parcels.append(np.empty(status.Get_count(kind)))
             comm.Recv(parcels[-1], peer.rank, _SPARSE)
         self._mpi.Request.Waitall(sent)
-        return self._post.hand_out(said, parcels)
+        return self._post.hand_out(delivery, parcels)
 
     def halo_exchange_uncounted(self, values: Floats) -> Floats:
         """Return the values of own devices and ghosts, uncounted."""
@@ -163,10 +163,10 @@ class MPINetwork:
         for peer in self.placement.peers:
             last = first + len(peer.send_edges)
             sent = self._source(peer), self._flags[0, first:last]
-            heard = self._memory.tables[peer.first : peer.last], self._flags[1, first:last]
+            received = self._memory.tables[peer.first : peer.last], self._flags[1, first:last]
             for tag in range(2 if selective else 1):
                 self._requests.append(self._comm.Send_init(sent[tag], peer.rank, tag))
-                self._requests.append(self._comm.Recv_init(heard[tag], peer.rank, tag))
+                self._requests.append(self._comm.Recv_init(received[tag], peer.rank, tag))
             first = last
 
     def _source(self, peer: Peer) -> Floats:

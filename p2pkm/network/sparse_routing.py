@@ -27,27 +27,27 @@ class SparseRouter:
         senders = self._indptr.searchsorted(edges, side="right") - 1
         return Delivery(edges, sparse.tables.take(sparse.who.searchsorted(senders)))
 
-    def wrap(self, said: Delivery) -> Iterator[Floats]:
+    def wrap(self, delivery: Delivery) -> Iterator[Floats]:
         """Yield what goes to each peer, as numbers one after another.
 
         First how many tables, edges and columns; then the rows of each table; for each edge its place among those
         between the two ranks, and then which table goes over it; then the rows themselves.
         """
-        leaving = np.flatnonzero(self._mirror[said.edges] < 0)
+        leaving = np.flatnonzero(self._mirror[delivery.edges] < 0)
         for peer, order in zip(self._peers, self._orders, strict=True):
-            at = np.searchsorted(peer.send_edges, said.edges[leaving], sorter=order)
+            at = np.searchsorted(peer.send_edges, delivery.edges[leaving], sorter=order)
             places = order[np.minimum(at, len(order) - 1)]
-            here = peer.send_edges[places] == said.edges[leaving]
-            tables = said.tables.take(leaving[here])
+            here = peer.send_edges[places] == delivery.edges[leaving]
+            tables = delivery.tables.take(leaving[here])
             alike = tables.starts * (len(tables.values) + 1) + tables.rows
             _, first, which = np.unique(alike, return_index=True, return_inverse=True)
             once = tables.take(first)
             counts = len(first), len(which), tables.values.shape[1]
             yield np.concatenate((counts, once.rows, places[here], which, once.flat().ravel())).astype(np.float64)
 
-    def hand_out(self, said: Delivery, parcels: list[Floats]) -> Delivery:
+    def hand_out(self, delivery: Delivery, parcels: list[Floats]) -> Delivery:
         """Return what the own devices receive: of each other, and from each peer what it wrapped for this rank."""
-        opposite, tables = self._mirror[said.edges].astype(np.int64), said.tables
+        opposite, tables = self._mirror[delivery.edges].astype(np.int64), delivery.tables
         if self._peers:
             inside = np.flatnonzero(opposite >= 0)
             opposite, tables = opposite[inside], tables.take(inside)
@@ -66,6 +66,6 @@ class SparseRouter:
             held += len(values[-1])
         whole = (values[0] if len(values) == 1 else np.concatenate(values)).view()
         whole.flags.writeable = False
-        heard = np.concatenate(edges)
-        order = heard.argsort()
-        return Delivery(heard[order], Tables(whole, np.concatenate(starts), np.concatenate(rows)).take(order))
+        edges_in = np.concatenate(edges)
+        order = edges_in.argsort()
+        return Delivery(edges_in[order], Tables(whole, np.concatenate(starts), np.concatenate(rows)).take(order))

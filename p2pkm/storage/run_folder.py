@@ -174,9 +174,9 @@ class RunFolder:
                 self._manifest["aside"] = self._old.name
             self.begun = True
             self._manifest["start"] = _now()
-            said = [f"# {what} names: {json.dumps(names, ensure_ascii=False)}\n"
+            comments = [f"# {what} names: {json.dumps(names, ensure_ascii=False)}\n"
                     for what, names in self._names.items() if names]  # fmt: skip
-            self._write_text("config.toml", "".join(said) + _to_toml(self._config))
+            self._write_text("config.toml", "".join(comments) + _to_toml(self._config))
             self._write_manifest()
             self._rounds = open(self.path / "rounds.jsonl", "a", encoding="utf-8")  # noqa: SIM115 - open as long as the run
 

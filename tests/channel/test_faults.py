@@ -498,7 +498,7 @@ def test_masses_and_what_is_in_between_add_up_to_all_points(kind):
     trace = [*losses(0.3, 12, 4), away(3, 1, 2), delay(5, 0, 2, 2), {"kind": "asleep", "round": 7, "device": 4}]
     for rounds in (1, 4, 6, 12):
         state, devices, topology = balance(kind(2, gossips=4, counters=True), trace, rounds)
-        owed = state.account.total[topology.indices] - state.account.edge_heard
+        owed = state.account.total[topology.indices] - state.account.edge_received
         if kind is p2pkm.TrackingLloyd:
             degrees = topology.degrees
             owed = owed / (1 + np.maximum(degrees[topology.sources], degrees[topology.indices]))[:, None, None]

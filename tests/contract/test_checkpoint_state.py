@@ -29,7 +29,19 @@ CROWDED, DISTANT = (*EVENTS, "lora:speed=1e5,access=2000"), (*EVENTS, "wan:laten
 RACED = ("--rounds", "2", "--init", "d2-sampling")
 
 _TROUBLE = ("_until", "_down", "_count", "_held", "_since", "_queue", "_losses", "away", "rounds")
-_EVENTS = ("_begin", "_say", "_free", "_count", "_volume", "_said", "_arrive", "_uses", "_sum", "_largest", "_next")
+_EVENTS = (
+    "_begin",
+    "_next_send",
+    "_free",
+    "_count",
+    "_volume",
+    "_sent",
+    "_arrive",
+    "_uses",
+    "_sum",
+    "_largest",
+    "_next",
+)
 FIELDS = [
     *((STRUCK, 2, FaultInjector, name) for name in _TROUBLE),
     *((EVERYWHERE, 18, FaultInjector, name) for name in ("_round", "_losses")),

@@ -101,7 +101,7 @@ def test_why_a_stage_ends_where_nothing_is_kept(t, signals, moving, found):
         monitor=SimpleNamespace(network=SimpleNamespace(total=np.copy)),
     )  # fmt: skip
     state = State(converged=np.arange(2) >= moving, oscillating=np.full(2, moving == 1))
-    stop, asked = _check_termination(context, state, spoke=True, t=t)
+    stop, asked = _check_termination(context, state, sending=True, t=t)
     assert (stop, asked.stop, asked.keep) == (*found, False)
 
 

@@ -66,7 +66,7 @@ def test_a_token_walks_a_path_in_one_transfer_and_one_latency_per_hop():
     for holder in range(5):
         onward = (topology.sources == holder) & (topology.indices == holder + 1)
         time.pass_turn(turn(topology, awake=[holder], rows=2, flops=4, edges=onward))
-    assert_allclose(time.heard[5], 5 * (1 + 16 / 16 + 0.125))
+    assert_allclose(time.received[5], 5 * (1 + 16 / 16 + 0.125))
 
 
 def test_the_slowest_device_sets_a_barrier():
@@ -130,7 +130,7 @@ def test_random_turns_on_random_networks_go_as_message_by_message(seed):
         time.pass_turn(one)
         ready, heard = go_on(net, topology, ready, heard, one)
         assert_allclose(time.ready, ready)
-        assert_allclose(time.heard, heard)
+        assert_allclose(time.received, heard)
 
 
 def test_attributes_of_links_go_before_the_profile():

@@ -209,7 +209,7 @@ def test_exchanges_that_are_alike_are_counted_as_often_as_they_were():
         ledger.count_dense(DenseMessages(np.zeros((n, 3, 1)), rows, wire=wire), None, 0, turn)
         ledger.count_dense(DenseMessages(np.zeros((n, 3, 1)), other % 4), None, 1, turn)
     assert [(one.stage, one.turn) for one in ledger.exchanges] == [(i % 2, i // 2) for i in range(10)]
-    assert all(dict(zip(*one.said, strict=True)) == {4: 2} for one in ledger.exchanges[::2])
+    assert all(dict(zip(*one.sent_rows, strict=True)) == {4: 2} for one in ledger.exchanges[::2])
     assert len(set(ledger.digests)) == 2
     assert_array_equal(ledger.edges[:, 0], 5 + 5 * (other == 4))
     assert_array_equal(ledger.edges[:, 1], 5 * (other % 4) + 10 * (other == 4))
@@ -255,7 +255,7 @@ def test_exchanges_come_back_from_what_a_checkpoint_keeps(beside):
     assert len(found) == len(book.exchanges)
     for one, other in zip(book.exchanges, found, strict=True):
         assert (one.stage, one.turn, one.row_bytes) == (other.stage, other.turn, other.row_bytes)
-        assert_array_equal(one.said, other.said)
+        assert_array_equal(one.sent_rows, other.sent_rows)
         assert_array_equal(one.lengths, other.lengths)
         edges = np.ones(8, np.bool_) if beside and one.edges is None else one.edges
         assert edges is other.edges is None or (edges == other.edges).all()

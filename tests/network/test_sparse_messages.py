@@ -83,7 +83,7 @@ def test_the_ledger_counts_a_message_per_edge_without_the_header():
     network.deliver(say([1, 3], [0, 2], [3, 1], [1, 2], header=1))
     assert_array_equal(network.ledger.edges, np.outer([0, 1, 1, 0, 0, 0], [1, 3, 24, 24]))
     (one,) = network.ledger.exchanges
-    who, rows = one.said
+    who, rows = one.sent_rows
     assert_array_equal(who, [1, 3])  # 3 says it to nobody
     assert_array_equal(rows, [3, 1])
 

@@ -292,7 +292,7 @@ def test_ranks_hear_who_sent_how_many_rows_whatever_was_said_before(few, topolog
                 there = next(one for one in parts[peer.rank].peers if one.rank == part.rank)
                 box.tables[peer.first : peer.last] = boxes[peer.rank].tables[there.send]
         for part, box, came in zip(parts, boxes, known, strict=True):
-            box.hear()
+            box.receive()
             inbox, who = box.inbox(None), np.concatenate((part.ids, part.ghosts))
             came |= sent[part.indices]
             assert_array_equal(inbox.rows, last[who])
@@ -342,7 +342,7 @@ def test_few_patterns_of_who_sends_are_remembered():
     for number in range(31, 0, -1):
         sends = number >> np.arange(5) & 1
         network.exchange(DenseMessages(tables(*range(5)), np.where(sends, 2, -1)))
-        assert len(network._memory._spoke) == (31 - number) % mailbox._PATTERNS + 1
+        assert len(network._memory._sending) == (31 - number) % mailbox._PATTERNS + 1
 
 
 class Late:

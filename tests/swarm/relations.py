@@ -305,7 +305,7 @@ def _turns(call: Call) -> int:
 
 def _under_way(state: Any, devices: Any) -> Any:
     """Return what every device has offered and its neighbors have not received yet, float64[e, k, d + 1]."""
-    left = state.account.total[devices.indices] - state.account.edge_heard
+    left = state.account.total[devices.indices] - state.account.edge_received
     return left if type(state).__name__ == "PushSumState" else mixing(devices)[:, None, None] * left
 
 

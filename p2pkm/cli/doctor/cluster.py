@@ -28,11 +28,11 @@ def check_slurm() -> Check:
     if job is not None and launched() and expected_size() > 1:
         return Check("ok", "slurm", f"in job {job}, {os.environ.get('SLURM_NTASKS', '?')} tasks")
     default = re.search(r"^MpiDefault\s*=\s*(\S+)", run_command(["scontrol", "show", "config"])[1], re.MULTILINE)
-    said = f", MpiDefault={default[1]}" if default else ""
+    plugin = f", MpiDefault={default[1]}" if default else ""
     if job is None:
-        return Check("ok", "slurm", f"no job here{said}", f"see launch/slurm.sbatch; {_SRUN} ({_NONE})")
+        return Check("ok", "slurm", f"no job here{plugin}", f"see launch/slurm.sbatch; {_SRUN} ({_NONE})")
     return Check(
-        "ok", "slurm", f"in job {job}, {os.environ.get('SLURM_NTASKS', '?')} tasks{said}", f"{_SRUN} ({_NONE})"
+        "ok", "slurm", f"in job {job}, {os.environ.get('SLURM_NTASKS', '?')} tasks{plugin}", f"{_SRUN} ({_NONE})"
     )
 
 

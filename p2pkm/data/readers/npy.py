@@ -113,8 +113,8 @@ def _read(file: IO[bytes], size: int) -> NDArray[Any]:
     if version not in _HEADERS:
         raise ValueError(f"its format is {version}; expected 1.0 or 2.0")
     shape, _, dtype = _HEADERS[version](file)
-    held, said = size - file.tell(), math.prod(shape) * dtype.itemsize
-    if held != said and not dtype.hasobject:
-        raise ValueError(f"its header states {said} bytes for the shape {shape}, but it holds {held}")
+    held, stated = size - file.tell(), math.prod(shape) * dtype.itemsize
+    if held != stated and not dtype.hasobject:
+        raise ValueError(f"its header states {stated} bytes for the shape {shape}, but it holds {held}")
     file.seek(0)
     return np.lib.format.read_array(file, allow_pickle=False)

@@ -115,7 +115,7 @@ def _loosen(volume: Rounds) -> Rounds:
 
 
 def _suspect(plan: RunPlan) -> ByzantineMessages | None:
-    """Return who may say tables that are a row too long, and in which stages; None: nobody."""
+    """Return who may send tables that are a row too long, and in which stages; None: nobody."""
     if plan.run is None:
         return None
     found = plan.run.channel.find(ByzantineMessages)
@@ -139,8 +139,8 @@ def _lengthen(volume: Rounds, stage: Stage, plan: RunPlan, lies: ByzantineMessag
             return 8 * volume(t).messages * (plan.size.features + 1)
         sources = plan.topology.sources
         return sum(
-            8 * said.columns * int(np.count_nonzero(said.edges & (liars & (said.rows > 0))[sources]))
-            for said in played.turns(t)
+            8 * messages.columns * int(np.count_nonzero(messages.edges & (liars & (messages.rows > 0))[sources]))
+            for messages in played.turns(t)
         )
 
     return lambda t: volume(t)._replace(bytes=volume(t).bytes + more(t))
@@ -152,13 +152,13 @@ def _sweep(facts: Facts, sent: EveryTurn) -> tuple[Rounds, bool]:
     e = len(plan.topology.indices)
     word, _, turns = stage.algorithm.schedule.partition("*")
 
-    def volume(messages: int, *, spoken: bool = True) -> Volume:
-        return tables(messages, sent.rows, sent.columns, spoken=spoken, full=full)
+    def volume(messages: int, *, certain: bool = True) -> Volume:
+        return tables(messages, sent.rows, sent.columns, certain=certain, full=full)
 
     if by_events(stage, plan):
         degrees = plan.topology.degrees  # a round has as many turns as there are devices, whoever takes them
         most, alike = len(degrees) * int(degrees.max()), bool(degrees.min() == degrees.max())
-        return lambda t: volume(most, spoken=alike) if t else volume(e), True
+        return lambda t: volume(most, certain=alike) if t else volume(e), True
     if word == "async" or sent.to != "all" or _changes(stage, plan):
         return _follow(facts, sent, volume), False
     each = int(turns or 1)
@@ -179,7 +179,7 @@ def _follow(facts: Facts, sent: EveryTurn, volume: Callable[[int], Volume]) -> R
 
     @cache
     def at(t: int) -> Volume:
-        return volume(sum(said.count(topology) for said in turns(t)))
+        return volume(sum(messages.count(topology) for messages in turns(t)))
 
     return lambda t: at(t if period is None or t == 0 else (t - 1) % period + 1)
 
@@ -217,7 +217,7 @@ def _opening(facts: Facts, sent: UntilQuiet) -> tuple[Rounds, bool]:
     e = len(facts.plan.topology.indices)
     size = (e - (e // 2 if facts.plan.topology.hub >= 0 else 0)) * sent.rows * sent.columns  # a hub has no point
     first = Volume(e, 8 * size, True, sent.exact)
-    return lambda t: tables(e, sent.rows, sent.columns, spoken=False) if t else first, True
+    return lambda t: tables(e, sent.rows, sent.columns, certain=False) if t else first, True
 
 
 def _lead(facts: Facts, sent: TreeBroadcast) -> tuple[Rounds, bool]:
@@ -227,7 +227,7 @@ def _lead(facts: Facts, sent: TreeBroadcast) -> tuple[Rounds, bool]:
 
     def at(t: int) -> Volume:
         links = int(layers[t + 1]) if t + 1 < len(layers) else 0
-        return tables(links, sent.rows, sent.columns, spoken=known, full=full)
+        return tables(links, sent.rows, sent.columns, certain=known, full=full)
 
     return at, False
 

@@ -1,4 +1,4 @@
-"""Who says how much over which links, turn by turn: what a run does as far as the data have no say in it."""
+"""Who sends how much over which links, turn by turn: what a run does as far as the data have no say in it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
@@ -95,13 +95,13 @@ def sweep(stage: Stage, plan: RunPlan, sent: EveryTurn) -> Play:
             due = schedule.in_step or number == len(woken)
             now = 0 if t == 0 else (t - 1) * len(woken) + number if schedule.in_step else t - (not due)
             edges = links(now)
-            speaks = everybody if graph is not None and due else awake
+            sending = everybody if graph is not None and due else awake
             if sent.to == "partner":
                 partner = match(topology, devices.shared_key, now + 1, None if graph is None else edges)
-                speaks, edges = partner >= 0, partner[topology.sources] == topology.indices
+                sending, edges = partner >= 0, partner[topology.sources] == topology.indices
             elif sent.to == "one":
                 edges = pick_neighbor(devices.with_active_edges(edges, devices.neighbor_degrees), now)
-            yield TurnMessages(awake, np.where(speaks, sent.rows, -1), sent.columns, edges)
+            yield TurnMessages(awake, np.where(sending, sent.rows, -1), sent.columns, edges)
 
     return Play(stage.rounds, turns)
 
@@ -118,13 +118,13 @@ def _all_links(topology: Topology) -> Callable[[int], Mask]:
     return lambda t: edges
 
 
-def _star(stage: Stage, plan: RunPlan, said: Reports) -> Play:
+def _star(stage: Stage, plan: RunPlan, expected: Reports) -> Play:
     """Let clients report at the opening; in a round the server sends, then the clients, if they still do."""
     topology, hub = plan.topology, np.arange(plan.topology.n) == plan.topology.hub
     one_shot = stage.algorithm.traits.one_shot
-    each = plan.sizes if said.by_points else np.full(topology.n, said.rows // topology.clients)
+    each = plan.sizes if expected.by_points else np.full(topology.n, expected.rows // topology.clients)
     edges, quiet = np.ones(len(topology.indices), np.bool_), np.full(topology.n, -1)
-    reports = TurnMessages(~hub, np.where(hub, -1, each), said.columns, edges)
+    reports = TurnMessages(~hub, np.where(hub, -1, each), expected.columns, edges)
     down = TurnMessages(hub, np.where(hub, stage.algorithm.k, -1), plan.size.features, edges)
     answer = reports._replace(rows=quiet) if one_shot else reports
     return Play(1 if one_shot else stage.rounds, lambda t: iter((down, answer) if t else (reports,)))
@@ -148,8 +148,8 @@ def _flood(stage: Stage, plan: RunPlan, sent: Flooding) -> Play | None:
 def _repeat(stage: Stage, plan: RunPlan, sent: UntilQuiet) -> Play:
     """Let every device send in every round: at most, where the data decide who goes on."""
     n, e = plan.topology.n, len(plan.topology.indices)
-    said = TurnMessages(np.ones(n, np.bool_), np.full(n, sent.rows), sent.columns, np.ones(e, np.bool_))
-    return Play(stage.rounds, lambda t: iter((said,)))
+    messages = TurnMessages(np.ones(n, np.bool_), np.full(n, sent.rows), sent.columns, np.ones(e, np.bool_))
+    return Play(stage.rounds, lambda t: iter((messages,)))
 
 
 def _lead(stage: Stage, plan: RunPlan, sent: TreeBroadcast) -> Play:
@@ -159,9 +159,9 @@ def _lead(stage: Stage, plan: RunPlan, sent: TreeBroadcast) -> Play:
     down, everybody = parent[topology.indices] == topology.sources, np.ones(topology.n, np.bool_)
 
     def turns(t: int) -> Iterator[TurnMessages]:
-        speaks = layers == t
-        rows = np.where(speaks, sent.rows, -1)
-        yield TurnMessages(everybody, rows, sent.columns, down & speaks[topology.sources])
+        sending = layers == t
+        rows = np.where(sending, sent.rows, -1)
+        yield TurnMessages(everybody, rows, sent.columns, down & sending[topology.sources])
 
     return Play(min(int(layers.max()), stage.rounds), turns)
 
@@ -172,20 +172,20 @@ def _walk(stage: Stage, plan: RunPlan, sent: TreeWalk) -> Play:
     depth, everybody = max(1, int(layers.max())), np.ones(topology.n, np.bool_)
     up, down = parent[topology.sources] == topology.indices, parent[topology.indices] == topology.sources
 
-    def say(ways: tuple[Way, ...], number: int) -> TurnMessages:
+    def send(ways: tuple[Way, ...], number: int) -> TurnMessages:
         number, step = divmod(number, depth)
         if number >= len(ways):
             return TurnMessages(everybody, np.full(topology.n, -1), plan.size.features, np.zeros(len(up), np.bool_))
         way = ways[number]
-        speaks = layers == (depth - step if way.up else step)
-        edges = (up if way.up else down) & speaks[topology.sources]
-        return TurnMessages(everybody, np.where(speaks, way.rows, -1), way.columns, edges)
+        sending = layers == (depth - step if way.up else step)
+        edges = (up if way.up else down) & sending[topology.sources]
+        return TurnMessages(everybody, np.where(sending, way.rows, -1), way.columns, edges)
 
     def turns(t: int) -> Iterator[TurnMessages]:
         if t > 1:
-            return (say(sent.again, number) for number in range(depth * len(sent.again) + 1))
+            return (send(sent.again, number) for number in range(depth * len(sent.again) + 1))
         last = depth * len(sent.ways) + bool(sent.again)
-        return (say(sent.ways, number) for number in (range(1, last + 1) if t else range(1)))
+        return (send(sent.ways, number) for number in (range(1, last + 1) if t else range(1)))
 
     return Play(stage.rounds if sent.again else 1, turns)
 
@@ -210,8 +210,8 @@ def _add_up(stage: Stage, plan: RunPlan, sent: TreeSums) -> Play:
 
 def _silent(stage: Stage, plan: RunPlan, sent: Silent) -> Play:
     n, e = plan.topology.n, len(plan.topology.indices)
-    said = TurnMessages(np.ones(n, np.bool_), np.full(n, -1), 1, np.ones(e, np.bool_))
-    return Play(0, lambda t: iter((said,)))
+    messages = TurnMessages(np.ones(n, np.bool_), np.full(n, -1), 1, np.ones(e, np.bool_))
+    return Play(0, lambda t: iter((messages,)))
 
 
 _RULES: Mapping[type, Callable[[Stage, RunPlan, Any], Play | None]] = {

@@ -62,9 +62,9 @@ def predict_virtual_time(plan: RunPlan, net: LinkParameters) -> list[Ahead] | No
         ends: list[float] = []
         left = _WORK
         for t in range(one.rounds + 1):
-            for said in one.turns(t):
-                _pass(clock, flops, stage.algorithm, said)
-                left -= len(said.edges) + len(said.rows)
+            for messages in one.turns(t):
+                _pass(clock, flops, stage.algorithm, messages)
+                left -= len(messages.edges) + len(messages.rows)
             ends.append(clock.now)
             if left < 0 and t > 0:
                 break
@@ -99,20 +99,20 @@ def tell(plan: RunPlan) -> dict[str, Any] | None:
 
 def _judge(course: Course) -> str:
     """Return how the ends of a stage are meant: as its messages are planned, and shorter where these are encoded."""
-    said = course.total()
-    return EXACT if said.exact_messages and said.exact_bytes and said.wire is None else MOST
+    messages = course.total()
+    return EXACT if messages.exact_messages and messages.exact_bytes and messages.wire is None else MOST
 
 
-def _pass(clock: Clock, flops: Flops, algorithm: Any, said: TurnMessages) -> None:
+def _pass(clock: Clock, flops: Flops, algorithm: Any, messages: TurnMessages) -> None:
     if algorithm.schedule not in FREE:
         clock.barrier()
-    work = flops.of(algorithm, said.acts, said.rows, said.edges)
-    lengths = 8 * said.columns * np.maximum(said.rows, 0)
-    clock.pass_turn(Turn(said.acts, said.rows, lengths, said.edges, work))
+    work = flops.of(algorithm, messages.acts, messages.rows, messages.edges)
+    lengths = 8 * messages.columns * np.maximum(messages.rows, 0)
+    clock.pass_turn(Turn(messages.acts, messages.rows, lengths, messages.edges, work))
 
 
 def _skip(clock: Clock, stage: Ahead) -> None:
     """Move all clocks on by the rounds that were not played."""
     left = stage.last - stage.ends[-1]
     clock.ready += left
-    clock.heard += left
+    clock.received += left

@@ -148,8 +148,8 @@ def study(  # noqa: PLR0913 - the public signature
     lists = None if grid is None else {name: _plain_list(values, f"grid[{name!r}]") for name, values in grid.items()}
     given = {"grid": lists, "runs": None if runs is None else [dict(run) for run in runs],
              "seeds": seeds if isinstance(seeds, str) else _plain_list(seeds, "seeds")}  # fmt: skip
-    said = {name: value for name, value in (options | given).items() if value is not None}
-    asked = parse_study(said | {"plot": plot}, "study(...)")
+    chosen = {name: value for name, value in (options | given).items() if value is not None}
+    asked = parse_study(chosen | {"plot": plot}, "study(...)")
     cells = expand_grid(asked, "study(...)")
     check_runs(cells, asked)
     folder = open_folder("none" if out is None else os.fspath(out), "sweep", MARK)

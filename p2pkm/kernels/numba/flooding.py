@@ -30,7 +30,7 @@ def _merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths
     """
     versions = versions.copy()
     n, total = versions.shape
-    said, stored = bits
+    sent, stored = bits
     news = np.zeros(versions.shape, np.bool_)
     newest, count = np.full(total, -1), 0  # the last table found of each origin
     for i in range(n):
@@ -50,11 +50,11 @@ def _merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths
                     continue
                 version, table = 0, firsts[origin]
                 while version == 0 and table < firsts[origin + 1]:
-                    if lengths[table] == q - first and _same(said, slot, first, stored, starts[table], q - first):
+                    if lengths[table] == q - first and _same(sent, slot, first, stored, starts[table], q - first):
                         version = table - firsts[origin] + 1
                     table += 1
                 if version == 0:
-                    version = _find(said, slot, first, q - first, newest[origin], found)
+                    version = _find(sent, slot, first, q - first, newest[origin], found)
                 if version == 0:
                     if count == len(found):
                         return versions, news, count + 1, True
@@ -70,20 +70,20 @@ def _merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths
 
 
 @helper(inline="always")
-def _same(said, slot, first, stored, start, rows):
+def _same(sent, slot, first, stored, start, rows):
     """Return whether rows of a table, their origin left out, are those that are stored from a place on."""
     for q in range(rows):
         for f in range(stored.shape[1]):
-            if said[slot, first + q, 1 + f] != stored[start + q, f]:
+            if sent[slot, first + q, 1 + f] != stored[start + q, f]:
                 return False
     return True
 
 
 @helper(inline="always")
-def _find(said, slot, first, rows, one, found):
+def _find(sent, slot, first, rows, one, found):
     """Return the version of rows that were found before, 0 if not; one: the last that was found of their origin."""
     while one >= 0:
-        if found[one, 3] == rows and _same(said, slot, first, said[found[one, 1], :, 1:], found[one, 2], rows):
+        if found[one, 3] == rows and _same(sent, slot, first, sent[found[one, 1], :, 1:], found[one, 2], rows):
             return found[one, 4]
         one = found[one, 5]
     return 0
@@ -99,7 +99,7 @@ def bundle(news, versions, firsts, starts, lengths, values):
             if news[i, origin]:
                 rows[i] += lengths[firsts[origin] + versions[i, origin] - 1]
         most = max(most, rows[i])
-    said = np.zeros((n, most, 1 + width))
+    sent = np.zeros((n, most, 1 + width))
     for i in range(n):
         q = 0
         for origin in range(total):
@@ -107,8 +107,8 @@ def bundle(news, versions, firsts, starts, lengths, values):
                 continue
             table = firsts[origin] + versions[i, origin] - 1
             for row in range(starts[table], starts[table] + lengths[table]):
-                said[i, q, 0] = origin
+                sent[i, q, 0] = origin
                 for f in range(width):
-                    said[i, q, 1 + f] = values[row, f]
+                    sent[i, q, 1 + f] = values[row, f]
                 q += 1
-    return said, rows
+    return sent, rows

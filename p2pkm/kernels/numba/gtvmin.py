@@ -133,12 +133,12 @@ def _match(centroids, table, rows, there, back, distances, columns, least, neare
 
 
 @helper(inline="always")
-def _apart(flat, i, said, slot):
+def _apart(flat, i, received, slot):
     """Return the squared distance of two lines, or of all rows of two tables that stand end to end, in any order."""
     whole = flat.shape[1] - flat.shape[1] % 8
-    total = squared_gap(flat, i, said, slot, whole) if whole > 0 else 0.0
+    total = squared_gap(flat, i, received, slot, whole) if whole > 0 else 0.0
     for f in range(whole, flat.shape[1]):
-        total += (flat[i, f] - said[slot, f]) * (flat[i, f] - said[slot, f])
+        total += (flat[i, f] - received[slot, f]) * (flat[i, f] - received[slot, f])
     return total
 
 
@@ -234,7 +234,7 @@ def _sweep(
     plane, alike = d == 2 and tables.shape[2] == 2, d == tables.shape[2] and k <= r
     here, beyond, low, least, near, nearest = _links(k, r, d, plane)
     sums, counts, old = np.empty((k, d)), np.empty(k), np.empty((_LINKS, k * d))
-    flat, said, total = result.reshape(-1, k * d), tables.reshape(-1, r * tables.shape[2]), sums.reshape(1, k * d)
+    flat, received, total = result.reshape(-1, k * d), tables.reshape(-1, r * tables.shape[2]), sums.reshape(1, k * d)
     lines, before, earlier = result.reshape(-1, d), centroids.reshape(-1, k * d), previous.reshape(-1, k * d)
     agreed = np.empty(_LINKS, np.bool_)
     few, times = d == 2 and k <= FEW, 2 if star else 1
@@ -242,22 +242,22 @@ def _sweep(
     begin = first
     while begin < last:
         for number in range(passes):
-            end, heard, listed = begin, 0, 0
+            end, seen, listed = begin, 0, 0
             while end < last and (end == begin or (passes == 1 and end - begin < _LINKS)):
                 i = who[end]
-                if end > begin and heard + indptr[i + 1] - indptr[i] > most:
+                if end > begin and seen + indptr[i + 1] - indptr[i] > most:
                     break
                 if number == 0:
                     copy_row(before, i, old, end - begin)
                     copy_row(old, end - begin, flat, i)
-                began, searched, sure = heard, listed, k <= _PAIRS
+                began, searched, sure = seen, listed, k <= _PAIRS
                 close = _least(lines, i * k, k) if sure else _within(flat, i, anchor, known) if alike else 0.0
                 for e in range(indptr[i], indptr[i + 1]):  # neighbors in ascending id
                     slot = slots[e]
                     if slot >= 0:
                         agrees, apart = False, np.inf
                         if alike and rows[slot] == k:
-                            apart = _apart(flat, i, said, slot)
+                            apart = _apart(flat, i, received, slot)
                             agrees = apart < _CLOSE * close
                             if not (agrees or sure):
                                 close, sure = _least(lines, i * k, k), True
@@ -265,18 +265,18 @@ def _sweep(
                                 copy_row(flat, i, anchor, 0)
                                 agrees = apart < _CLOSE * close
                         if agrees:
-                            answer[heard] = -1
+                            answer[seen] = -1
                         else:
-                            own[listed], other[listed], answer[heard] = i, slot, listed
+                            own[listed], other[listed], answer[seen] = i, slot, listed
                             listed += 1
-                        heard += 1
-                agreed[end - begin] = listed == searched and heard - began == indptr[i + 1] - indptr[i]
+                        seen += 1
+                agreed[end - begin] = listed == searched and seen - began == indptr[i + 1] - indptr[i]
                 end += 1
             if plane:
                 for p in range(0, listed, _LINKS):
                     count = min(_LINKS, listed - p)
                     _spread(flat, nobody, own[p : p + count], count, here)
-                    _spread(said, rows, other[p : p + count], count, beyond)
+                    _spread(received, rows, other[p : p + count], count, beyond)
                     _match_in_the_plane(count, k, r, here, beyond, low, least, near, nearest)
                     for e in range(count):
                         for c in range(k):
@@ -287,7 +287,7 @@ def _sweep(
                 for p in range(listed):
                     i, slot = own[p], other[p]
                     _match(result[i], tables[slot], rows[slot], there[p], back[p], here, beyond, least, nearest)
-            heard = 0
+            seen = 0
             for j in range(begin, end):
                 i = who[j]
                 for c in range(k):
@@ -300,15 +300,15 @@ def _sweep(
                 else:
                     _points(points, mass, offsets[i], offsets[i + 1], result[i], sums, counts, room)
                 if agreed[j - begin]:
-                    heard += indptr[i + 1] - indptr[i]
-                    add_agreed(total, counts, said, slots, alpha, indptr[i], indptr[i + 1], times, not printed)
+                    seen += indptr[i + 1] - indptr[i]
+                    add_agreed(total, counts, received, slots, alpha, indptr[i], indptr[i + 1], times, not printed)
                     _move(result, i, sums, counts, theta, printed)
                     continue
                 for e in range(indptr[i], indptr[i + 1]):
                     slot, weight = slots[e], alpha[e]
                     if slot >= 0:
-                        p = answer[heard]
-                        heard += 1
+                        p = answer[seen]
+                        seen += 1
                         factor = 1.0 if printed else weight  # the printed algorithm leaves alpha out of the numerator
                         if p >= 0:
                             _pull(tables, slot, rows[slot], there, back, p, weight, star, factor, sums, counts)
@@ -316,7 +316,7 @@ def _sweep(
                         for _ in range(times):  # every row is nearest to its counterpart, both ways
                             for c in range(k):
                                 counts[c] += weight
-                            add_row(total, 0, said, slot, factor)
+                            add_row(total, 0, received, slot, factor)
                 _move(result, i, sums, counts, theta, printed)
         for j in range(begin, end):
             i = who[j]

@@ -67,10 +67,10 @@ def bundle(news, versions, firsts, starts, lengths, values):
     who, origin = np.nonzero(news)
     table = firsts[origin] + versions[who, origin] - 1
     rows = np.bincount(who, lengths[table], minlength=n).astype(np.int64)
-    said = np.zeros((n, max(1, rows.max(initial=0)), 1 + values.shape[1]))
+    sent = np.zeros((n, max(1, rows.max(initial=0)), 1 + values.shape[1]))
     q = np.zeros(n, np.int64)
     for i, j, first, count in zip(who, origin, starts[table], lengths[table], strict=True):
-        said[i, q[i] : q[i] + count, 0] = j
-        said[i, q[i] : q[i] + count, 1:] = values[first : first + count]
+        sent[i, q[i] : q[i] + count, 0] = j
+        sent[i, q[i] : q[i] + count, 1:] = values[first : first + count]
         q[i] += count
-    return said, rows
+    return sent, rows

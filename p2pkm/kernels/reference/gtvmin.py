@@ -78,8 +78,8 @@ def gtvmin(
     for j, i in enumerate(who):
         own = slice(offsets[i], offsets[i + 1])
         links = [e for e in range(indptr[i], indptr[i + 1]) if slots[e] >= 0]
-        heard = [tables[slots[e], : rows[slots[e]], :d] for e in links]
-        new = _gtvmin(points[own], weights[own], centroids[i], heard, alpha[links], theta, passes, star, printed)
+        received = [tables[slots[e], : rows[slots[e]], :d] for e in links]
+        new = _gtvmin(points[own], weights[own], centroids[i], received, alpha[links], theta, passes, star, printed)
         real = new[:, 0] < np.inf
         moves[j] = [np.abs(new[real] - old[i, real]).max(initial=0.0) for old in (centroids, previous)]
         result[i] = new

@@ -14,7 +14,7 @@ from p2pkm.core.messages import Inbox
 from p2pkm.core.sorting import blocks
 from p2pkm.core.states import register
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
-from p2pkm.methods.building_blocks.total_variation import heard
+from p2pkm.methods.building_blocks.total_variation import received
 
 COUNTED = "with counters=true sends totals that are the same for all neighbors, over links that have to last"
 _THIN = 0.25  # of the points that a device should hold
@@ -61,7 +61,7 @@ def iter_neighbor_tables(
         What was last received over these edges.
     """
     r, w = shape
-    used = heard(inbox, devices.active_edges)
+    used = received(inbox, devices.active_edges)
     first = np.searchsorted(used, devices.indptr)
     counts = np.diff(first)
     order = np.argsort(-counts, kind="stable")
@@ -116,7 +116,7 @@ class RunningSums(NamedTuple):
 
     own: Floats
     total: Floats
-    edge_heard: Floats
+    edge_received: Floats
 
 
 def begin_account(devices: Devices, own: Floats, offered: Floats) -> RunningSums:
@@ -126,12 +126,12 @@ def begin_account(devices: Devices, own: Floats, offered: Floats) -> RunningSums
 
 def draw(devices: Devices, inbox: Inbox, account: RunningSums, weights: Floats | None = None) -> tuple[Floats, Floats]:
     """Return what the neighbors' totals have grown by, weighted and summed, float64[n, k, w], and `edge_heard` now."""
-    gain, edge_heard = np.zeros_like(account.own), account.edge_heard.copy()
+    gain, edge_received = np.zeros_like(account.own), account.edge_received.copy()
     for who, edges, theirs in iter_neighbor_tables(devices, inbox, gain.shape[1:]):
-        growth = theirs - edge_heard[edges]
+        growth = theirs - edge_received[edges]
         gain[who] += growth if weights is None else weights[edges, None, None] * growth
-        edge_heard[edges] = theirs
-    return gain, edge_heard
+        edge_received[edges] = theirs
+    return gain, edge_received
 
 
 def is_thin(devices: Devices, mass: Floats, fair: Floats) -> Mask:

@@ -50,14 +50,14 @@ def begin(devices: Devices, tables: Floats, rows: Integers) -> Flood:
     return Flood(Interned(own.astype(np.uint8), firsts, np.cumsum(rows) - rows, rows.copy(), values), own)
 
 
-def speak(flood: Flood, devices: Devices) -> DenseMessages:
+def send(flood: Flood, devices: Devices) -> DenseMessages:
     """State what is news; a device without anything sends one empty table at the opening and is silent afterwards."""
     values, rows = devices.kernels.bundle(flood.news, *flood.held)
-    heard = devices.active_devices & (flood.news.any(axis=1) if devices.round else True)
-    return DenseMessages(values, np.where(heard, rows, -1), header=1, ragged=True)
+    sending = devices.active_devices & (flood.news.any(axis=1) if devices.round else True)
+    return DenseMessages(values, np.where(sending, rows, -1), header=1, ragged=True)
 
 
-def hear(flood: Flood, inbox: Inbox, devices: Devices) -> Flood:
+def receive(flood: Flood, inbox: Inbox, devices: Devices) -> Flood:
     """Take in what was just received; only what a device did not hold yet is news."""
     held, came = flood.held, (inbox.tables, inbox.rows, inbox.slots, inbox.fresh, devices.indptr)
     versions, news, found, fits = devices.kernels.merge(*came, *held)

@@ -171,14 +171,14 @@ class OverRegrownTree(MethodBase):
             return DenseMessages(values, rows, edges=growth.improved[source] & ~growth.edge_parent, wire=wire)
         up, hops = turn < self.longest, growth.best[:, 2]
         if up:
-            said = (hops == self.longest - turn) & growth.complete & ~state.converged
+            sending = (hops == self.longest - turn) & growth.complete & ~state.converged
         else:
-            said = (hops == turn - self.longest) & (growth.stamp == devices.round)
-        edges = said[source] & (growth.edge_parent if up else growth.edge_child)
-        said = (np.bincount(source[edges], minlength=n) > 0) | (said & (hops == 0))  # a root alone is not done either
-        return self._combine(state, said, edges, devices, up=up)
+            sending = (hops == turn - self.longest) & (growth.stamp == devices.round)
+        edges = sending[source] & (growth.edge_parent if up else growth.edge_child)
+        sending = (np.bincount(source[edges], minlength=n) > 0) | (sending & (hops == 0))  # as a root alone has
+        return self._combine(state, sending, edges, devices, up=up)
 
-    def _combine(self, state: Any, said: Mask, edges: Mask, devices: Devices, *, up: bool) -> DenseMessages:
+    def _combine(self, state: Any, sending: Mask, edges: Mask, devices: Devices, *, up: bool) -> DenseMessages:
         """Return the messages of those who walk and of those who begin anew, whose numbers fill rows of one width."""
         growth, plain = state.growth, self.walk.outgoing(state, up=up)
         begins, elects = growth.moments if up else growth.begins, growth.elects
@@ -187,14 +187,14 @@ class OverRegrownTree(MethodBase):
         flat = np.zeros((n, max(r, needed) * w))
         flat[:, : r * w] = plain.reshape(n, r * w)
         flat[elects, :numbers] = begins.reshape(n, numbers)[elects]
-        wire, walks = np.zeros(n, np.int64), np.flatnonzero(said & ~elects)
+        wire, walks = np.zeros(n, np.int64), np.flatnonzero(sending & ~elects)
         if len(walks):
             wire[walks] = self.walk.count_wire(state, walks, plain[walks], devices, up=up)
         real = np.isfinite(begins)
         bitmap = np.where(real.all(axis=(1, 2)), 0, -(-begins.shape[1] // 8))
         unused = 0 if up else _head_rows(w) * w - _UNITS
         wire[elects] = (8 * (real.sum(axis=(1, 2)) - unused) + bitmap)[elects]
-        rows = np.where(said, np.where(elects, needed, r), -1)
+        rows = np.where(sending, np.where(elects, needed, r), -1)
         return DenseMessages(flat.reshape(n, max(r, needed), w), rows, edges=edges, wire=wire)
 
     def update(self, state: Any, inbox: Inbox, devices: Devices) -> Any:

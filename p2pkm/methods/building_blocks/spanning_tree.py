@@ -37,11 +37,11 @@ def sum_below(tree: Tree, values: Integers) -> Integers:
     return total
 
 
-def ways(tree: Tree, devices: Devices, speaks: Mask) -> tuple[Mask, Mask]:
+def ways(tree: Tree, devices: Devices, sending: Mask) -> tuple[Mask, Mask]:
     """Return the own edges, bool[e] each, that lead from those who send, bool[n], to parents and to children."""
     source = devices.sources
     up, down = tree.parent[devices.ids][source] == devices.indices, tree.parent[devices.indices] == devices.ids[source]
-    return up & speaks[source], down & speaks[source]
+    return up & sending[source], down & sending[source]
 
 
 @register("tree:routes")
@@ -135,29 +135,30 @@ def source_of(devices: Devices, edges: Integers) -> Integers:
     return devices.indptr.searchsorted(edges, side="right") - 1
 
 
-def join(own: Front, heard: Delivery, devices: Devices) -> Front:
+def join(own: Front, received: Delivery, devices: Devices) -> Front:
     """Return the rows of each device in `own` followed by those that it received, by neighbor."""
-    place, mine, more = np.searchsorted(own.who, source_of(devices, heard.edges)), own.tables.rows, heard.tables.rows
+    place = np.searchsorted(own.who, source_of(devices, received.edges))
+    mine, more = own.tables.rows, received.tables.rows
     ends = offsets_of(more)
     firsts = np.searchsorted(place, np.arange(len(mine) + 1))  # of those that each received: they lie by device
     rows = mine + np.diff(ends[firsts])
     starts = np.cumsum(rows) - rows
     values = np.empty((rows.sum(), own.tables.values.shape[1]))
     own.tables.copy_to(values, starts)
-    heard.tables.copy_to(values, (starts + mine - ends[firsts[:-1]])[place] + ends[:-1])
+    received.tables.copy_to(values, (starts + mine - ends[firsts[:-1]])[place] + ends[:-1])
     return Front(own.who, Tables(values, starts, rows))
 
 
-def keep(heard: Tables, held: Tables) -> Tables:
+def keep(received: Tables, held: Tables) -> Tables:
     """Return the tables that were received as parts of an array that begins with the values of `held`.
 
     What equals a table that is held is that one again; anything else is added. So what is passed on unchanged is stored
     once for all that received it, and what pointed into the values of `held` points to the same rows in the new ones.
     """
-    places, one, which = _distinct(heard)
+    places, one, which = _distinct(received)
     known = {table.tobytes(): start for table, start in _each(held.take(_distinct(held)[1]))}
     starts, added, end = np.empty(len(places), np.int64), [], len(held.values)
-    for number, (table, _) in enumerate(_each(heard.take(one))):
+    for number, (table, _) in enumerate(_each(received.take(one))):
         name = table.tobytes()
         if name not in known:
             known[name] = end
@@ -165,7 +166,7 @@ def keep(heard: Tables, held: Tables) -> Tables:
             end += len(table)
         starts[number] = known[name]
     values = np.concatenate((held.values, *added)) if added else held.values
-    return Tables(values, starts[which], heard.rows)
+    return Tables(values, starts[which], received.rows)
 
 
 def _distinct(tables: Tables) -> tuple[Integers, Integers, Integers]:

@@ -76,9 +76,9 @@ class BoundingBox(MethodBase):
     def update(self, state: BoundingBoxState, inbox: Inbox, devices: Devices) -> BoundingBoxState:
         """Widen the box by what was received."""
         box = state.box.copy()
-        heard = inbox.fresh & (inbox.rows[inbox.slots] == 2)
-        owner = devices.sources[heard]
-        tables = inbox.tables[inbox.slots[heard]]
+        received = inbox.fresh & (inbox.rows[inbox.slots] == 2)
+        owner = devices.sources[received]
+        tables = inbox.tables[inbox.slots[received]]
         np.minimum.at(box[:, 0], owner, tables[:, 0])
         np.maximum.at(box[:, 1], owner, tables[:, 1])
         return BoundingBoxState(self._draw(box, devices), (box == state.box).all(axis=(1, 2)), box)

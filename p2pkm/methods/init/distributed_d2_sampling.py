@@ -96,9 +96,9 @@ class DistributedD2Sampling(MethodBase):
         best = state.best.copy()
         owner = devices.sources
         for e in np.flatnonzero(inbox.fresh & (inbox.rows[inbox.slots] > 0)):
-            heard = inbox.tables[inbox.slots[e], : self.draws, : best.shape[2]]
-            smaller = heard[:, 0] < best[owner[e], :, 0]
-            best[owner[e]][smaller] = heard[smaller]
+            received = inbox.tables[inbox.slots[e], : self.draws, : best.shape[2]]
+            smaller = received[:, 0] < best[owner[e], :, 0]
+            best[owner[e]][smaller] = received[smaller]
         return self._state(state.centroids, best, (best != state.best).any(axis=(1, 2)))
 
     def _pool(self, devices: Devices) -> tuple[Floats, Floats, Integers]:

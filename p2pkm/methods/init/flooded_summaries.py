@@ -12,7 +12,7 @@ from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, speak
+from p2pkm.methods.building_blocks.flooding import Flood, begin, group, receive, send
 from p2pkm.methods.building_blocks.small_clusters import publish
 
 _LIMIT = 100  # Lloyd steps on the pairs
@@ -93,11 +93,11 @@ class FloodedSummaries(MethodBase):
 
     def message(self, state: FloodedSummariesState, devices: Devices) -> DenseMessages:
         """Forward the pairs that are news."""
-        return speak(state.flood, devices)
+        return send(state.flood, devices)
 
     def update(self, state: FloodedSummariesState, inbox: Inbox, devices: Devices) -> FloodedSummariesState:
         """Take in pairs; cluster them if there was nothing new, or if they have come far enough."""
-        flood = hear(state.flood, inbox, devices)
+        flood = receive(state.flood, inbox, devices)
         far = devices.round == self.hops
         quiet = np.logical_not(flood.news.any(axis=1))
         ready = far | quiet

@@ -11,7 +11,7 @@ from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, speak
+from p2pkm.methods.building_blocks.flooding import Flood, begin, group, receive, send
 
 
 @register("imputation")
@@ -67,11 +67,11 @@ class Imputation(MethodBase):
 
     def message(self, state: ImputationState, devices: Devices) -> DenseMessages:
         """Forward what is news."""
-        return speak(state.flood, devices)
+        return send(state.flood, devices)
 
     def update(self, state: ImputationState, inbox: Inbox, devices: Devices) -> ImputationState:
         """Take in means; merge them if there was nothing new."""
-        flood = hear(state.flood, inbox, devices)
+        flood = receive(state.flood, inbox, devices)
         ready = np.logical_not(flood.news.any(axis=1))
         members, filling = np.flatnonzero(ready & ~state.converged), state.filling.copy()
         if len(members):

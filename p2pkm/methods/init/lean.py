@@ -86,10 +86,10 @@ def own_box(front: Front, devices: Devices, k: int, *, within: bool = False) -> 
     return single_rows(front.who, _outwards(ends)[1])
 
 
-def widen(own: Front, heard: Delivery, devices: Devices) -> Front:
+def widen(own: Front, received: Delivery, devices: Devices) -> Front:
     """Return the least of the own row and of those that each device received, column by column, ends outwards."""
     least = own.tables.flat()
-    np.minimum.at(least, np.searchsorted(own.who, source_of(devices, heard.edges)), heard.tables.flat())
+    np.minimum.at(least, np.searchsorted(own.who, source_of(devices, received.edges)), received.tables.flat())
     return single_rows(own.who, _outwards(least)[1])
 
 

@@ -83,23 +83,23 @@ class MinIdAgreement(MethodBase):
         n, q, k, d = state.candidates.shape
         values = np.empty((n, q * k, 1 + d))
         values[:, :, 0], values[:, :, 1:] = state.origin[:, None], state.candidates.reshape(n, q * k, d)
-        speaks = devices.active_devices & ((state.origin < 2 * devices.total) | (devices.round == 0))
+        sending = devices.active_devices & ((state.origin < 2 * devices.total) | (devices.round == 0))
         rows = np.where(state.origin < 2 * devices.total, q * k, 0)
-        return DenseMessages(values, np.where(speaks, rows, -1), header=1)
+        return DenseMessages(values, np.where(sending, rows, -1), header=1)
 
     def update(self, state: MinIdAgreementState, inbox: Inbox, devices: Devices) -> MinIdAgreementState:
         """Take over what comes from a lower id than the own candidates."""
         edges = np.flatnonzero(inbox.fresh & (inbox.rows[inbox.slots] > 0))
-        owner, said = devices.sources[edges], inbox.tables[inbox.slots[edges], 0, 0].astype(np.int64)
-        order = np.lexsort((said, owner))
+        owner, origins = devices.sources[edges], inbox.tables[inbox.slots[edges], 0, 0].astype(np.int64)
+        order = np.lexsort((origins, owner))
         who, first = np.unique(owner[order], return_index=True)
         best = order[first]
-        lower = said[best] < state.origin[who]
+        lower = origins[best] < state.origin[who]
         who, best = who[lower], best[lower]
         candidates, origin, calm = state.candidates.copy(), state.origin.copy(), state.calm + np.int8(1)
         _, q, k, d = candidates.shape
         tables = inbox.tables[inbox.slots[edges[best]], : q * k, 1 : 1 + d]
-        candidates[who], origin[who], calm[who] = tables.reshape(-1, q, k, d), said[best], 0
+        candidates[who], origin[who], calm[who] = tables.reshape(-1, q, k, d), origins[best], 0
         return _state(candidates, origin, np.minimum(calm, np.int8(_CALM)))
 
 

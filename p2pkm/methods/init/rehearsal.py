@@ -138,13 +138,13 @@ class Rehearsing(MethodBase):
         routes, _, front = state.walk
         way, step = divmod(devices.turn + 1 if devices.round else 0, routes.depth)
         if not way:
-            said = climb(routes, front, header=_HEADER)
-            owner = np.repeat(np.arange(len(said.who)), said.tables.rows)
-            bits = np.bincount(owner, said.tables.flat()[:, 1], len(said.who)) + self.below[devices.ids[said.who]]
-            return said if devices.grid is None else said._replace(wire=to_bytes(bits.astype(np.int64)))
+            sent = climb(routes, front, header=_HEADER)
+            owner = np.repeat(np.arange(len(sent.who)), sent.tables.rows)
+            bits = np.bincount(owner, sent.tables.flat()[:, 1], len(sent.who)) + self.below[devices.ids[sent.who]]
+            return sent if devices.grid is None else sent._replace(wire=to_bytes(bits.astype(np.int64)))
         who = routes.layer(step)
-        said = descend(routes, Front(who, Tables(state.rehearsed, who, np.ones_like(who))), step, devices)
-        return said if devices.grid is None else said._replace(wire=np.full(len(said.who), _ANSWER))
+        sent = descend(routes, Front(who, Tables(state.rehearsed, who, np.ones_like(who))), step, devices)
+        return sent if devices.grid is None else sent._replace(wire=np.full(len(sent.who), _ANSWER))
 
     def update(self, state: RehearsalState, inbox: Delivery, devices: Devices) -> RehearsalState:
         """Take in what came up or down; the root rehearses."""
@@ -199,9 +199,9 @@ def _sum_up(devices: Devices, start: Floats) -> Tables:
     loss = np.zeros((n, 1, d + 4))
     loss[:, 0, 0], loss[:, 0, _HEADER], loss[:, 0, 3] = devices.ids, _LOSS, losses
     both = np.concatenate((table, loss), axis=1)
-    said = np.column_stack((told, lossy))
-    rows = said.sum(axis=1)
-    return Tables(both[said], np.cumsum(rows) - rows, rows)
+    sent = np.column_stack((told, lossy))
+    rows = sent.sum(axis=1)
+    return Tables(both[sent], np.cumsum(rows) - rows, rows)
 
 
 def _round(table: Floats, losses: Floats, told: Mask, lossy: Mask, devices: Devices) -> Integers:

@@ -12,7 +12,7 @@ from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, speak
+from p2pkm.methods.building_blocks.flooding import Flood, begin, group, receive, send
 from p2pkm.methods.init.flooded_summaries import summarize
 
 
@@ -59,11 +59,11 @@ class SelectCandidate(MethodBase):
 
     def message(self, state: SelectCandidateState, devices: Devices) -> DenseMessages:
         """Forward the losses that are news."""
-        return speak(state.flood, devices)
+        return send(state.flood, devices)
 
     def update(self, state: SelectCandidateState, inbox: Inbox, devices: Devices) -> SelectCandidateState:
         """Take in losses; choose if there was nothing new."""
-        flood = hear(state.flood, inbox, devices)
+        flood = receive(state.flood, inbox, devices)
         ready = np.logical_not(flood.news.any(axis=1))
         members = np.flatnonzero(ready & ~state.converged)
         centroids = state.centroids.copy()

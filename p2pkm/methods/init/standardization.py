@@ -11,7 +11,7 @@ from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, speak
+from p2pkm.methods.building_blocks.flooding import Flood, begin, group, receive, send
 
 
 @register("standardization")
@@ -70,11 +70,11 @@ class Standardization(MethodBase):
 
     def message(self, state: StandardizationState, devices: Devices) -> DenseMessages:
         """Forward the moments that are news."""
-        return speak(state.flood, devices)
+        return send(state.flood, devices)
 
     def update(self, state: StandardizationState, inbox: Inbox, devices: Devices) -> StandardizationState:
         """Take in moments; merge them if there was nothing new."""
-        flood = hear(state.flood, inbox, devices)
+        flood = receive(state.flood, inbox, devices)
         ready = np.logical_not(flood.news.any(axis=1))
         members = np.flatnonzero(ready & ~state.converged)
         mean, deviation = state.mean.copy(), state.deviation.copy()

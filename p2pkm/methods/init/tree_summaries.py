@@ -270,9 +270,9 @@ class TreeSummaries(MethodBase):
         losses, judging = np.empty((n, q)), judges(devices, self.k)
         for number in range(q):
             losses[:, number] = price(devices, judging, self._sets(walk.candidates, np.full(n, number)))
-        said = Tables(losses, np.arange(n), np.ones(n, np.int64))
+        tables = Tables(losses, np.arange(n), np.ones(n, np.int64))
         deepest = walk.routes.layer(walk.routes.depth)
-        return walk._replace(own=said, front=Front(deepest, said.take(deepest)))
+        return walk._replace(own=tables, front=Front(deepest, tables.take(deepest)))
 
     def _sets(self, candidates: Tables, choice: Integers) -> Floats:
         """Return one candidate of each device, float64[n, k, d]."""
@@ -300,10 +300,10 @@ def gather(told: Any, values: Floats, n: int) -> Tables:
     return Tables(values, starts, rows)
 
 
-def _add(own: Front, heard: Delivery, devices: Devices) -> Front:
+def _add(own: Front, received: Delivery, devices: Devices) -> Front:
     """Return the one row of each device plus those that it received, by neighbor."""
     total = own.tables.flat()
-    np.add.at(total, np.searchsorted(own.who, source_of(devices, heard.edges)), heard.tables.flat())
+    np.add.at(total, np.searchsorted(own.who, source_of(devices, received.edges)), received.tables.flat())
     return single_rows(own.who, total)
 
 

@@ -13,7 +13,7 @@ from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import one_of, whole
 from p2pkm.kernels.reference import uniforms
-from p2pkm.methods.building_blocks.flooding import Flood, begin, group, hear, speak
+from p2pkm.methods.building_blocks.flooding import Flood, begin, group, receive, send
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow, ways
 from p2pkm.network.graph import Topology
 
@@ -227,13 +227,13 @@ class Flooded(OnGraph):
 
     def message(self, state: CoresetState, devices: Devices) -> DenseMessages:
         """Forward what is news."""
-        return silence(len(devices), 1, 1) if _over(devices) else speak(state.flood, devices)
+        return silence(len(devices), 1, 1) if _over(devices) else send(state.flood, devices)
 
     def update(self, state: CoresetState, inbox: Inbox, devices: Devices) -> CoresetState:
         """Take in costs, then rows; draw when all costs are there, cluster when all rows are."""
         if _over(devices):
             return state
-        flood, everybody = hear(state.flood, inbox, devices), np.arange(len(devices))
+        flood, everybody = receive(state.flood, inbox, devices), np.arange(len(devices))
         if devices.turn == self.hops:
             collections, which = group(flood, everybody)
             totals = np.array([np.cumsum(np.append(0.0, costs))[-1] for costs in collections])[which]
@@ -284,24 +284,24 @@ class OverTree(OnGraph):
         way, step = divmod(devices.turn + 1 if devices.round else 0, self.depth)
         if way == 4 or _over(devices):
             return silence(len(devices), 1, 1)
-        speaks = self.tree.layer[devices.ids] == (step if way % 2 else self.depth - step)
-        edges = ways(self.tree, devices, speaks)[way % 2]
+        sending = self.tree.layer[devices.ids] == (step if way % 2 else self.depth - step)
+        edges = ways(self.tree, devices, sending)[way % 2]
         if way == 2:
-            values, rows = devices.kernels.bundle(state.flood.known & speaks[:, None], *state.flood.held)
+            values, rows = devices.kernels.bundle(state.flood.known & sending[:, None], *state.flood.held)
         elif way == 3:
             values, rows = pack(state.centroids)
         else:
             values, rows = state.costs[:, None, None], np.ones(len(devices), np.int64)
-        heard = (devices.degrees == 0) & (devices.round == 0)  # without links it sends to no device, but is not done
-        heard[devices.sources[edges]] = True
-        return DenseMessages(values, np.where(heard, rows, -1), edges=edges, header=int(way == 2), ragged=way == 2)
+        sends = (devices.degrees == 0) & (devices.round == 0)  # without links it sends to no device, but is not done
+        sends[devices.sources[edges]] = True
+        return DenseMessages(values, np.where(sends, rows, -1), edges=edges, header=int(way == 2), ragged=way == 2)
 
     def update(self, state: CoresetState, inbox: Inbox, devices: Devices) -> CoresetState:
         """Take in what came up or down; draw when C is known everywhere, cluster when all rows are at the root."""
         if _over(devices):
             return state
         way, step = divmod(devices.turn, self.depth)
-        state = self._hear(state, inbox, devices, way)
+        state = self._receive(state, inbox, devices, way)
         if step < self.depth - 1 or way == 0:
             return state
         if way == 1:
@@ -313,10 +313,10 @@ class OverTree(OnGraph):
         centroids[roots] = self.method.cluster(devices, state.flood, roots)
         return state._replace(centroids=centroids)
 
-    def _hear(self, state: CoresetState, inbox: Inbox, devices: Devices, way: int) -> CoresetState:
+    def _receive(self, state: CoresetState, inbox: Inbox, devices: Devices, way: int) -> CoresetState:
         """Add the children's costs, take over the sum, take in the children's rows, or take over the centroids."""
         if way == 2:
-            return state._replace(flood=hear(state.flood, inbox, devices))
+            return state._replace(flood=receive(state.flood, inbox, devices))
         edges = np.flatnonzero(inbox.fresh)
         who, slots = devices.sources[edges], inbox.slots[edges]
         costs, centroids = state.costs.copy(), state.centroids.copy()

@@ -169,11 +169,11 @@ class DeepGossipOnGraph(OnGraph):
         up = step < self.depth
         acts = self.tree.layer[devices.ids] == abs(self.depth - step)  # depth, ..., 1 up; 0, 1, ... down again
         edges = ways(self.tree, devices, acts)[0 if up else 1]
-        speaks = np.zeros(len(devices), np.bool_)
-        speaks[devices.sources[edges]] = True
-        speaks |= (devices.degrees == 0) & (step == 0)
+        sending = np.zeros(len(devices), np.bool_)
+        sending[devices.sources[edges]] = True
+        sending |= (devices.degrees == 0) & (step == 0)
         header = int(up and place >= self.agreement)  # the id of who reports
-        return DenseMessages(state.values, np.where(speaks, state.rows, -1), edges=edges, header=header, ragged=True)
+        return DenseMessages(state.values, np.where(sending, state.rows, -1), edges=edges, header=header, ragged=True)
 
     def update(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
         """Train, average parameters, collect reports, cluster them at the root, or hand centroids on."""

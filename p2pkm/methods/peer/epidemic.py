@@ -159,8 +159,8 @@ class PairwiseSums(OnGraph):
     def message(self, state: PairwiseSumsState, devices: Devices) -> DenseMessages:
         """Send the sums to the partner of the next cycle; a device without links sends them to no device."""
         partner = find_partners(self.topology, devices, self.method.cycles)
-        speaks = devices.active_devices & ((partner >= 0) | (devices.degrees == 0))
-        rows = np.where(speaks, self.k, -1)
+        sending = devices.active_devices & ((partner >= 0) | (devices.degrees == 0))
+        rows = np.where(sending, self.k, -1)
         return DenseMessages(state.mass, rows, edges=partner[devices.sources] == devices.indices)
 
     def update(self, state: PairwiseSumsState, inbox: Inbox, devices: Devices) -> PairwiseSumsState:

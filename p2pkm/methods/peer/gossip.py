@@ -149,8 +149,8 @@ class PairwiseGossip(OnGraph):
         """Send the blended rows to the partner of the next round; a device without links sends them to no device."""
         values, rows = pack(state.blended)
         partner = find_partners(self.topology, devices)
-        speaks = devices.active_devices & ((partner >= 0) | (devices.degrees == 0))
-        return DenseMessages(values, np.where(speaks, rows, -1), edges=partner[devices.sources] == devices.indices)
+        sending = devices.active_devices & ((partner >= 0) | (devices.degrees == 0))
+        return DenseMessages(values, np.where(sending, rows, -1), edges=partner[devices.sources] == devices.indices)
 
     def update(self, state: PairwiseGossipState, inbox: Inbox, devices: Devices) -> PairwiseGossipState:
         """Average with the partner that just sent, if there is one; then blend for the next exchange."""

@@ -168,8 +168,8 @@ class PushSumLloyd(MethodBase):
 
     def message(self, state: PushSumState, devices: Devices) -> DenseMessages:
         """Send the share of each neighbor, or the total of all shares so far."""
-        said = share(state.mass, devices) if state.account is None else state.account.total
-        return DenseMessages(said, np.where(devices.active_devices, self.k, -1))
+        sent = share(state.mass, devices) if state.account is None else state.account.total
+        return DenseMessages(sent, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: PushSumState, inbox: Inbox, devices: Devices) -> PushSumState:
         """Add up the own share and those of the neighbors; in the last turn of a round divide, and measure anew."""
@@ -186,7 +186,7 @@ class PushSumLloyd(MethodBase):
 
     def _update(self, state: PushSumState, account: RunningSums, inbox: Inbox, devices: Devices) -> PushSumState:
         """Do the same with counters: what is kept, and what the totals of the neighbors have grown by."""
-        gain, edge_heard = draw(devices, inbox, account)
+        gain, edge_received = draw(devices, inbox, account)
         mass, own, centroids, converged = state.mass + gain, account.own, state.centroids, state.converged
         if devices.turn == self.gossips - 1:
             thin = is_thin(devices, mass, fair_share(devices))
@@ -196,7 +196,7 @@ class PushSumLloyd(MethodBase):
             own = local_sums(devices, centroids)
             mass += own - account.own
         part = share(mass, devices)
-        return PushSumState(centroids, converged, part, RunningSums(own, account.total + part, edge_heard))
+        return PushSumState(centroids, converged, part, RunningSums(own, account.total + part, edge_received))
 
 
 def fair_share(devices: Devices) -> Floats:

@@ -170,8 +170,8 @@ class TrackingLloyd(MethodBase):
 
     def message(self, state: TrackingState, devices: Devices) -> DenseMessages:
         """Send the mass, or the total of all masses so far."""
-        said = state.mass if state.account is None else state.account.total
-        return DenseMessages(said, np.where(devices.active_devices, self.k, -1))
+        sent = state.mass if state.account is None else state.account.total
+        return DenseMessages(sent, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: TrackingState, inbox: Inbox, devices: Devices) -> TrackingState:
         """Average with the neighbors; in the last turn of a round divide, measure, and correct what is followed."""
@@ -187,7 +187,7 @@ class TrackingLloyd(MethodBase):
 
     def _update(self, state: TrackingState, account: RunningSums, inbox: Inbox, devices: Devices) -> TrackingState:
         """Do the same with counters: what is kept, and shares of what the totals of the neighbors have grown by."""
-        gain, edge_heard = draw(devices, inbox, account, mixing(devices))
+        gain, edge_received = draw(devices, inbox, account, mixing(devices))
         mass, own, centroids, converged = state.mass + gain, account.own, state.centroids, state.converged
         if devices.turn == self.gossips - 1:
             thin = is_thin(devices, mass, np.ones(len(devices)))
@@ -197,7 +197,7 @@ class TrackingLloyd(MethodBase):
             own = local_sums(devices, centroids)
             mass += own - account.own
         kept = mass - offered(mass, devices)
-        return TrackingState(centroids, converged, kept, own, RunningSums(own, account.total + mass, edge_heard))
+        return TrackingState(centroids, converged, kept, own, RunningSums(own, account.total + mass, edge_received))
 
 
 def offered(mass: Floats, devices: Devices) -> Floats:

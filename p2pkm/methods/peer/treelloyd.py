@@ -332,14 +332,14 @@ class OverTree(OnGraph):
             tables = tree_sums.shorten(state.up if position.up else state.down)
         else:
             tables = self.outgoing(state, up=position.up)
-        said = tree_sums.send(position, self.tree, devices, tables, ~state.converged)
-        who, wire = np.flatnonzero(said.rows >= 0), np.zeros(len(devices), np.int64)
+        sent = tree_sums.send(position, self.tree, devices, tables, ~state.converged)
+        who, wire = np.flatnonzero(sent.rows >= 0), np.zeros(len(devices), np.int64)
         if not len(who):
-            return said
+            return sent
         wire[who] = (
             _SHORT * tables.shape[2] if first else self.count_wire(state, who, tables[who], devices, up=position.up)
         )
-        return said._replace(wire=wire)
+        return sent._replace(wire=wire)
 
     def outgoing(self, state: TreeLloydState, *, up: bool) -> Floats:
         """Return the tables of sums, costs and errors that go up, or of orders and moves that go down."""

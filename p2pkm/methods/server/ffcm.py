@@ -111,12 +111,12 @@ class FFCM(ServerMethodBase):
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
         """Average the clients' centroids, or cluster them."""
-        spoken = [table for table in tables if len(table)]
-        if not spoken:
+        reported = [table for table in tables if len(table)]
+        if not reported:
             return model[model[:, 0] < np.inf]
         if self.version == 1:
-            return _average(spoken, _known(hub, model[None])[0])
-        rows = np.ascontiguousarray(np.concatenate(spoken)[:, :-1])
+            return _average(reported, _known(hub, model[None])[0])
+        rows = np.ascontiguousarray(np.concatenate(reported)[:, :-1])
         start, (real,) = pack(model[None])
         if real == 0:
             search = Search(self.k, Stream.SERVER, starts=self.server_n_init, limit=_STEPS)

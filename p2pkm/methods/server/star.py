@@ -97,11 +97,11 @@ class Star(OnGraph):
 
     def update(self, state: StarState, inbox: Inbox, devices: Devices) -> StarState:
         """Aggregate at the hub; take over and report at the clients."""
-        heard = np.zeros(len(devices), np.bool_)
-        np.logical_or.at(heard, devices.sources, inbox.fresh)
+        received = np.zeros(len(devices), np.bool_)
+        np.logical_or.at(received, devices.sources, inbox.fresh)
         if devices.late and _is_hubs(devices):  # reports may be lost: the hub goes on with those that it has
-            np.logical_or.at(heard, devices.sources, inbox.slots >= 0)
-        acts = devices.active_devices & heard
+            np.logical_or.at(received, devices.sources, inbox.slots >= 0)
+        acts = devices.active_devices & received
         if _is_hubs(devices):
             return self._aggregate(state, inbox, devices, acts)
         centroids = state.centroids.copy()
@@ -111,10 +111,10 @@ class Star(OnGraph):
             real = np.arange(self.k) < inbox.rows[slots][:, None]
             centroids[acts] = np.where(real[:, :, None], tables, np.inf)
         state = self._take(state, centroids, acts)
-        speaks = self._sends(state, devices, acts)
-        if self.method.traits.one_shot > speaks.any() or not devices.active_devices.any():
+        sending = self._sends(state, devices, acts)
+        if self.method.traits.one_shot > sending.any() or not devices.active_devices.any():
             return state._replace(rows=np.full(len(devices), -1))
-        return self._report(state, replace(devices, active_devices=speaks))
+        return self._report(state, replace(devices, active_devices=sending))
 
     def _sends(self, state: StarState, devices: Devices, acts: Mask) -> Mask:
         """Return which clients report; with losses also those that receive nothing: one-shot until answered."""

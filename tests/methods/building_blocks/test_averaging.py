@@ -22,7 +22,7 @@ def test_a_device_adds_what_the_running_total_of_a_neighbor_has_grown_by():
     for total, grown in (([4.0, 1.0], [4.0, 1.0]), ([7.0, 3.0], [3.0, 2.0])):
         inbox = table.network.exchange(DenseMessages(np.array([[total], [total]]), np.ones(2, np.int64)))
         gain, heard = draw(table.devices, inbox, account)
-        account = account._replace(edge_heard=heard)
+        account = account._replace(edge_received=heard)
         assert_array_equal(gain, [[grown], [grown]])
 
 

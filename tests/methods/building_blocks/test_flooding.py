@@ -4,7 +4,7 @@ import numpy as np
 from numpy.testing import assert_array_equal
 
 from p2pkm.core.messages import Inbox
-from p2pkm.methods.building_blocks.flooding import begin, group, hear
+from p2pkm.methods.building_blocks.flooding import begin, group, receive
 from tests.support.play_rounds import arrange
 
 
@@ -15,8 +15,8 @@ def test_tables_from_other_ranks_are_stored_beside_the_own_ones():
     tables[1, :2, :4] = [[1, 4, 5, 6], [1, 7, 8, 9]]
     tables[2, :2, :4] = [[1, -1, -1, -1], [2, 10, 11, 12]]  # another table of 1, which came later
     slots = np.array([1, 2, 0, 0])
-    heard = hear(flood, Inbox(tables, np.array([1, 2, 2]), slots, slots), devices)
-    assert_array_equal(heard.known, [[True, True, True]])
-    assert_array_equal(heard.news, [[False, True, True]])
-    (collection,), _ = group(heard, np.array([0]))
+    received = receive(flood, Inbox(tables, np.array([1, 2, 2]), slots, slots), devices)
+    assert_array_equal(received.known, [[True, True, True]])
+    assert_array_equal(received.news, [[False, True, True]])
+    (collection,), _ = group(received, np.array([0]))
     assert_array_equal(collection, [[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]])

@@ -69,7 +69,7 @@ def test_counters_change_nothing_in_the_first_round_and_from_then_on_what_is_hel
     close(found[gossips].centroids, last(PushSumLloyd(4, gossips=gossips), table, start, 1))
     sources, reverse = table.devices.sources, np.lexsort((table.devices.sources, table.devices.indices))
     for state in found[1:]:
-        under_way = state.account.total[sources] - state.account.edge_heard[reverse]
+        under_way = state.account.total[sources] - state.account.edge_received[reverse]
         held = state.mass.sum(axis=0) + under_way.sum(axis=0)
         assert_allclose(held, state.account.own.sum(axis=0), atol=1e-9)
     for i, state in enumerate(found):
