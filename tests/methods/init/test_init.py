@@ -145,6 +145,14 @@ def test_all_devices_cluster_all_summaries_alike():
         assert_allclose(np.sort(state.centroids[0, :, 0]), [0, 8, 16], atol=2)
 
 
+def test_the_only_clustering_is_the_best_of_twenty_starts():
+    rng = np.random.default_rng(3)
+    table = arrange([rng.uniform(size=(30, 2)) for _ in range(6)], RING)
+    found = sow("flooded-summaries", table, 8).centroids
+    assert_array_equal(found, np.broadcast_to(cluster(table, range(6), 8), (6, 8, 2)))
+    assert (found[0] != cluster(table, range(6), 8, starts=10)).any()
+
+
 def test_nobody_clusters_before_a_turn_has_brought_nothing_new():
     table = arrange(blobs(9, 8, 7, 5), [(0, 1), (1, 2), (2, 3)])
     history, _ = play(FloodedSummaries(3), table, np.zeros((4, 3, 2)), 5)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from p2pkm.core.batch import Search, Stream, cluster
 from p2pkm.core.errors import ExperimentError
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
@@ -149,6 +150,15 @@ def test_coordinate_descent_against_the_cost_of_the_whole_partition(seed):
     points = normal(seed, [25])[0]
     start = points[:4].copy()
     assert_allclose(compiled.cdkm(points, np.ones(25), start, 300)[0], descend(points, start), atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_coordinate_descent_begins_at_points_that_are_drawn_as_for_lloyd(seed):
+    data, search = normal(seed, [15, 15]), Search(5, Stream.CENTRAL, limit=0)
+    played, points = serve(Central(5, method="cdkm", n_init=1), data, seed=seed), np.concatenate(data)
+    seeds, _, _ = cluster(plain, played.devices.shared_key, points, np.ones(30), search)
+    assert all((points == one).all(axis=1).any() for one in seeds)
+    assert_allclose(played.model, descend(points, seeds), atol=1e-9)
 
 
 def test_the_best_of_several_starts_is_taken_and_coordinate_descent_beats_lloyd():
