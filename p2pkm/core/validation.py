@@ -91,8 +91,7 @@ def matrix(
     DataError
         If there are no rows or columns, or an entry is not a finite number; the first one is named.
     """
-    if hasattr(points, "toarray"):
-        raise DataError(f"{what} is a sparse matrix, expected a dense array; pass {what}.toarray()")
+    _check_kind(points, what)
     try:
         array = np.asarray(points)
     except ValueError:
@@ -105,6 +104,16 @@ def matrix(
     if array.shape[0] == 0 or array.shape[1] == 0:
         raise DataError(f"{what} has shape {array.shape}, expected at least one point and one feature")
     return store(finite(_numbers(array, what), what, missing=missing), what, dtype)
+
+
+def _check_kind(points: Any, what: str) -> None:
+    """Refuse arrays whose entries NumPy would not take as they are: sparse and masked ones."""
+    if hasattr(points, "toarray"):
+        raise DataError(f"{what} is a sparse matrix, expected a dense array; pass {what}.toarray()")
+    if hasattr(points, "filled") and np.any(points.mask):
+        raise DataError(
+            f"{what} has masked entries, expected numbers in all; pass {what}.filled(...), or drop such rows"
+        )
 
 
 def finite(
