@@ -147,7 +147,7 @@ FOREIGN = {  # sniffing at what somebody else hands over, or at the system
     "p2pkm/cli/algorithms.py",  # functools.partial
     "p2pkm/cli/doctor/__init__.py",  # os
     "p2pkm/cli/main.py",  # click
-    "p2pkm/core/validation.py",  # a sparse matrix
+    "p2pkm/core/validation.py",  # a sparse matrix, a masked array
     "p2pkm/data/readers/anndata.py",
     "p2pkm/kernels/numba/threads.py",  # os
     "p2pkm/network/link_model.py",  # a networkx graph

@@ -15,8 +15,9 @@ from p2pkm.channel.transform import Context, Messages, Order, RunScope, Settings
 from p2pkm.core.batch import Devices, Floats, Integers, Stream
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, SparseMessages
-from p2pkm.core.spec import Spec, complete, parse, read_count
+from p2pkm.core.spec import Spec, complete, convert, parameters, parse, read_count
 from p2pkm.core.traits import MessageContent, MethodTraits
+from p2pkm.core.validation import whole
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.init.pipelines import Stage, find_own
 from p2pkm.network.graph import Topology
@@ -63,13 +64,19 @@ class Byzantine:
     by: Literal["closeness", "betweenness"] = "closeness"
     stages: Literal["method", "all"] = "method"
 
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        whole(self.count, 0, "byzantine")
+        for name, words in parameters(Byzantine).items():
+            convert(vars(self)[name], words, f"byzantine {name}")
+
     def __str__(self) -> str:
         """Return the spec in full."""
         return str(complete(Spec(str(self.count), vars(self)), {str(self.count): Byzantine}, 0))
 
     @classmethod
-    def of(cls, given: "Byzantine | str | None") -> "Byzantine | None":
-        """Return the value of a text such as ``2:kind=flip,place=central``; a value and None stay as they are.
+    def of(cls, given: "Byzantine | str | int | None") -> "Byzantine | None":
+        """Return the value of a text such as ``2:kind=flip,place=central``, or of a number; others stay as they are.
 
         Raises
         ------
@@ -78,6 +85,8 @@ class Byzantine:
         """
         if given is None or isinstance(given, Byzantine):
             return given
+        if not isinstance(given, str):
+            return cls(given)
         name = given.partition(":")[0].strip()
         count = read_count(name)
         if count is None:

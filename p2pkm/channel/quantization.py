@@ -16,7 +16,7 @@ from p2pkm.channel.transform import Context, Messages, Order, Settings, Transfor
 from p2pkm.core.batch import Devices, Floats, Grid, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
-from p2pkm.core.spec import Spec, parse, suggest
+from p2pkm.core.spec import Spec, read_value, suggest
 from p2pkm.core.states import optional
 from p2pkm.core.traits import MessageContent
 from p2pkm.core.validation import whole
@@ -98,9 +98,10 @@ class Quantization:
         ExperimentError
             If it cannot be read, or a figure is out of range.
         """
-        if isinstance(given, Quantization):
-            return given
-        spec = parse(_REAL if given is None else given, _READ, "quantize")
+        return read_value(cls, _REAL if given is None else given, _READ, "quantize", cls._make)
+
+    @classmethod
+    def _make(cls, spec: Spec) -> "Quantization":
         return cls(spec.name, **spec.options)  # type: ignore[arg-type]
 
 

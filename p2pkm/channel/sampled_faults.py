@@ -13,7 +13,7 @@ from p2pkm.channel.fault_trace import ASLEEP, AWAY, KIND, LONGEST, ROUND, ROUNDS
 from p2pkm.core.batch import Floats, Integers, Stream
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import read_drawn, read_range, show_drawn
-from p2pkm.core.validation import positive, whole
+from p2pkm.core.validation import one_of, positive, whole
 from p2pkm.kernels.reference import philox
 from p2pkm.kernels.streams import shared_key
 from p2pkm.network.graph import Topology
@@ -101,6 +101,7 @@ class Faults:
             whole(vars(self)[name], 1, f"faults {name}")
         if self.max_delay > LONGEST:
             raise ExperimentError(f"faults max_delay is {self.max_delay}; expected at most {LONGEST} rounds")
+        one_of(self.stages, ("method", "all"), "faults stages")
         if self.seed is not None:
             whole(self.seed, 0, "faults seed")
         _ = self.apart

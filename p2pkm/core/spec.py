@@ -174,9 +174,12 @@ def split_specs(texts: Iterable[str]) -> list[str]:
     Raises
     ------
     ExperimentError
-        If a list is empty or names a spec twice.
+        If a list is empty, no text, or names a spec twice.
     """
-    specs: list[str] = []
+    texts, specs = list(texts), list[str]()
+    for text in texts:
+        if not isinstance(text, str):
+            raise ExperimentError(f"{text!r} is no text; expected a list such as a,b,c")
     for part in ",".join(texts).split(","):
         belongs = specs and "=" in part.partition(":")[0] and ":" in specs[-1]
         if belongs:

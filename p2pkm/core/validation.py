@@ -1,5 +1,6 @@
 """Checks at the door of the data: ranges of options, and points that are real numbers."""
 
+import math
 import sys
 from collections.abc import Iterable
 from numbers import Integral, Real
@@ -29,12 +30,20 @@ def whole(value: object, least: int, name: str, most: int | None = None) -> int:
 
 def positive(value: object, name: str, *, zero: bool = False, most: float = sys.float_info.max) -> float:
     """Return an option that must be a finite number above 0, or, with `zero`, not below it, and not above `most`."""
-    number = isinstance(value, Real) and not isinstance(value, bool) and value <= most
-    if not number or not isinstance(value, Real) or value < 0 or (value == 0 and not zero):
+    number = _float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    if not (0 < number <= most or (zero and number == 0)):
         wanted = "a finite number of at least 0" if zero else "a finite number above 0"
         wanted += "" if most == sys.float_info.max else f" and at most {most:g}"
         raise ExperimentError(f"{name} is {value!r}; expected {wanted}")
-    return float(value)
+    return number
+
+
+def _float(value: Real) -> float:
+    """Return a number as float64; a whole number beyond all of them is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def one_of(value: str, known: Iterable[str], name: str) -> str:
@@ -82,8 +91,7 @@ def matrix(
     DataError
         If there are no rows or columns, or an entry is not a finite number; the first one is named.
     """
-    if hasattr(points, "toarray"):
-        raise DataError(f"{what} is a sparse matrix, expected a dense array; pass {what}.toarray()")
+    _check_kind(points, what)
     try:
         array = np.asarray(points)
     except ValueError:
@@ -96,6 +104,16 @@ def matrix(
     if array.shape[0] == 0 or array.shape[1] == 0:
         raise DataError(f"{what} has shape {array.shape}, expected at least one point and one feature")
     return store(finite(_numbers(array, what), what, missing=missing), what, dtype)
+
+
+def _check_kind(points: Any, what: str) -> None:
+    """Refuse arrays whose entries NumPy would not take as they are: sparse and masked ones."""
+    if hasattr(points, "toarray"):
+        raise DataError(f"{what} is a sparse matrix, expected a dense array; pass {what}.toarray()")
+    if hasattr(points, "filled") and np.any(points.mask):
+        raise DataError(
+            f"{what} has masked entries, expected numbers in all; pass {what}.filled(...), or drop such rows"
+        )
 
 
 def finite(

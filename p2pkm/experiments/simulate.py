@@ -55,7 +55,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     record_every: int | None = None, baselines: bool = True, allow_disconnected: bool = False,
     rank_partition: str = "auto", link_model: LinkModel | str | None = None, faults: Faults | str | None = None,
     stale_policy: StalePolicy | str | None = None,
-    byzantine: Byzantine | str | None = None, min_cluster_size: int = 0, noise: float = 0.0,
+    byzantine: Byzantine | str | int | None = None, min_cluster_size: int = 0, noise: float = 0.0,
     quantize: Quantization | str | None = "auto", transforms: str | None = None, scale: str = "none",
     missing: str = "refuse",
     silhouette: bool = False, true_centers: Any = None,
@@ -100,7 +100,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         What goes wrong, as ``"loss=0.1,dropout=0.02"``, or the path of a trace; see docs/faults.md.
     stale_policy : StalePolicy or str, optional
         What becomes of tables that faults keep from being replaced: ``"keep:age=8"`` (rounds), the default, ``"drop"``.
-    byzantine : Byzantine or str, optional
+    byzantine : Byzantine, str or int, optional
         How many devices send wrong tables, and how, as ``"2:kind=flip,place=central"``; see
         `p2pkm.channel.byzantine.Byzantine`.
     min_cluster_size : int
@@ -163,6 +163,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     """
     _check_kinds(algorithm, shards)
     check_declaration(type(algorithm), type(algorithm).__name__)
+    seed = whole(seed, 0, "seed")
     if checkpoint_every is not None:
         whole(checkpoint_every, 1, "checkpoint_every")
         if checkpoint is None:

@@ -15,6 +15,7 @@ from p2pkm.network.transport import Network
 
 _LABELED = 10_000_000  # points; above, labels are not gathered
 _SAMPLE = 5_000
+_ROUNDED = 2.0**-46  # of the mean square: what only rounding keeps of the variance of equal points
 _PROFILED = 20_000_000  # coordinates of points, or of centroids; above, clusters have no means
 
 
@@ -56,8 +57,9 @@ class Moments(NamedTuple):
     def summarize(self, centroids: Floats) -> tuple[Integers, Floats, Floats]:
         """Return sizes int64[n, k], means and standard deviations float64[n, k, d], NaN where there are no points."""
         total = np.where(self.sizes > 0, self.weights, np.nan)[:, :, None]
-        mean = self.first / total
-        return self.sizes, centroids + mean, np.sqrt(np.maximum(self.second / total - mean * mean, 0.0))
+        mean, square = self.first / total, self.second / total
+        variance = square - mean * mean
+        return self.sizes, centroids + mean, np.sqrt(np.where(variance <= _ROUNDED * square, 0.0, variance))
 
 
 def collect_labels(

@@ -120,7 +120,7 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
     prices.notes += [*_tell(topology, monitor, census, centroids), *_advise(monitor, topology, groups, facts),
                      *byzantine_note(monitor.left_out), *_tell_reverted(reverted, devices.clients)]  # fmt: skip
     prices.notes += [] if facts["termination"] in STOPPED else _miss(census, centroids, monitor)
-    text = json.dumps([records, summary, prices.notes]) if world.rank == 0 else ""
+    text = json.dumps([records, summary, prices.notes], default=_plain) if world.rank == 0 else ""
     shared = world.broadcast(
         {"text": np.frombuffer(text.encode(), np.uint8), "losses": monitor.losses, "best": np.array(monitor.best),
          "ratios": _ratios(monitor), **_freeze(monitor.hash_chain())} if world.rank == 0 else None
@@ -136,6 +136,11 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
     )  # fmt: skip
     figures, values = measure(result)  # the same on every rank, as the result is
     return replace(result, summary=summary | figures, devices=values)
+
+
+def _plain(number: np.generic) -> Any:
+    """Return a number of NumPy, such as a parameter that a script gave, as one of Python."""
+    return number.item()
 
 
 def _collect_learned(devices: Devices, network: Network, state: Any) -> LearnedFeatures | None:

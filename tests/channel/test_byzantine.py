@@ -15,6 +15,7 @@ import topologies
 from p2pkm.channel.byzantine import Byzantine, ByzantineMessages, byzantine_note, select_byzantine
 from p2pkm.channel.rejection import Rejection, reject_malformed
 from p2pkm.channel.transform import Context
+from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, SparseMessages, Tables
 from p2pkm.core.traits import MessageContent
 from p2pkm.methods.building_blocks.flooding import group
@@ -374,6 +375,23 @@ def test_the_spec_is_written_in_full_and_read_back():
     assert str(spec) == "3:kind=random,place=central,by=closeness,stages=method"
     assert Byzantine.of(str(spec)) == spec
     assert Byzantine.of(None) is None
+    assert Byzantine.of(2) == Byzantine(2)
+
+
+@pytest.mark.parametrize(
+    ("count", "options", "words"),
+    [
+        (-1, {}, "byzantine is -1; expected a whole number of at least 0"),
+        (1.5, {}, "byzantine is 1.5; expected a whole number"),
+        (2, {"kind": "lies"}, "byzantine kind is 'lies'. .*Known: collude, drift, flip, nan, random"),
+        (2, {"place": "top"}, "byzantine place is 'top'"),
+        (2, {"by": "degree"}, "byzantine by is 'degree'"),
+        (2, {"stages": "none"}, "byzantine stages is 'none'"),
+    ],
+)
+def test_a_value_is_checked_as_its_text_is(count, options, words):
+    with pytest.raises(ExperimentError, match=words):
+        Byzantine(count, **options)
 
 
 def test_the_command_line_and_the_toml_file_know_the_option(tmp_path):

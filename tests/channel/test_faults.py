@@ -550,6 +550,7 @@ def test_all_devices_begin_with_the_same_centroids(method, faults):
         ("--faults churn=0.1", "It is called 'dropout' now. Known: "),
         ("--faults loss=2", "faults loss is 2.0"),
         ("--faults loss=nan", "expected a finite number"),
+        ("--faults loss=.1,stages=some", "stages is 'some'. Known: all, method"),
         ("--faults partition=5", "expected its first and last round, as in 10-20"),
         ("--faults max_delay=99,delay=.1", "expected at most 64 rounds"),
         ("--faults dropout_length=0,dropout=.1", "faults dropout_length is 0"),

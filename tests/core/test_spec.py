@@ -1,10 +1,12 @@
 """Values that are a number or one of a few words, and values that text stands for."""
 
+import re
 from typing import Literal
 
 import pytest
 
 import p2pkm
+from p2pkm.channel.registry import PluginTransforms
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import Spec, complete, convert, read_count, read_range
 
@@ -60,3 +62,18 @@ def test_a_complete_spec_has_what_was_given_else_the_default_and_the_seed_of_the
     assert complete(Spec("ring", {"seed": 3, "rewire": 0.5}), {"ring": ring}, 7) == Spec(
         "ring", {"degree": 2, "rewire": 0.5, "seed": 3}
     )
+
+
+@pytest.mark.parametrize(
+    ("of", "given", "words"),
+    [
+        (p2pkm.Quantization.of, 8, "quantize is 8; expected a p2pkm.Quantization, or text such as"),
+        (p2pkm.LinkModel.of, 8, "link model is 8; expected a p2pkm.LinkModel, or text such as"),
+        (PluginTransforms.of, 8, "8 is no text; expected a list such as a,b,c"),
+        (lambda stages: p2pkm.Faults(stages=stages), "some", "faults stages is 'some'. Known: all, method"),
+        (p2pkm.Byzantine.of, 1.5, "byzantine is 1.5; expected a whole number"),
+    ],
+)
+def test_what_stands_for_no_value_is_refused(of, given, words):
+    with pytest.raises(ExperimentError, match=re.escape(words)):
+        of(given)

@@ -34,6 +34,14 @@ def test_numbers_of_several_kinds_are_points(given):
     assert matrix(np.array(given, object)).tolist() == [[1.0, 2.5], [1.0, -3.0]]
 
 
+def test_masked_entries_are_no_numbers():
+    whole = np.ma.masked_array([[1.0, 2.0], [3.0, 1e20]], np.zeros((2, 2)))
+    assert matrix(whole).tolist() == whole.data.tolist()
+    whole[1, 1] = np.ma.masked
+    with pytest.raises(DataError, match=r"X has masked entries, expected .*pass X.filled\(...\), or drop"):
+        matrix(whole)
+
+
 def test_a_single_feature_is_told_how_to_become_a_column():
     for points, words in ((np.zeros(4), r"\(4,\), expected \(points, features\); for a .* reshape\(-1, 1\)$"),
                           (np.zeros((2, 2, 2)), r"\(2, 2, 2\), expected \(points, features\)$")):  # fmt: skip

@@ -104,3 +104,23 @@ def test_what_cannot_be_is_refused():
 def test_a_name_for_the_method_and_rows_for_shards_are_refused_with_what_to_give(method, given, words):
     with pytest.raises(ExperimentError, match=words):
         p2pkm.simulate(method, topologies.ring(4), given)
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    """As loops over arrays give them; also where the run is kept."""
+    runs = []
+    for whole, real in ((int, float), (np.int64, np.float32)):
+        method = p2pkm.GTVMin(whole(4), alpha=real(0.5), local_steps=whole(1), relaxation=real(1.25), tol=real(0.0))
+        result = p2pkm.simulate(method, topologies.ring(4), points(), rounds=whole(2), seed=whole(7), noise=real(0.25),
+                                min_cluster_size=whole(2), record_every=whole(1), checkpoint=tmp_path / "kept",
+                                checkpoint_every=whole(1), quantize=None)  # fmt: skip
+        result.save(tmp_path / whole.__name__)
+        runs.append(result.summary | {"wall_seconds": 0, "compile_seconds": 0})
+    assert runs[0] == runs[1]  # the second goes on from the end of the first
+    assert (runs[1]["clusters"], runs[1]["alpha"], runs[1]["seed"]) == (4, 0.5, 7)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 1.5, True, "7", None])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises(ExperimentError, match=f"seed is {seed!r}; expected a whole number"):
+        p2pkm.simulate(p2pkm.GTVMin(4), topologies.ring(4), points(), seed=seed)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
@@ -24,3 +24,13 @@ def test_the_sample_says_whose_points_they_are_and_what_they_are(monkeypatch, ke
     nearest = ((X[:, None] - result.centroids[device]) ** 2).sum(axis=2).argmin(axis=1)
     assert_array_equal(census.sample_cluster, nearest[order] if kept else np.full(30, -1))
     assert (census.labels is None) == (census.row is None) == (not kept)
+
+
+def test_equal_points_far_from_their_centroid_do_not_deviate():
+    points = [np.full((m, 2), (0.1, 77.7)) for m in (1, 7)] + [np.array([[0.1, 77.7], [0.1, 77.7 + 2.0**-10]])]
+    shards = p2pkm.Shards.from_list(points)
+    start = np.full((3, 1, 2), -0.3)
+    result = p2pkm.simulate(p2pkm.GTVMin(1), topologies.path(3), shards, start=start, rounds=0, baselines=False)
+    assert result.clusters.deviations[:2, 0].tolist() == [[0.0, 0.0]] * 2
+    assert_allclose(result.clusters.deviations[2, 0], [0.0, 2.0**-11], rtol=1e-3)
+    assert_allclose(result.clusters.means[:, 0], [part.mean(axis=0) for part in points], rtol=1e-14)
