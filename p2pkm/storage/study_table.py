@@ -195,7 +195,7 @@ class Study:
 
     def _repr_html_(self) -> str:
         """Return the first rows as a table, for notebooks."""
-        columns = ("algorithm", "graph", "seed", *keys(Table.SWEEP), "termination", "error")
+        columns = dict.fromkeys(("algorithm", "graph", *self.swept, "seed", *keys(Table.SWEEP), "termination", "error"))
         names = [name for name in columns if any(row.get(name) is not None for row in self.rows)]
         lines = [[_write(row.get(name)) for name in names] for row in self.rows[:_SHOWN]]
         head = "".join(f'<th title="{html.escape(one.meaning)}">{one.label}</th>' for one in map(find, names))
