@@ -137,8 +137,10 @@ class Experiment:
     def _refuse_bytes(self) -> None:
         """Refuse names of files that config.toml cannot hold."""
         for name, value in vars(self).items():
+            if not isinstance(value, str) or name == "out":
+                continue
             try:
-                _ = isinstance(value, str) and name != "out" and value.encode()
+                value.encode()
             except UnicodeEncodeError:
                 raise ExperimentError(
                     f"{name} is {value!r}, which is no UTF-8, as config.toml must be; rename the file"
