@@ -386,7 +386,7 @@ def find_gap(group: Mapping[int, Row], other: Mapping[int, Row], figure: str) ->
         tells nothing of others. None without a common seed, or if a run does not have the figure.
     """
     seeds = sorted(group.keys() & other.keys())
-    pairs = [(group[seed][figure], other[seed][figure]) for seed in seeds]
+    pairs: list[tuple[Any, Any]] = [(group[seed].get(figure), other[seed].get(figure)) for seed in seeds]
     if not pairs or None in (value for pair in pairs for value in pair):
         return None
     gaps = [a - b for a, b in pairs]
