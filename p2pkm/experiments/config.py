@@ -126,12 +126,25 @@ class Experiment:
         empty = [name for name in ("partition", "init", "true_centers", "out") if getattr(self, name) == ""]
         if empty:
             raise ExperimentError(f"{empty[0]} is empty; leave it out, or give a value")
+        self._refuse_bytes()
         self.draw_kinds()
         if self.quantize is None:
             object.__setattr__(self, "quantize", "none")
         for name, read in _VALUES.items():
             if isinstance(given := getattr(self, name), str):
                 object.__setattr__(self, name, read(given))
+
+    def _refuse_bytes(self) -> None:
+        """Refuse names of files that config.toml cannot hold."""
+        for name, value in vars(self).items():
+            if not isinstance(value, str) or name == "out":
+                continue
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise ExperimentError(
+                    f"{name} is {value!r}, which is no UTF-8, as config.toml must be; rename the file"
+                ) from None
 
     def _refuse_contradictions(self) -> None:
         if self.k_max is not None and self.clusters != "auto":

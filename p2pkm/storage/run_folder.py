@@ -235,7 +235,7 @@ class RunFolder:
 
     def _write_text(self, name: str, text: str) -> None:
         self.lock.check()
-        write_bytes(self.path, name, lambda file: file.write(text.encode()))
+        write_bytes(self.path, name, lambda file: file.write(text.encode(errors="backslashreplace")))
 
 
 class _disk:  # noqa: N801 - reads like a statement

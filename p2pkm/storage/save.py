@@ -30,6 +30,7 @@ _GRAPHML = (
     'xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns '
     'http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd">\n'
 )
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LABEL_NAMES = {"labels": "labels", "device": "device", "row": "row"}
 
 
@@ -173,7 +174,7 @@ def _field(text: str) -> str:
 
 def _write_text(folder: Path, name: str, head: str, lines: list[str]) -> None:
     text = head + "".join(lines)
-    write_bytes(folder, name, lambda file: file.write(text.encode()))
+    write_bytes(folder, name, lambda file: file.write(text.encode(errors="backslashreplace")))
 
 
 def write_lines(records: list[dict[str, Any]], folder: Path) -> None:
@@ -214,9 +215,15 @@ def _list_graphml(nodes: list[dict[str, Any]], edges: dict[tuple[int, int], dict
         for name, value in figures.items():
             if value != np.inf:
                 keys.setdefault((kind, name), _KINDS[type(value)])
-                text = str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+                text = _to_xml(value) if isinstance(value, str) else str(value)
                 lines.append(f'      <data key="{kind}-{name}">{text}</data>\n')
         lines.append(f"    </{kind}>\n")
     told = [f'  <key id="{kind}-{name}" for="{kind}" attr.name="{name}" attr.type="{known}"/>\n'
             for (kind, name), known in keys.items()]  # fmt: skip
     return [*told, '  <graph edgedefault="undirected">\n', *lines, "  </graph>\n</graphml>\n"]
+
+
+def _to_xml(text: str) -> str:
+    """Return a text as it stands in XML; signs that there is no way to write are escaped as in Python."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#13;")
+    return _NO_XML.sub(lambda sign: ascii(sign[0])[1:-1], text)

@@ -195,7 +195,7 @@ class Study:
 
     def _repr_html_(self) -> str:
         """Return the first rows as a table, for notebooks."""
-        columns = ("algorithm", "graph", "seed", *keys(Table.SWEEP), "termination", "error")
+        columns = dict.fromkeys(("algorithm", "graph", *self.swept, "seed", *keys(Table.SWEEP), "termination", "error"))
         names = [name for name in columns if any(row.get(name) is not None for row in self.rows)]
         lines = [[_write(row.get(name)) for name in names] for row in self.rows[:_SHOWN]]
         head = "".join(f'<th title="{html.escape(one.meaning)}">{one.label}</th>' for one in map(find, names))
@@ -386,7 +386,7 @@ def find_gap(group: Mapping[int, Row], other: Mapping[int, Row], figure: str) ->
         tells nothing of others. None without a common seed, or if a run does not have the figure.
     """
     seeds = sorted(group.keys() & other.keys())
-    pairs = [(group[seed][figure], other[seed][figure]) for seed in seeds]
+    pairs: list[tuple[Any, Any]] = [(group[seed].get(figure), other[seed].get(figure)) for seed in seeds]
     if not pairs or None in (value for pair in pairs for value in pair):
         return None
     gaps = [a - b for a, b in pairs]

@@ -15,7 +15,7 @@ from p2pkm.cli.summary_table import Progress
 from p2pkm.core.units import write_number
 from p2pkm.experiments.config import FIELDS, Experiment
 from p2pkm.metrics.registry import summary_keys
-from tests.support.run_cli import FILES, SMALL, StageResult, here, ranks, solve, there
+from tests.support.run_cli import FILES, SMALL, StageResult, here, listed, ranks, solve, there
 
 PLACED = ("rank_partition", "edge_cut", "halo_size", "load_imbalance", "load_imbalance_devices")
 
@@ -254,6 +254,14 @@ def test_ranks(tmp_path):
 def test_experiment_is_checked_without_the_command_line():
     with pytest.raises(Exception, match="devices is 0"):
         Experiment(devices=0)
+
+
+def test_what_the_configuration_cannot_hold_is_refused_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = b"caf\xe9".decode("utf-8", "surrogateescape")  # of a file that was named in Latin-1
+    ending = here(*SMALL, "--data", f"{name}.npy", "--out", "run")
+    assert ending.code == 2 and "data is 'caf\\udce9.npy', which is no UTF-8" in ending.err and not listed(tmp_path)
+    assert here(*SMALL, "--rounds", "1", "--out", name, "-q").code == 0
 
 
 def test_json_goes_through_a_pipe():

@@ -418,6 +418,7 @@ def test_the_share_of_runs_is_told_unless_all_came_near():
 def test_gaps_are_over_common_seeds_with_the_figure():
     group = {0: {"ari": 0.5}, 1: {"ari": 0.75}}
     assert find_gap(group, {2: {"ari": 0.5}}, "ari") is find_gap(group, {0: {"ari": None}}, "ari") is None
+    assert find_gap(group, {0: {}}, "ari") is None  # of another version
     assert find_gap(group, {0: {"ari": 0.25}, 1: {"ari": 0.5}}, "ari")["mean"] == 0.25
 
 

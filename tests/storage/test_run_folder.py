@@ -357,6 +357,15 @@ def test_a_folder_is_claimed_with_what_is_below_it_and_looked_at_once_more_when_
     assert listed(Path()) == {"result"}
 
 
+def test_names_that_are_no_text_stand_in_the_comments_of_the_configuration(tmp_path):
+    with Lock(tmp_path / "run") as held:
+        writer = RunFolder(held, {"seed": 3}, {}, {"devices": "a\ud800, b\nc", "features": None})
+        writer.begin()
+        writer.end("done")
+        lines = (held.folder / "config.toml").read_text("utf-8").splitlines()
+    assert lines == [r'# devices names: "a\ud800, b\nc"', "seed = 3"]
+
+
 def test_a_run_that_goes_on_counts_how_often_and_cuts_off_what_came_after_its_records(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()

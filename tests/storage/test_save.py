@@ -156,7 +156,7 @@ def test_the_graph_that_is_written_has_all_figures_of_the_result(tmp_path, serve
     shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 3, seed=0), devices=3)
     method, graph = (p2pkm.FKM(2), None) if server else (p2pkm.GTVMin(2), topologies.ring(3))
     result = p2pkm.simulate(method, graph, shards, rounds=2)
-    names = ("a<b>&\"c']]>", "Åbo", "2", "server")[: result.topology.n]
+    names = ("a<b>&\"c']]>", "Å\rbo", "2", "server")[: result.topology.n]
     result = replace(result, topology=replace(result.topology, names=names))
     result.losses[1], result.centroids[1, 0, 1] = np.inf, np.nan
     result.save(tmp_path / "run")
@@ -171,3 +171,11 @@ def test_the_graph_that_is_written_has_all_figures_of_the_result(tmp_path, serve
     with np.load(tmp_path / "run" / "labels.npz") as labels, np.load(tmp_path / "run" / "census.npz") as census:
         assert set(labels) == {"labels", "device", "row"} and set(labels).isdisjoint(census)
     assert "nan" not in (tmp_path / "run" / "centroids.csv").read_text()
+
+
+def test_names_that_no_file_can_hold_are_written_in_escapes(tmp_path):
+    shards = p2pkm.Shards.from_list([np.zeros((1, 1)), np.ones((1, 1)), np.ones((1, 1))])
+    graph = nx.path_graph(["a\x0bb", "c\ud800", "d\uffff\U0001f600"])
+    p2pkm.simulate(p2pkm.GTVMin(1, init="local"), graph, shards, rounds=1, baselines=False).save(tmp_path / "run")
+    assert p2pkm.load(tmp_path / "run").topology.names == ("a\\x0bb", "c\\ud800", "d\\uffff\U0001f600")
+    assert "c\\ud800" in (tmp_path / "run" / "labels.csv").read_text()

@@ -191,6 +191,9 @@ def test_a_notebook_shows_ten_rows_the_figures_of_any_and_what_comes_of_all():
     assert text.startswith(f"<p>Study of 12 runs</p><p>{found.conclusion()}</p><table>")
     assert f">{find('ratio_mean').label}</th>" in text and f">{find('ari').label}</th>" not in text
     assert text.endswith("<p>and 2 more; to_frame() returns all</p>")
+    swept = [{"algorithm": "a", "graph": "ring", "tol": tol, "seed": 0, "ratio_mean": 1.0} for tol in (0.5, 0.25)]
+    text = Study(swept)._repr_html_()
+    assert "<td>ring</td><td>0.5</td><td>0</td>" in text and "<td>ring</td><td>0.25</td><td>0</td>" in text
 
 
 def test_a_study_that_was_interrupted_has_the_rows_that_were_kept_whole(tmp_path):
