@@ -543,6 +543,7 @@ def test_two_colors_follow_young(coupling):
     assert large.contraction_colored.value == pytest.approx(root**2, rel=0.01) and not large.rounds_colored.exact
 
 
+@pytest.mark.slow
 def test_very_large_graphs_take_fewer_sweeps_in_single_precision(monkeypatch):
     graph = topologies.small_world(1_500, degree=6, rewire=0.1, seed=2)
     colors = p2pkm.Topology.from_graph(graph).colors

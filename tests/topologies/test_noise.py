@@ -78,6 +78,7 @@ def test_the_estimate_of_large_graphs_is_near_and_repeats(monkeypatch):
     np.testing.assert_array_equal(found, residual_noise(graph, (10.0, 300.0)))
 
 
+@pytest.mark.slow
 def test_very_large_graphs_take_one_vector_in_single_precision(monkeypatch):
     graph, couplings = topologies.build("small-world", 40_000, degree=6, light=True), (30.0, 100.0)
     double = residual_noise(graph, couplings)

@@ -76,7 +76,7 @@ def lloyd(points, weights, centroids):
 @pytest.mark.parametrize("schedule", ["jacobi", "colored"])
 def test_without_links_every_device_runs_lloyd(schedule):
     compared = 0
-    for seed in range(30):
+    for seed in range(12):
         data, links, start, rng = instance(seed, least=6)
         start = np.array([points[rng.choice(len(points), 3, replace=False)] for points in data])
         found = last(method(3, 0.0, schedule), arrange(data, links), start, 40)
@@ -85,7 +85,7 @@ def test_without_links_every_device_runs_lloyd(schedule):
             if expected is not None:
                 compared += 1
                 assert_allclose(centroids, expected, atol=1e-10)
-    assert compared > 60
+    assert compared > 24
 
 
 @pytest.mark.parametrize("setting", SCHEDULES)
