@@ -23,6 +23,7 @@ from p2pkm.engine.loop import Start
 from p2pkm.methods.building_blocks.spanning_tree import grow
 from p2pkm.methods.init.pipelines import Stage, needs_hub
 from p2pkm.methods.init.total_variance import TotalVariance
+from p2pkm.methods.schedules import make
 from p2pkm.methods.server.star import Star, StarState
 from tests.support.methods import METHODS, build
 from tests.support.play_rounds import arrange
@@ -166,7 +167,7 @@ def test_what_does_not_go_together_is_refused_before_any_work(method, options, w
 
 
 def test_the_text_of_the_value_reads_back():
-    for text in ("rice", "int8", "rice:bits=12", "int8:bits=9,threshold=1"):
+    for text in ("rice", "int8", "rice:bits=12", "rice:bits=1", "int8:bits=9,threshold=1"):
         assert str(Quantization.of(text)) == text
     assert Quantization.of("rice:bits=9") == Quantization("rice", bits=9)
 
@@ -227,7 +228,7 @@ def test_tables_of_peers_are_in_steps_from_the_last_ones(content, common, d):
         known[:, :, :d] = np.where(common & np.isfinite(start), start, mean)
     context = Context(1, devices, Moved(start))
     for turn in range(3):
-        values, rows = rng.normal(size=(3, k, width)), np.array([k, 3, 0])
+        values, rows = rng.normal(size=(3, k, width)), np.array([[k, 3, 0], [2, k, 0], [k, k, 4]][turn])
         values[:, :, d] = rng.integers(0, 99, (3, k)) if turn < 2 else values[:, :, d]
         found = quantizer.outgoing(DenseMessages(values, rows), context)
         assert_array_equal(found.rows, rows)
@@ -254,7 +255,8 @@ def test_reports_and_answers_are_in_steps_from_the_nearest_row_of_the_last_answe
     quantizer = wake(Star(p2pkm.FKM(k)), np.tile([*mean, 2.0], (4, 1)), devices, bits=7)
     state = StarState(model, np.zeros(4, bool), *[None] * 4, shift, span, None)
     step, sent = np.sqrt(2.0) * 2.0**-7, np.zeros((0, d))
-    for turn, rows in enumerate(([k, k, 1, -1], [-1, -1, -1, k], [-1, -1, -1, 2], [-1, -1, -1, k])):
+    turns = [k, k, 1, -1], *([-1, -1, -1, count] for count in (k, 2, k, 0, k))
+    for turn, rows in enumerate(turns):
         values = rng.normal(size=(4, max(rows), d + (turn == 0)))  # reports have a count, too
         values[:, :, d:] = rng.integers(0, 99, (4, max(rows), 1))
         found = quantizer.outgoing(DenseMessages(values, np.array(rows)), Context(1, devices, state))
@@ -270,7 +272,7 @@ def test_reports_and_answers_are_in_steps_from_the_nearest_row_of_the_last_answe
             bits = coded(np.array(ways)) + rows[i] * int(np.ceil(np.log2(len(held))))
             bits += sum(count_rest(table[:, column : column + 1]) for column in range(d, table.shape[1]))
             assert found.wire[i] == -(-bits // 8)
-            sent = found.values[i, : rows[i]] if hub[i] else sent
+        sent = found.values[3, : rows[3]] if rows[3] >= 0 else sent
 
 
 def test_where_all_points_are_equal_tables_of_them_are_of_zeros():
@@ -298,6 +300,18 @@ def test_an_opening_that_every_stage_before_made_common_is_not_sent(first, secon
     moved = quantizer.outgoing(DenseMessages(values, np.full(3, 2)), context)
     assert moved.rows.tolist() == [2, -1, -1]
     assert moved.wire[0] == -(-(coded(np.full((2, 1), 8.0)) - 1) // 8)
+
+
+def test_on_the_grid_silence_is_the_end_only_once_every_device_has_converged():
+    """Who moves by less than half a step is silent, and may move on; whatever else ends a run does so."""
+    method, table = sender(MessageContent.CENTROIDS, moves_on_grid=True), arrange([np.ones((1, 1))] * 3, [(0, 1)])
+    quantizer = wake(method, np.ones((3, 2)), table.devices, bits=3)
+    schedule = quantizer.wrap(method, make("jacobi", table.devices, None), table.network)[1]
+    for converged, ending in (([True, False, True], ""), ([True] * 3, "silent")):
+        context = Context(1, table.devices, Moved(None, converged=np.array(converged)))
+        quantizer.outgoing(DenseMessages(np.zeros((3, 2, 1)), np.full(3, 2)), context)
+        found = [schedule.check_termination(stop) for stop in ("silent", "oscillating", "")]
+        assert found == [ending, "oscillating", ""]
 
 
 def test_the_grid_follows_what_was_agreed_on_the_rehearsed_coupling_and_the_weight_of_all_points():

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.channel.pipeline import plan_channel
-from p2pkm.channel.suppression import _sent
+from p2pkm.channel.suppression import _know, _sent
 from p2pkm.channel.transform import Context
 from p2pkm.core.messages import DenseMessages
 from p2pkm.engine.build_run import RunConfig
@@ -24,6 +24,7 @@ from p2pkm.network.local import LocalNetwork
 from p2pkm.network.mailbox import narrow
 from p2pkm.network.world import connect
 from tests.support.methods import METHODS, build
+from tests.support.play_rounds import arrange
 from tests.support.run_cli import here, solve
 
 LEAST = 4
@@ -618,6 +619,13 @@ def test_points_in_the_units_of_a_method_are_found():
         assert not plain.left.any() and not passed_on.left.any()
         resumed.restore(found.snapshot())
         assert resumed.figures(network) == {"raw_points_disclosed": 3}
+
+
+def test_a_point_is_found_whatever_the_signs_of_its_zeros():
+    points = np.array([[3.0, -0.0], [0.0, 1.0], [3.0, np.nextafter(0.0, 1.0)]])
+    known = _know(arrange([points], []).devices, points)
+    found = known.find(np.array([[3.0, 0.0], [-0.0, 1.0]]), lambda: np.zeros(2, np.int64))
+    assert sorted(found) == [0, 1]
 
 
 def test_a_table_that_claims_more_rows_than_it_has_moves_no_owner():

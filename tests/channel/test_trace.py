@@ -86,6 +86,8 @@ def test_what_the_graph_does_not_have_is_left_out_and_counted():
     pair = Topology.from_links(4, np.array([[0, 1, 1.0]]))
     beyond = ['{"kind": "link", "round": 1, "src": 3, "dst": 2}']  # all links of the graph come before this one
     assert parse_trace(beyond, pair, "trace").ignored_events == 1
+    across = ['{"kind": "link", "round": 1, "src": 2, "dst": 0}']  # device 0 is an end like others
+    assert parse_trace(across, RING, "trace").ignored_events == 1
     cut = ['{"kind": "partition", "round": 1, "devices": [0, 4]}']
     assert_array_equal(parse_trace(cut, RING, "trace").events[:, 2:4], [[0, 1], [0, 3]])
     assert parse_trace(['{"kind": "loss", "round": 1, "src": 0, "dst": 1, "turn": 0}'], RING, "t").events[0, 5] == 0
@@ -96,6 +98,12 @@ def test_what_the_graph_does_not_have_is_left_out_and_counted():
 def test_events_are_played_in_the_order_of_their_rounds():
     lines = [json.dumps({"kind": "away", "round": t, "device": t}) for t in (3, 0, 2)]
     assert_array_equal(parse_trace(lines, RING, "trace").events[:, 1], [0, 2, 3])
+
+
+def test_a_partition_may_be_there_from_the_opening_on_and_lasts_a_round_unless_told_otherwise():
+    lines = [{"kind": "partition", "round": 0}, {"kind": "partition", "round": 2, "rounds": 3}]
+    events = parse_trace(map(json.dumps, lines), RING, "trace").events
+    assert events[:, [1, 2, 3, 4]].tolist() == [[0, 0, 3, 1], [0, 1, 2, 1], [2, 0, 3, 3], [2, 1, 2, 3]]
 
 
 rounds, edges = st.integers(0, 50), st.integers(0, 7)

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from p2pkm.core.batch import Search, Stream, cluster
+from p2pkm.core.chunks import label
 from p2pkm.kernels import numba as compiled
 from tests.support.play_rounds import arrange
 
@@ -20,6 +21,23 @@ def test_a_part_computes_what_the_whole_does_for_its_devices(own, weights):
     found, wanted = (some.kmeans(2, Stream.LOCAL, starts=2) for some in (part, devices))
     for one, whole in zip(found, wanted, strict=True):
         assert_array_equal(one, whole[own])
+
+
+def test_points_take_the_row_that_is_nearest_to_their_nearest_local_one():
+    draw = np.random.default_rng(1)
+    devices = arrange([draw.normal(size=(m, 2)) for m in (6, 0, 4)], [(0, 1), (1, 2)]).devices
+    local, models = draw.normal(size=(3, 3, 2)), draw.normal(size=(3, 4, 2))
+    local[0, 2] = np.inf
+
+    def find_nearest(rows, table):
+        return ((rows[:, None] - table) ** 2).sum(axis=2).argmin(axis=1)
+
+    (piece,) = label(devices, models, through=local)
+    for i in range(3):
+        own = slice(*devices.offsets[i : i + 2])
+        first = find_nearest(devices.stored[own], local[i])
+        assert_array_equal(piece.labels[own], find_nearest(local[i], models[i])[first])
+        assert_allclose(piece.losses[i], ((devices.stored[own] - local[i, first]) ** 2).sum())
 
 
 def test_one_table_has_centroids_their_weights_and_a_cost():

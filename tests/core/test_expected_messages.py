@@ -27,8 +27,9 @@ def test_three_clusters_are_found_for_sure(change, fills, pools):
 
 
 def test_a_volume_is_added_to_volumes_alone():
-    both = Volume(1, 16, exact_bytes=False) + Volume(2, 32, wire=10)
-    assert both == Volume(3, 48, True, False, 26)
+    plain, encoded = Volume(1, 16, exact_bytes=False), Volume(2, 32, wire=10)
+    both = plain + encoded
+    assert both == encoded + plain == Volume(3, 48, True, False, 26)
     with pytest.raises(TypeError):
         both + 1
 

@@ -27,6 +27,17 @@ def test_neither_number_nor_word(text):
 
 
 @pytest.mark.parametrize(
+    ("value", "kind", "words"),
+    [(2.5, int, "a whole number"), (2**63, int, "a whole number below 2^63"), (str(-(2**63)), int, "below 2^63"),
+     (5, str, "text"), ([1.0], float, "a number"), (True, float, "a number")],
+)  # fmt: skip
+def test_a_value_of_another_kind_is_refused_and_not_converted(value, kind, words):
+    with pytest.raises(ExperimentError, match=re.escape(f"option is {value!r}; expected") + ".*" + re.escape(words)):
+        convert(value, kind, "option")
+    assert convert(str(1 - 2**63), int, "option") == 1 - 2**63
+
+
+@pytest.mark.parametrize(
     ("text", "count"),
     [("0", 0), ("007", 7), ("999999999", 999_999_999), ("1000000000", None), ("", None), ("-1", None), ("+1", None),
      (" 1", None), ("1_0", None), ("1.0", None), ("²", None), ("٣", None), ("9" * 5000, None)],

@@ -31,6 +31,7 @@ def test_cheap_checks_come_first():
     apart = Topology.from_links(5, np.array([(0, 1, 1.0)]))
     wrong = [
         ({"rounds": -1}, "rounds is -1"),
+        ({"record_every": 0}, "record_every is 0"),
         ({"scale": "standart"}, "scale is 'standart'"),
         ({"rank_partition": "best"}, "rank_partition is 'best'"),
         ({"faults": p2pkm.Faults(loss=0.1), "link_model": p2pkm.LinkModel.wan()}, "virtual time does not know"),

@@ -34,6 +34,14 @@ def test_as_many_devices_are_priced_as_the_work_allows_but_16_at_least(most, cou
     assert len(found) == count and (np.diff(found) > 0).all() and 0 <= found[0] <= found[-1] < 20
 
 
+def test_of_a_sample_each_is_compared_with_what_it_would_reach_alone(monkeypatch):
+    monkeypatch.setattr(cost_ratio, "_IN_THE_END", 0)
+    prices = price(np.zeros((1, 2)))
+    assert len(prices._alone) == 16
+    costs = ((np.arange(20.0) - np.arange(20.0)[:, None]) ** 2).sum(axis=1)  # the points of device i are at i
+    np.testing.assert_allclose(prices.alone, (costs / costs[0])[prices._alone])
+
+
 @pytest.mark.parametrize(("most", "looked"), [(20 * 60 * 3 * 2, True), (20 * 60 * 3 * 2 - 1, False)])
 def test_costs_are_looked_at_in_every_round_while_that_is_little_work(monkeypatch, most, looked):
     monkeypatch.setattr(cost_ratio, "_EVERY_ROUND", most)

@@ -45,11 +45,13 @@ def test_a_record_is_about_all_devices_and_links():
     history, state = play(method, table, np.random.default_rng(0).normal(size=(3, 2, 2)), 2)
     states = [state._replace(centroids=centroids) for centroids in (history[0], history[-1])]
     seen, records = watch(table, *states, method=method)
-    chain = b""
-    for centroids, record in zip((history[0], history[-1]), records, strict=True):
+    chain, known = b"", seen.hash_chain()
+    for number, (centroids, record) in enumerate(zip((history[0], history[-1]), records, strict=True)):
         digests = [sha256(own.tobytes()).digest() for own in centroids]
         fingerprint = sha256(b"".join(digests)).digest()
         chain = sha256(chain + fingerprint).digest()
+        assert known.heads[number].tobytes() == chain
+        assert known.digests[number].tobytes() == b"".join(digests)
         assert_allclose(record["objective"], objective(method, table, centroids))
     assert (seen.fingerprint, seen.chain) == (fingerprint, chain)
     assert seen.heads.tobytes() == b"".join(digest[:8] for digest in digests)

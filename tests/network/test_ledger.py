@@ -187,6 +187,17 @@ def test_what_goes_over_some_edges_is_counted_beyond_32_bits():
     assert again.volume(edges)[0] == 13 * 2**30
 
 
+def test_encoded_lengths_over_some_edges_are_counted_beyond_32_bits():
+    """One of the two lengths is short, as all tables are."""
+    edges = np.array([0, 2])
+    tables = Tables(np.zeros((0, 1)), np.zeros(2, np.int64), np.ones(2, np.int64))
+    sparse = SparseMessages(np.array([0, 1]), tables, edges, wire=np.array([3, 2**30]))
+    ledger = Ledger(np.array([0, 1, 4]))
+    for turn in range(4):
+        ledger.count_sparse(sparse, Delivery(edges, tables), (0, turn))
+    assert_array_equal(ledger.edges[:, 3], [12, 0, 2**32, 0])
+
+
 def test_to_ask_for_the_counts_of_edges_changes_none():
     said = Delivery(np.array([2]), Tables(np.zeros((0, 1)), np.array([1]), np.array([3])))
     ledger = Ledger(np.array([0, 1, 4]))

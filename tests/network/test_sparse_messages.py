@@ -124,3 +124,16 @@ def test_tables_that_begin_or_end_alike_stay_apart_and_each_rank_gets_its_own():
         silent = np.array([0.0, 0.0, 2.0])
         others = [parcel if peer.rank == 0 else silent for peer in post._peers]
         assert heard(post.hand_out(nothing, others)) == {0: [0.0, 2.0, 4.0], 1: []}
+
+
+def test_three_ranks_hear_what_one_process_hears():
+    graph = build(6, [(i, j) for j in range(6) for i in range(j)])
+    parts = [place(graph, rank, 3) for rank in range(3)]
+    posts, said, parcels = [SparseRouter(part) for part in parts], [], []
+    for part, post in zip(parts, posts, strict=True):
+        tables = Tables(np.repeat(part.ids, 2)[:, None].astype(float), np.array([0, 2]), 1 + part.ids % 2)
+        said.append(post.sort(SparseMessages(np.arange(2), tables, np.arange(10)), None))
+        parcels.append({peer.rank: parcel for peer, parcel in zip(part.peers, post.wrap(said[-1]), strict=True)})
+    for part, post, own in zip(parts, posts, said, strict=True):
+        delivery = post.hand_out(own, [parcels[peer.rank][part.rank] for peer in part.peers])
+        assert heard(delivery) == {e: [j] * (1 + j % 2) for e, j in enumerate(part.indices.tolist())}

@@ -83,6 +83,19 @@ def test_all_faults_are_named_with_the_place_where_that_is_known(run):
     ]
 
 
+def test_lines_that_were_changed_are_told_apart_from_lines_that_are_no_records(tmp_path):
+    lines = tmp_path / "rounds.jsonl"
+    lines.write_text('{"round": 0}\n{"round": 1}\n')
+    write_checksums(tmp_path)
+    others = "its lines can be read, but are not those of the run"
+    for text, told in (
+        ('{"round": 0}\n{"round": 2}\n', others), ('{"round": 0}\n', others), ("", others),
+        ('{"round": 0}\n[1]\n', "line 2 is no record"), ('{"round": 0}\n{"rou', "line 2 is no record"),
+    ):  # fmt: skip
+        lines.write_text(text)
+        assert check_files(tmp_path) == [Fault("rounds.jsonl", f"is changed: {told}")]
+
+
 def test_what_other_commands_write_may_come_and_go(run):
     (run / "report.html").write_text("<html>")
     (run / "figures" / "more.png").write_bytes(b"a picture")

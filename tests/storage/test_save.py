@@ -176,6 +176,7 @@ def test_the_graph_that_is_written_has_all_figures_of_the_result(tmp_path, serve
 def test_names_that_no_file_can_hold_are_written_in_escapes(tmp_path):
     shards = p2pkm.Shards.from_list([np.zeros((1, 1)), np.ones((1, 1)), np.ones((1, 1))])
     graph = nx.path_graph(["a\x0bb", "c\ud800", "d\uffff\U0001f600"])
+    (tmp_path / "run").mkdir()  # an empty folder may be there
     p2pkm.simulate(p2pkm.GTVMin(1, init="local"), graph, shards, rounds=1, baselines=False).save(tmp_path / "run")
     assert p2pkm.load(tmp_path / "run").topology.names == ("a\\x0bb", "c\\ud800", "d\\uffff\U0001f600")
     assert "c\\ud800" in (tmp_path / "run" / "labels.csv").read_text()

@@ -159,6 +159,12 @@ def test_few_distinct_points_are_as_many_clusters():
     assert choose(table) == 3
 
 
+def test_there_is_no_index_of_as_many_clusters_as_points_and_two_points_are_one_pair():
+    table = tabulate(reference, 0, as_rows(np.array([[0.0], [1.0], [5.0], [7.0]])), 6)
+    assert np.isfinite(column(table, "cost")[:3]).all() and np.isnan(table[3:]).all()
+    assert column(table, "strength")[0] == 1.0  # of halves of two points
+
+
 def test_both_forms_of_the_kernels_choose_with_the_same_bits():
     rows = as_rows(clusters(4, 15, 8, sd=1.0), np.arange(1.0, 61.0))
     assert_array_equal(tabulate(compiled, 3, rows, 7), tabulate(reference, 3, rows, 7))

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.methods.deep.networks import Network, _convolve, check_network
-from p2pkm.methods.deep.training import Learner, Session, find_shape, make_views, parse_shape
+from p2pkm.methods.deep.training import Learner, Session, _change, find_shape, make_views, parse_shape
 from tests.support.images import digits
 
 SIDE = (8, 8, 1)
@@ -175,6 +176,26 @@ def test_true_labels_teach_the_network_to_tell_digits_apart(jax):
     theta, _ = learner.train(learner.init(1), images[:900], labels[:900], rows, Session(5, 1, 15, 0.05))
     _, features = learner.embed(theta, images[900:])
     assert (np.argmax(features @ rows.T, axis=1) == labels[900:]).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("drawn", "change"),
+    [
+        ([0, 0, 6, 0, 0, 0], lambda image: np.rot90(image, -1)),  # in units of 15 degrees
+        ([1, -2, 0, 0, 0, 0], lambda image: np.pad(image, ((1, 0), (0, 2), (0, 0)), "edge")[:8, 2:]),
+        ([0, 0, 0, 0, 1, 0], lambda image: image + 0.2 * image.mean()),
+        ([0, 0, 0, 0, 0, 1], lambda image: image + 0.2 * (image - image.mean())),
+    ],
+    ids=["turned", "shifted", "lighter", "contrast"],
+)
+def test_a_view_is_turned_and_shifted_and_its_edge_goes_on(monkeypatch, drawn, change):
+    """NumPy stands in for JAX, and there is no noise."""
+    random = SimpleNamespace(split=lambda key: key, uniform=lambda key, shape, **ends: np.array(key, float),
+                             normal=lambda key, shape: np.zeros(shape))  # fmt: skip
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(numpy=np, random=random))
+    monkeypatch.setitem(sys.modules, "jax.numpy", np)
+    image = np.random.default_rng(0).normal(size=(8, 8, 2))
+    assert_allclose(_change(image, (drawn, None)), change(image), atol=1e-9)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What each device starts from, for every seeding, and on data that is hardly any data."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import networkx as nx
@@ -15,6 +16,7 @@ from p2pkm.core.expected_messages import Known
 from p2pkm.core.messages import Inbox
 from p2pkm.kernels.reference import uniforms
 from p2pkm.kernels.streams import shared_key
+from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.flooded_summaries import FloodedSummaries
 from p2pkm.methods.init.leader_broadcast import Leader, elect
 from p2pkm.methods.init.min_id_agreement import MinIdAgreement
@@ -88,6 +90,13 @@ def test_what_lies_beyond_an_empty_table_widens_no_box():
     leftover = Inbox(np.full((2, 2, 2), 7.0), np.array([2, 0]), np.array([1, 0]), np.array([1, 0]))
     after = stage.update(state, leftover, table.devices.at_turn(1, 0, np.ones(2, bool)))
     assert_array_equal(after.box, [np.ones((2, 2)), np.full((2, 2), 7.0)])
+
+
+def test_the_corners_of_just_enough_points_are_their_mean_and_fewer_have_none():
+    data = [np.array([[1.0], [2.0], [9.0]]), np.array([[4.0], [5.0]]), np.array([[1.0], [2.0], [6.0], [9.0]])]
+    devices = replace(arrange(data, [(0, 1), (1, 2)]).devices, min_count=3)
+    box = BoundingBox(2).initial_state(devices, None).box[:, :, 0]
+    assert_array_equal(box, [[4.0, 4.0], [np.inf, -np.inf], [3.0, 17.0 / 3.0]])
 
 
 def test_components_have_their_own_boxes():

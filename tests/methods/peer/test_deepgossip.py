@@ -1,5 +1,7 @@
 """The serverless twin of DeepFeCA."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -7,8 +9,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.errors import ExperimentError, TopologyError
+from p2pkm.core.protocols import Work
 from p2pkm.experiments.check_method import CHECKS, check_method
+from p2pkm.methods.deep.method import DeepState, flatten
+from p2pkm.network.graph import Topology
 from tests.support.images import deal
+from tests.support.play_rounds import arrange
 from tests.support.toy_network import plug
 from topologies.time_varying.graph import Exchange, record
 
@@ -92,6 +98,17 @@ def test_every_component_has_the_weighted_mean_of_its_own_devices(count, monkeyp
     assert result.summary["messages"] == 2 * 4 * (2 + 3)  # up and down 4 links: 2 of parameters, 3 of reports
 
 
+def test_a_mean_over_one_image_is_taken_over_and_one_over_none_is_not():
+    table = arrange([np.ones((1, 64)), np.zeros((0, 64))], [])
+    method, theta = p2pkm.DeepGossip(5, **SMALL).on(table.topology), np.arange(20.0).reshape(2, 10)
+    sums = flatten(np.column_stack(([1.0, 0.0], theta)), 4)
+    learned = SimpleNamespace(theta=np.full((2, 10), -1.0), _replace=SimpleNamespace)
+    state = DeepState(np.zeros((2, 5, 4)), np.zeros(2, bool), learned, sums, np.full(2, 3))
+    nothing = SimpleNamespace(fresh=np.zeros(0, bool), slots=np.zeros(0, int), tables=sums)
+    found = method._average(state, nothing, table.devices.at_turn(2, 1, np.ones(2, bool)))
+    assert_array_equal(found.learned.theta, [theta[0], np.full(10, -1.0)])
+
+
 @pytest.mark.parametrize("gossips", [None, 3])
 def test_messages_and_bytes_by_hand(count, gossips):
     """Path of 3: the middle is the root; up one row table of each end, down one; 4 directed edges of gossip."""
@@ -102,6 +119,13 @@ def test_messages_and_bytes_by_hand(count, gossips):
     assert result.summary["messages"] == (rounds + 1) * 4 + rounds * len(tables)
     total = (rounds + 1) * 4 * 8 * k * width + rounds * sum(tables)
     assert result.summary["bytes"] == result.summary["bytes_busiest"] == total  # every link ends at the root
+
+
+@pytest.mark.parametrize(("gossips", "turns"), [(None, 2 + 2 + 1), (3, 3 + 2 + 1)])
+def test_every_turn_takes_the_same_part_of_the_training(count, gossips, turns):
+    method = p2pkm.DeepGossip(5, gossips=gossips, **SMALL)
+    found = method.on(Topology.from_graph(topologies.path(3))).flops(Work(np.array([10, 0, 1]), None, None, 64))
+    assert_array_equal(found, np.array([10, 0, 1]) * method.learner(64).flops * (6 + 1) // turns)
 
 
 @pytest.mark.parametrize("gossips", [None, 2])

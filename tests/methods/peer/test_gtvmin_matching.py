@@ -1,6 +1,7 @@
 """The second version of GTVMin: optimal matching, normalized losses, guarded passes, against a naive twin."""
 
 from itertools import permutations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -120,6 +121,10 @@ def test_an_optimal_matching_by_hand():
     links = own.ids, own.indptr, own.indices, own.indices
     assert_array_equal(optimal_variation(tables, *links), [25, 0])
     assert_array_equal(own.kernels.gtv(tables, *links), [0, 0])
+    # on a rank with one device of two, what the other sent is in the slot behind the own ones
+    part = SimpleNamespace(ids=np.array([0]), indptr=np.array([0, 1]), indices=np.array([7]))
+    assert_array_equal(p2pkm.GTVMin(3, matching="optimal").variation(part, tables, np.array([1])), [25])
+    assert p2pkm.GTVMin(3).variation(part, tables, np.array([1])) is None
 
 
 @given(seeds)

@@ -132,6 +132,8 @@ def test_cells_weigh_their_counts():
     cells = np.array([[-3.0], [3.0], [6.0], [7.0], [8.0], [9.0]])
     total = np.column_stack((np.zeros(6), counts * shape.each * shape.grain.unit))
     np.testing.assert_allclose(tables.seed(total, cells, shape, 0.0, (reference, 1, 1)), [[(-3 + 3 * 3) / 4]])
+    noise = -np.abs(total)  # of noise alone there are k centroids, too
+    assert len(np.unique(tables.seed(noise, cells, shape, 1e9, (reference, 1, 3)))) == 3
 
 
 def test_the_radius_is_the_smallest_with_few_points_beyond():

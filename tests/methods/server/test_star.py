@@ -127,8 +127,9 @@ def test_scores_of_shape_and_distance():
     points, centroids = rng.normal(size=(60, 2)), rng.normal(size=(4, 2))
     labels = ((points[:, None] - centroids) ** 2).sum(axis=2).argmin(axis=1)
     assert scores.silhouettes(points, centroids)[0] == pytest.approx(silhouette_score(points, labels))
-    simple = scores.silhouettes(np.array([[0.0], [1.0], [4.0]]), np.array([[0.0], [4.0]]))[1]
-    assert simple == pytest.approx((1 + (3 - 1) / 3 + 1) / 3)
+    for unit in (1.0, 0.01, 100.0):
+        simple = scores.silhouettes(unit * np.array([[0.0], [1.0], [4.0]]), unit * np.array([[0.0], [4.0]]))[1]
+        assert simple == pytest.approx((1 + (3 - 1) / 3 + 1) / 3)
     assert scores.silhouettes(points, centroids[:1]) == (None, None)
     rows, centers = np.array([[5.0, 0.0], [0.0, 0.0]]), np.array([[0.0, 1.0], [5.0, 2.0]])
     assert scores.distance(rows, centers) == pytest.approx(5**0.5)
