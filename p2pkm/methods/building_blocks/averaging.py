@@ -125,7 +125,7 @@ def begin_account(devices: Devices, own: Floats, offered: Floats) -> RunningSums
 
 
 def draw(devices: Devices, inbox: Inbox, account: RunningSums, weights: Floats | None = None) -> tuple[Floats, Floats]:
-    """Return what the neighbors' totals have grown by, weighted and summed, float64[n, k, w], and `edge_received` now."""
+    """Return what neighbors' totals have grown by, weighted and summed, float64[n, k, w], and `edge_received` now."""
     gain, edge_received = np.zeros_like(account.own), account.edge_received.copy()
     for who, edges, theirs in iter_neighbor_tables(devices, inbox, gain.shape[1:]):
         growth = theirs - edge_received[edges]
