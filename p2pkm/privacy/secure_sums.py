@@ -123,7 +123,8 @@ def gaussian(keys: Keys, number: int, purpose: int, count: int) -> Floats:
     """Return draws of N(0, 1) of each of the streams (key, purpose, number), float64[len(keys), count]."""
     blocks = np.arange((count + 3) // 4, dtype=np.uint64)
     words = philox(blocks[None, :], number, keys[:, None], purpose).reshape(len(keys), 4 * len(blocks))[:, :count]
-    return np.asarray(_NORMAL((words >> np.uint64(11)) * 2.0**-53 + 2.0**-54), np.float64)
+    shares = (words >> np.uint64(11)) * 2.0**-53 + 2.0**-54
+    return np.asarray(_NORMAL(np.minimum(shares, 1.0 - 2.0**-53)), np.float64)  # the last one was rounded to 1
 
 
 def as_totals(words: Keys, grain: Grain) -> Floats:
