@@ -37,10 +37,11 @@ def test_betweenness_of_networkx_also_where_paths_are_missing(n, p, seed):
     assert path_load(graph) == (pytest.approx(max(nx.betweenness_centrality(graph).values()), abs=1e-12), True, "")
 
 
-def test_parts_of_searches_give_the_same(monkeypatch):
+@pytest.mark.parametrize("cells", [300, 50])
+def test_parts_of_searches_give_the_same(monkeypatch, cells):
     graph = topologies.small_world(80, seed=3)
     whole = path_load(graph)
-    monkeypatch.setattr(paths, "_CELLS", 300)
+    monkeypatch.setattr(paths, "_CELLS", cells)
     assert path_load(graph).value == pytest.approx(whole.value)
 
 
