@@ -132,7 +132,8 @@ def test_unknown_names_are_refused(runs):
 
 def test_every_device_has_a_panel_with_its_own_points_and_centroids(runs):
     result = runs["mesh"]
-    ax = render(plots.plot_devices(result))
+    ax = plots.plot_devices(result).axes[0]
+    ax.figure.draw_without_rendering()
     panels = ax.child_axes
     assert len(panels) == 12
     assert ax.get_legend().get_window_extent().y0 >= max(panel.get_tightbbox().y1 for panel in panels)
