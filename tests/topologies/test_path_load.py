@@ -66,6 +66,13 @@ def test_an_estimate_of_a_star_is_the_share_of_its_hub(monkeypatch):
         assert not found.exact and found.value == pytest.approx(1.0, abs=1e-12)
 
 
+def test_where_only_the_hub_is_left_to_search_from_its_share_is_exact(monkeypatch):
+    monkeypatch.setattr(paths, "_CELLS", 6)
+    monkeypatch.setattr(paths, "_WORK", 5 * 1_506 - 1)  # five leaves, but not four
+    seed = next(seed for seed in range(100) if np.random.default_rng(seed).permutation(6)[-1] == 0)
+    assert path_load(topologies.star(6), seed=seed) == (1.0, True, "")
+
+
 def test_what_has_no_path_load_says_why():
     assert path_load(topologies.path(2)).value is None
     many = path_load(topologies.build("ring", 100_001))
