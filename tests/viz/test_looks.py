@@ -219,6 +219,16 @@ def test_wrong_kinds_are_refused_before_any_work(tmp_path):
     assert ended.code == 2 and "expected a list of png, svg, pdf, pgf" in ended.err and not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("mu", [1.0, 0.05])
+def test_what_an_attack_measured_stands_inside_the_axes_with_its_error(mu):
+    """A mark outside would have lost its number."""
+    row = ATTACK["rows"][0] | {"mu_claimed": mu, "mu_measured": mu}
+    ax = viz.plot_attack(ATTACK | {"rows": [row]}).axes[0]
+    claimed, measured = ax.texts
+    assert (claimed.xy[1], measured.xy[1]) == (mu, mu + 4 * row["mu_error"])
+    assert measured.xy[1] < ax.get_ylim()[1] <= 10 * measured.xy[1]
+
+
 # ------------------------------------------------------------------------------------------------------------ tables
 
 
