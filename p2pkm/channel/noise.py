@@ -6,7 +6,6 @@ messages.
 """
 
 from collections.abc import Sequence
-from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,14 +16,13 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import SparseMessages, Tables
 from p2pkm.core.traits import MessageContent
 from p2pkm.core.validation import positive
+from p2pkm.kernels.streams import as_normal
 from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.server.star import StarState
 from p2pkm.network.transport import Network
 
-_HALF = 2.0**-54  # half of the distance between two draws
 _FIRST = (MessageContent.OPENING_CENTROIDS, MessageContent.FORWARDED_CENTROIDS)  # a row is new in the opening alone
 _ROWS = (MessageContent.CENTROIDS, MessageContent.SUMMARIES, *_FIRST)
-_NORMAL = np.frompyfunc(NormalDist().inv_cdf, 1, 1)  # math.log and math.sqrt: the same bits on every processor
 
 
 class GaussianNoise(Transform):
@@ -113,7 +111,7 @@ class GaussianNoise(Transform):
         most, d = int(counts.max(initial=0)), devices.d
         draws = context.draw(self.purpose, devices.ids[senders], most * d).reshape(len(senders), most, d)
         sender = np.repeat(np.arange(len(senders)), counts)
-        noise = _NORMAL(draws[sender, np.arange(len(who)) - first[sender]] + _HALF).astype(np.float64)
+        noise = as_normal(draws[sender, np.arange(len(who)) - first[sender]])
         noise *= self._sd * devices.data_std / np.sqrt(d)
         if isinstance(state, StarState):  # the server's centroids travel in the units of the data
             noise /= np.where((devices.ids[who] == devices.server)[:, None], 1.0, state.span[who])

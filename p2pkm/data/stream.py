@@ -5,7 +5,6 @@ What is drawn is a function of (seed, round, device), so it is the same for ever
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from statistics import NormalDist
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -16,12 +15,10 @@ from p2pkm.core.validation import one_of, positive, whole
 from p2pkm.data.shards import Shards
 from p2pkm.data.stream_tape import DataTape, Limits, read_tape
 from p2pkm.kernels.reference import uniforms
-from p2pkm.kernels.streams import shared_key
+from p2pkm.kernels.streams import as_normal, shared_key
 
 KINDS = ("none", "slow", "jump", "birth", "turn")
 _NAME = "stream_"  # what the arrays of a stream are called on their way to other ranks
-_HALF = 2.0**-54  # half of the distance between two draws
-_NORMAL = np.frompyfunc(NormalDist().inv_cdf, 1, 1)  # the same bits on every processor
 
 
 class PointStream(Protocol):
@@ -163,7 +160,7 @@ class DrawnStream:
             draws = draws.reshape(last - first, 2 + own.d)
             new = np.flatnonzero(draws[:, 0] < self.drawn.share)
             classes = np.searchsorted(np.cumsum(self.turn_shares(t, device))[:-1], draws[new, 1], side="right")
-            normal = _NORMAL(draws[new, 2:] + _HALF).astype(np.float64)
+            normal = as_normal(draws[new, 2:])
             points[first + new] = means[classes] + self.deviations * normal
             order[first + new] = -1
         return replace(own, points=points, order=order, labels=None)
@@ -208,7 +205,7 @@ class DrawnStream:
         """Draw directions, float64[count, d] of length 1."""
         d = len(self.deviations)
         draws = uniforms(self.key, Stream.WALK, [t], count * d).reshape(count, d)
-        normal = _NORMAL(draws + _HALF).astype(np.float64)
+        normal = as_normal(draws)
         length = np.sqrt(np.cumsum(normal * normal, axis=1)[:, -1:])
         return normal / np.where(length > 0.0, length, 1.0)
 

@@ -26,18 +26,17 @@ the key of a link is a hash of both ends' words, so nothing of this is secret fr
 
 import math
 import zlib
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Keys, Stream
 from p2pkm.kernels.reference import philox
+from p2pkm.kernels.streams import as_normal
 
 WORDS = 4  # of 8 bytes, that a device sends over every link once
 FINEST = 4096  # the sensitivity is at least so many units
 _EDGES = 1 << 22  # words of masks that are made at once
-_NORMAL = np.frompyfunc(NormalDist().inv_cdf, 1, 1)  # math.log and math.sqrt: the same bits on every processor
 
 
 class SumName(NamedTuple):
@@ -123,7 +122,7 @@ def gaussian(keys: Keys, number: int, purpose: int, count: int) -> Floats:
     """Return draws of N(0, 1) of each of the streams (key, purpose, number), float64[len(keys), count]."""
     blocks = np.arange((count + 3) // 4, dtype=np.uint64)
     words = philox(blocks[None, :], number, keys[:, None], purpose).reshape(len(keys), 4 * len(blocks))[:, :count]
-    return np.asarray(_NORMAL((words >> np.uint64(11)) * 2.0**-53 + 2.0**-54), np.float64)
+    return as_normal((words >> np.uint64(11)) * 2.0**-53)
 
 
 def as_totals(words: Keys, grain: Grain) -> Floats:

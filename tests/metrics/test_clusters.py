@@ -13,6 +13,7 @@ import topologies
 from p2pkm.metrics.clusters import Clusters, arrange, number_clusters
 from p2pkm.viz.color_by import read_points
 from p2pkm.viz.figures.profile import standardize
+from p2pkm.viz.report.findings import describe
 from p2pkm.viz.svg import draw_inline
 from tests.support.run_cli import here
 
@@ -98,6 +99,9 @@ def test_profile_is_standardized(hospitals):
         np.testing.assert_allclose(profile.widths[c], z[found == c].std(axis=0), atol=1e-9)
     words = draw_inline(lambda: p2pkm.viz.plot_profile(result), "one")
     assert all(word in words for word in (*FEATURES, *SITES[:2], "cluster 2:"))
+    sizes = np.bincount(found)
+    words = f"Standardized means of {len(FEATURES)} features in 3 clusters, of {sizes.min()} to {sizes.max()} points."
+    assert describe("profile", result) == words
 
 
 def test_points_without_true_labels_have_the_color_of_their_cluster(hospitals):

@@ -41,6 +41,12 @@ def test_the_new_part_is_what_was_not_there(rows):
     assert len(echelon.add(rows)) == 0
 
 
+def test_a_full_space_takes_nothing_more():
+    basis = Orthonormal(2, np.arange(2))
+    assert len(basis.add(np.ones((1, 2)))) == 0
+    assert len(basis.rows) == 2
+
+
 def test_fractions_are_residues_without_rounding():
     """Rows that differ by 1e-15 are two rows; in floating-point numbers they are one."""
     third, near = Fraction(1, 3), Fraction(1, 3) + Fraction(1, 10**15)

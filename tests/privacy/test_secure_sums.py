@@ -5,6 +5,7 @@ from itertools import combinations
 import networkx as nx
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import p2pkm
 import topologies
@@ -14,7 +15,7 @@ from p2pkm.methods.peer import private
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
-from p2pkm.privacy.secure_sums import SumName, add_masks, grain_of, link_keys, link_masks, public_words
+from p2pkm.privacy.secure_sums import SumName, add_masks, gaussian, grain_of, link_keys, link_masks, public_words
 from tests.support.resume import keep_all, resume
 from tests.support.run_cli import here
 
@@ -146,6 +147,14 @@ def test_a_unit_is_small_and_rounding_is_counted_in():
         grain = grain_of(sensitivity, 9)
         assert sensitivity / 8192 < grain.unit <= sensitivity / 4096
         assert np.log2(grain.unit) % 1 == 0 and grain.sensitivity == sensitivity + 3 * grain.unit
+
+
+def test_noise_is_normal():
+    """Kolmogorov and Smirnov's distance of 4,000 draws: beyond 0.0353 with probability 1e-4."""
+    drawn = np.sort(gaussian(np.arange(40, dtype=np.uint64), 1, 2, 100).ravel())
+    shares = (np.arange(4000) + 0.5) / 4000
+    assert np.abs(norm.cdf(drawn) - shares).max() < 0.0353
+    assert len(np.unique(drawn)) == 4000
 
 
 def test_a_resumed_run_covers_nothing_new_with_old_masks_or_noise(tmp_path, monkeypatch):

@@ -16,11 +16,14 @@ from scipy.sparse.csgraph import shortest_path
 import p2pkm
 import topologies
 from p2pkm.kernels import numba as compiled
+from p2pkm.kernels import reference as plain
 from topologies import CSRGraph, measures
 from topologies.measures import lanczos as spectrum
+from topologies.measures import time_varying
 from topologies.measures.connectivity import _dominate
 from topologies.measures.distances import _average
 from topologies.measures.spectral import mixing_laplacian
+from topologies.measures.types import find_sources
 
 DRAWN = [
     topologies.erdos_renyi(30, p=0.2, seed=1),
@@ -133,6 +136,7 @@ def test_one_device_and_two_components():
         "mean_path", "algebraic_connectivity", "effective_resistance", "hub_load", "path_load",
     }  # fmt: skip
     assert (found["diameter"].value, found["spectral_gap"].value, found["effective_neighbors"].value) == (0, 1, 1)
+    assert value(measures.kirchhoff_index(alone)) == 0
     found = measures.describe(apart)
     assert found["diameter"].value == found["mean_path"].value == found["effective_resistance"].value == math.inf
     assert [found[name].value for name in ("algebraic_connectivity", "spectral_gap", "edge_connectivity")] == [0, 0, 0]
@@ -336,6 +340,23 @@ def test_a_long_grid_stops_where_its_bounds_meet():
     assert measures.diameter(grid) == measures.Measure(128)
 
 
+def test_of_a_long_ring_the_inverse_is_walked_through(monkeypatch):
+    monkeypatch.setattr(spectrum, "EXACT", 100)
+    found = measures.algebraic_connectivity(topologies.ring(400))
+    assert "inverted" in found.how and not found.exact
+    assert found.value == pytest.approx(2 - 2 * math.cos(2 * math.pi / 400), rel=1e-6)
+
+
+def test_walks_side_by_side_find_the_ends_of_each_spectrum(monkeypatch):
+    monkeypatch.setattr(spectrum, "_PROBES", 1)
+    links = measures.read(topologies.small_world(120, degree=4, rewire=0.3, seed=2))
+    source = find_sources(links)
+    strengths = [1.0 + (source + links.indices) % number for number in (1, 2, 7)]
+    for path, strength in zip(spectrum.walk_three(plain.lanczos, links, strengths, 0), strengths, strict=True):
+        exact = spectrum.find_spectrum(*measures.laplacian(links, strength), 0).values
+        assert path.gather((0, -1)).values[[0, -1]] == pytest.approx(exact[[0, -1]], rel=1e-3)
+
+
 def test_the_quadrature_of_a_matrix_with_few_eigenvalues_is_complete():
     """A star of n devices has the eigenvalues 0, 1 and n: two steps see all of them."""
     star = topologies.build("star", 3_000, light=True)
@@ -420,6 +441,21 @@ def test_a_graph_that_stays_has_the_measures_of_one_round():
     assert value(measures.contraction_per_round(still)) == pytest.approx(1 - value(measures.spectral_gap(graph)))
     expected = value(measures.effective_neighbors(graph))
     assert value(measures.effective_neighbors_over_time(still)) == pytest.approx(expected)
+
+
+def test_above_the_limit_the_effective_neighbors_over_time_are_estimated_by_random_walks(monkeypatch):
+    turning = Turning(8, HOPS, 3)
+    monkeypatch.setattr(time_varying, "EXACT", 8)
+    expected = value(measures.effective_neighbors_over_time(turning, decay=0.5))
+    monkeypatch.setattr(time_varying, "EXACT", 7)
+    found = measures.effective_neighbors_over_time(turning, decay=0.5)
+    assert not found.exact and "random walks" in found.how
+    assert found.value == pytest.approx(expected, rel=0.25)
+
+
+def test_figures_over_a_part_of_the_period_are_estimates():
+    cube = Turning(8, HOPS, 3)
+    assert [measures.active_degrees(cube, rounds=rounds).exact for rounds in (2, 3, 4, 6)] == [False, True, False, True]
 
 
 def test_what_never_repeats_is_an_estimate_over_a_window():
@@ -628,6 +664,11 @@ def test_one_walk_gives_the_spectrum_and_its_sample(monkeypatch, steps):
 def test_the_error_of_a_mean_path_is_that_of_sources_drawn_without_repetition():
     found = _average(10, np.arange(1.0, 6.0))
     assert found == (3.0, False, "5 random sources; standard error 0.5")  # root of (5/2) (1 - 5/10) / 5
+
+
+def test_without_two_neighbors_nothing_is_clustered():
+    pairs = nx.Graph([(2 * i, 2 * i + 1) for i in range(501)])
+    assert measures.clustering(pairs) == measures.Measure(0.0)
 
 
 def test_where_all_neighbors_are_linked_an_estimate_of_clustering_is_1_and_not_sure():

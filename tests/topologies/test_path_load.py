@@ -37,10 +37,11 @@ def test_betweenness_of_networkx_also_where_paths_are_missing(n, p, seed):
     assert path_load(graph) == (pytest.approx(max(nx.betweenness_centrality(graph).values()), abs=1e-12), True, "")
 
 
-def test_parts_of_searches_give_the_same(monkeypatch):
+@pytest.mark.parametrize("cells", [300, 50])
+def test_parts_of_searches_give_the_same(monkeypatch, cells):
     graph = topologies.small_world(80, seed=3)
     whole = path_load(graph)
-    monkeypatch.setattr(paths, "_CELLS", 300)
+    monkeypatch.setattr(paths, "_CELLS", cells)
     assert path_load(graph).value == pytest.approx(whole.value)
 
 
@@ -63,6 +64,13 @@ def test_an_estimate_of_a_star_is_the_share_of_its_hub(monkeypatch):
     for seed in range(20):  # the hub is among the first sources, among the others, or neither
         found = path_load(topologies.star(60), seed=seed)
         assert not found.exact and found.value == pytest.approx(1.0, abs=1e-12)
+
+
+def test_where_only_the_hub_is_left_to_search_from_its_share_is_exact(monkeypatch):
+    monkeypatch.setattr(paths, "_CELLS", 6)
+    monkeypatch.setattr(paths, "_WORK", 5 * 1_506 - 1)  # five leaves, but not four
+    seed = next(seed for seed in range(100) if np.random.default_rng(seed).permutation(6)[-1] == 0)
+    assert path_load(topologies.star(6), seed=seed) == (1.0, True, "")
 
 
 def test_what_has_no_path_load_says_why():

@@ -203,6 +203,7 @@ def test_unconnected_draws_are_drawn_again():
         ("small-world", 99, {"degree": 3}, r"expected an even number: 2, 4, 6, ..., 98"),
         ("small-world", 10, {"rewire": 1.5}, r"rewire is 1.5; expected a number from 0 to 1"),
         ("small-world", 10, {"degree": 0}, r"degree is 0"),
+        ("margulis", 8, {}, r"8 devices is no square; take 4 or 9"),
         ("random-regular", 4, {}, r"the largest legal value is 3"),
         ("random-regular", 7, {"degree": 3}, r"take an even degree \(2, 4, 6\) or an even number of devices"),
         ("random-regular", 8, {"degree": 1}, r"take 2 to 7"),

@@ -132,8 +132,11 @@ def test_unknown_names_are_refused(runs):
 
 def test_every_device_has_a_panel_with_its_own_points_and_centroids(runs):
     result = runs["mesh"]
-    panels = plots.plot_devices(result).axes[0].child_axes
+    ax = plots.plot_devices(result).axes[0]
+    ax.figure.draw_without_rendering()
+    panels = ax.child_axes
     assert len(panels) == 12
+    assert ax.get_legend().get_window_extent().y0 >= max(panel.get_tightbbox().y1 for panel in panels)
     for i, panel in enumerate(panels):
         _, own, centroids = panel.collections
         np.testing.assert_allclose(own.get_offsets(), result.census.sample[result.census.sample_device == i])

@@ -43,5 +43,7 @@ def test_features_are_drawn_by_class():
     features = np.random.default_rng(0).standard_normal((30, 5))
     ax = plot_features(features, np.arange(30) % 3, centroids=features[:2], names=["bar", "ring", "disc"]).axes[0]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["bar", "ring", "disc", "centroids"]
+    ax.figure.canvas.draw()
+    assert ax.get_legend().get_window_extent().x0 >= ax.bbox.x1  # beside, not on the features
     assert sum(len(part.get_offsets()) for part in ax.collections) == 32
     assert plot_features(features).axes[0].get_legend() is None

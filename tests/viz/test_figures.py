@@ -231,6 +231,18 @@ def test_convergence_draws_the_records_with_gaps():
     np.testing.assert_allclose(gtv.get_ydata(), [np.nan, 8, 8, 4, 2])
     for line in (excess, objective, gtv):
         assert line.get_xdata().tolist() == [0, 1, 2, 4, 6]
+    assert [panel.texts[0].get_text() for panel in ax.child_axes] == ["25", "30", "2"]  # the last values
+    first, *_, last = (panel.bbox for panel in ax.child_axes)
+    assert (first.y1, last.y0) == pytest.approx((ax.bbox.y1, ax.bbox.y0))
+
+
+def test_convergence_says_where_quality_was_best_if_it_got_worse():
+    rounds = [record("gtvmin", t, ratio_mean=ratio) for t, ratio in enumerate((3.0, 1.25, 1.5))]
+    result = make(topologies.ring(4), rounds=rounds)
+    ax = plots.plot_convergence(replace(result, summary=result.summary | {"ratio_best": 1.25})).axes[0]
+    best, last = ax.child_axes[0].texts[:2]
+    assert (best.get_text(), best.xy) == ("best: 25, then worse", (1.0, 25.0))
+    assert (last.get_text(), last.xy) == ("50", (2.0, 50.0))
 
 
 def test_convergence_marks_the_stages():
@@ -318,6 +330,15 @@ def test_graph_says_that_all_agree_instead_of_an_empty_color_bar():
     ax = render(plots.plot_graph(replace(result, gtv=np.zeros_like(result.gtv))))
     assert "all neighbors agree" in ax.get_title(loc="left")
     assert len(ax.child_axes) == 1
+    lost = replace(result, gtv=np.zeros_like(result.gtv), centroids=np.full_like(result.centroids, np.inf))
+    apart = replace(result, losses=np.zeros_like(result.losses))  # a color bar is left out, too
+    assert not any("agree" in plots.plot_graph(other).axes[0].get_title(loc="left") for other in (lost, apart))
+
+
+def test_color_bars_of_a_graph_stand_beside_it_one_above_the_other():
+    figure = plots.plot_graph(make(topologies.ring(4)))
+    nodes, links = (bar.get_window_extent() for bar in figure.axes[0].child_axes)
+    assert 0 <= links.y0 < links.y1 < nodes.y0 < nodes.y1 <= figure.bbox.y1
 
 
 def test_graph_of_one_device_has_no_links():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib import rcParams
 from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
 
 import p2pkm
 import topologies
@@ -218,6 +219,16 @@ def test_wrong_kinds_are_refused_before_any_work(tmp_path):
     assert ended.code == 2 and "expected a list of png, svg, pdf, pgf" in ended.err and not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("mu", [1.0, 0.05])
+def test_what_an_attack_measured_stands_inside_the_axes_with_its_error(mu):
+    """A mark outside would have lost its number."""
+    row = ATTACK["rows"][0] | {"mu_claimed": mu, "mu_measured": mu}
+    ax = viz.plot_attack(ATTACK | {"rows": [row]}).axes[0]
+    claimed, measured = ax.texts
+    assert (claimed.xy[1], measured.xy[1]) == (mu, mu + 4 * row["mu_error"])
+    assert measured.xy[1] < ax.get_ylim()[1] <= 10 * measured.xy[1]
+
+
 # ------------------------------------------------------------------------------------------------------------ tables
 
 
@@ -268,6 +279,14 @@ def test_bars_points_and_names_are_told(run):
     assert [row["x_name"] for row in read(named) if row["kind"] == "bar"] == ["north", "south"]
 
 
+def test_steps_are_told_with_both_ends_and_what_they_stand_on():
+    ax = Figure().add_subplot()
+    ax.stairs([3, 1], [0, 2, 5], baseline=[1, 0], label="received")
+    steps = [(row["kind"], row["series"], *column([row], "x"), *column([row], "x_end"), *column([row], "y"),
+              *column([row], "y_end")) for row in read(ax.figure)]  # fmt: skip
+    assert steps == [("step", "received", 0, 2, 1, 3), ("step", "received", 2, 5, 0, 1)]
+
+
 def test_cells_of_a_map_are_where_they_are_drawn():
     classes = np.array([[1, 0], [2, 3], [0, 4]])
     rows = [row for row in read(viz.plot_partition_of(classes.sum(axis=1), classes)) if row["kind"] == "cell"]
@@ -296,8 +315,6 @@ def test_ink_can_be_read_on_every_color():
 
 
 def test_numbers_that_touch_are_thinned_until_they_do_not():
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(1.0, 1.0))
     axis = figure.add_subplot()
     axis.set_xlim(-0.5, 2.5)

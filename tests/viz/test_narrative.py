@@ -67,6 +67,8 @@ def test_each_sentence_about_quality_is_that_of_its_figure(drawn):
     assert found(r"their centroids cost (.+?) central") == ([] if mean is None else [tell_ratio(mean)])
     apart = mean is not None and devices > 1 and worst > mean + 5e-4 and tell_ratio(worst) != tell_ratio(mean)
     assert found(r"worst device (.+?) it") == ([tell_ratio(worst)] if apart else [])
+    alone = drawn["ratio_local_only"] if mean is not None and devices > 1 else None
+    assert found(r"local-only baseline, .+?, costs (.+?) it\b") == ([] if alone is None else [tell_ratio(alone)])
     reached = drawn["method_rounds_to_1pct_of_central"]
     assert ("did not come within 1 %" in text) == (mean is not None and reached is None)
     assert found(r"came within 1 % of central k-means in ([\d,]+) rounds?") == [str(reached)] * (reached is not None)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import re
 import subprocess
 import sys
 
@@ -88,6 +89,9 @@ def test_figures_are_reached_by_a_bare_import():
 def test_networkx_graphs_are_shown():
     shown = topologies.show(topologies.karate(34))
     assert shown._repr_html_().count("<circle") == 34
+    ring = topologies.show(topologies.ring(4))._repr_html_()
+    places = re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', ring)  # clockwise from the top
+    assert places == [("110.0", "10.0"), ("210.0", "110.0"), ("110.0", "210.0"), ("10.0", "110.0")]
     changing = topologies.one_peer_exponential(8)
     assert topologies.show(changing).graph is changing
     with pytest.raises(topologies.GraphError):

@@ -1,5 +1,7 @@
 """The figure of a chosen number of clusters, and where it appears."""
 
+from dataclasses import replace
+
 import p2pkm
 import topologies
 from p2pkm.methods.building_blocks.number_of_clusters import INDICES
@@ -22,6 +24,15 @@ def test_every_index_has_a_curve_with_its_best_number():
     assert "Calinski-Harabasz: 4" in labels and "chosen: 4" in labels
     dots = [line.get_xdata()[0] for line in ax.get_lines() if line.get_marker() == "o"]
     assert dots == [best for best in result.summary["k_preferred"].values()]
+
+
+def test_a_number_without_a_value_has_no_place_on_the_curve():
+    result = solve(k_max=5)
+    name = next(iter(INDICES))
+    indices = result.summary["k_indices"] | {name: [1.0, None, 3.0, 2.0]}
+    summary = result.summary | {"k_indices": indices, "k_preferred": result.summary["k_preferred"] | {name: 3}}
+    curve, best, *_ = plot_k(replace(result, summary=summary)).axes[0].get_lines()
+    assert curve.get_xdata().tolist() == [1, 3, 4] and best.get_xdata().tolist() == [3]
 
 
 def test_only_runs_that_chose_have_the_figure(tmp_path):

@@ -14,6 +14,7 @@ import pytest
 import p2pkm
 from p2pkm.viz.all_figures import figures_of
 from p2pkm.viz.report import findings
+from p2pkm.viz.report.run_page import repeat
 from p2pkm.viz.style import contrast
 from tests.support.animation import run
 from tests.support.run_cli import ROOT, here
@@ -129,6 +130,14 @@ def test_every_figure_of_a_run_says_what_it_finds(page):
     assert f"most on device {known[costs[known].argmax()]}, {costs[known].max():#.4g}" in told[1]
     everything = {"convergence", "graph", "points", "partition", "bytes", "groups", "profile", "k", "drift"}
     assert set(findings._FINDINGS) == everything
+
+
+@pytest.mark.parametrize(("ranks", "start"), [(1, "python"), (4, "mpirun -n 4 python")])
+def test_a_run_is_repeated_on_as_many_ranks(ranks, start, tmp_path):
+    summary = {"seed": 0, "ranks": ranks, "wall_seconds": 1.0, "centroids_sha256": "c0ffee", "chain_sha256": None}
+    text = repeat(tmp_path, {}, "k = 3", summary).text
+    assert f"<pre>{start} -m p2pkm --config {tmp_path}/config.toml\npython -m p2pkm verify {tmp_path}</pre>" in text
+    assert "<dd><code>c0ffee</code></dd>" in text and "chain" not in text
 
 
 @pytest.mark.slow

@@ -39,6 +39,16 @@ def test_differences_say_which_are_tied_with_the_best():
     ]  # fmt: skip
     assert [text.get_text() for text in ax.texts] == ["best", "tied", "tied", "worse", "worse"]
     assert float(ax.containers[-1].lines[0].get_xdata()[0]) == pytest.approx(49.0)
+    assert ax.get_title(loc="left").startswith("Paired differences to the best")
+    assert ax.get_xlabel() == "difference of cost ratio, in per cent of central k-means"
+
+
+def test_differences_of_several_orders_are_all_seen():
+    far = [row | {"ratio_mean": row["ratio_mean"] + 1000 * (row["graph"] == "grid")} for row in rows()]
+    ax = plot_differences(far).axes[0]
+    low, high = ax.get_xlim()
+    assert ax.get_xscale() == "symlog" and low < 0 and high > 100_000
+    assert plot_differences(rows()).axes[0].get_xscale() == "linear"
 
 
 @pytest.mark.parametrize("kind", ["seeds", "differences"])

@@ -90,7 +90,8 @@ def test_the_legend_of_many_methods_is_inside_the_figure(change):
     many = [row | {"algorithm": f"{row['algorithm']}{i}"} for row in rows(couplings=(1.0,)) for i in range(5)]
     figure = plot_measures([change(row) for row in many])
     figure.canvas.draw()
-    assert figure.axes[0].get_legend().get_window_extent().y0 >= 0
+    box = figure.axes[0].get_legend().get_window_extent()
+    assert box.y0 >= 0 and box.x0 >= 0 and box.x1 <= figure.bbox.x1
 
 
 def test_quality_has_a_mark_per_configuration_with_its_extremes():

@@ -45,7 +45,7 @@ def plot_attack(found: dict[str, Any], ax: "Axes | None" = None) -> "Figure":
             ax.annotate(told, here, (0, 3), textcoords="offset points", ha="center", fontsize=8)
     gossip = found["what"] == "gossip"
     ax.set_xlim(-0.7, len(rows) - 0.3)
-    ax.set_ylim(0.0, 1.25 * max(*claimed, *measured, 1e-3))
+    ax.set_ylim(0.0, max(*1.25 * claimed, *1.25 * measured, *1.1 * (measured + 4 * errors), 1e-3))
     title = f"Bound and attack, {found['graph']}" + (f", {found['gossips']} gossips" if gossip else "")
     dress(ax, title, f"distance from device {found['receiver']}" if gossip else "coalition", "mu")
     ax.set_xticks(at, [str(row["distance"]) if gossip else row["against"] for row in rows])

@@ -81,7 +81,8 @@ def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", 
     for colored, reading, bottom in ((marks, devices, 0.04 + apart), (lines, links, 0.04)):
         if colored is not None:
             add_bar(ax, colored, reading.label, (1.02, bottom, 0.035, long), unit=reading.unit)
-    agree = (edges == "gtv" and lines is None) or (nodes == "disagreement" and marks is None)
+    even = (edges == "gtv" and lines is None) or (nodes == "disagreement" and marks is None)
+    agree = even and bool((result.centroids[:, :, 0] < np.inf).any())  # else nobody has anything to agree on
     ax.set_title(_entitle(topology, len(shown), len(every), len(drawn), agree=agree), fontsize=11, loc="left")
     return finish(ax)
 

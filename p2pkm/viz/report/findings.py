@@ -72,11 +72,11 @@ def _find_groups(result: Result) -> str:
 
 
 def _find_profile(result: Result) -> str:
-    clusters, k = result.clusters, result.centroids.shape[1]
-    points = "" if clusters.points is None else ", of " + " to ".join(
-        f"{number:,}" for number in (clusters.points.sum(axis=0).min(), clusters.points.sum(axis=0).max())
-    ) + " points"  # fmt: skip
-    return f"Standardized means of {count(len(result.feature_names), 'feature')} in {count(k, 'cluster')}{points}."
+    points = result.clusters.points
+    assert points is not None  # else there is no such figure
+    sizes = points.sum(axis=0)
+    words = f"Standardized means of {count(len(result.feature_names), 'feature')} in {count(len(sizes), 'cluster')}"
+    return f"{words}, of {sizes.min():,} to {sizes.max():,} points."
 
 
 def _find_k(result: Result) -> str:

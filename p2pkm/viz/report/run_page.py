@@ -227,8 +227,7 @@ def repeat(folder: Path, manifest: dict[str, Any], config: str, summary: dict[st
     facts = _list_facts(manifest, summary)
     if not config:
         return section("How to repeat it", facts)
-    ranks = int(summary.get("ranks") or 1)
-    start = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
+    start = ["mpirun", "-n", str(summary["ranks"])] if summary["ranks"] > 1 else []
     again = shlex.join([*start, "python", "-m", "p2pkm", "--config", str(folder.resolve() / "config.toml")])
     check = shlex.join(["python", "-m", "p2pkm", "verify", str(folder.resolve())])
     there = f"cd {shlex.quote(manifest['cwd'])} && " if "cwd" in manifest else ""
