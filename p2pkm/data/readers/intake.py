@@ -182,7 +182,7 @@ def _explain(name: str, known: list[str], place: str, form: str, wrong: int) -> 
         days = _read_days(known) is not None
         way = f"--encode {name} for days since 1970-01-01" if days else "write dates as 2026-01-31 and --encode them"
         return Problem(f"{place}, a date; expected a number", f"{way}, or --drop {name}")
-    if wrong < len(known) or any(is_number(field.replace(",", ".")) for field in known):
+    if any(is_number(field.replace(",", ".")) for field in known):
         return Problem(number, f"mend the fields ({wrong:,} are no numbers), or --drop {name}")
     found = len(set(known))
     role = "or name it as --label-column or --device-column"

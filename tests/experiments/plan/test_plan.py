@@ -45,6 +45,7 @@ def uncalibrated(monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["grid16:points=3", "grid16:points=2,sd=0", "blobs:clusters=3,features=5,points=4",
+                                  "blobs:clusters=1,points=4",
                                   "slike:points=2", "balls:features=3", "communities:devices=6,points=5",
                                   "shapes:points=2,side=9", "iris",
                                   "wine", "digits:components=3"])  # fmt: skip
@@ -151,6 +152,8 @@ def test_memory_grows_with_everything_and_shrinks_with_ranks():
     for name in ("points", "features", "devices", "edges", "clusters", "records"):
         assert need(base._replace(**{name: 4 * getattr(base, name)})).peak > need(base).peak
     assert need(base._replace(baselines=True)).peak > need(base).peak
+    pooled = need(base._replace(baselines=True)).closing - need(base).closing
+    assert pooled >= 3 * 8 * 10_000 * 4  # central k-means has the points of all devices, and as much to work with
     assert need(base._replace(flooded=80, swell=20.0)).peak > need(base).peak
     assert need(base._replace(word=4)).peak < need(base).peak
     labeled, more = (need(base._replace(points=points)).points for points in (10_000_000, 10_000_001))
