@@ -242,12 +242,13 @@ def test_mistakes_are_refused_before_anything_is_written(file, tmp_path):
         ((bad,), 2),
         ((worse,), 3),
         ((file, "--jobs", "0"), 2),
+        ((tmp_path / "none.toml", "--jobs", "2"), 2),
         ((file, "--out", used), 2),
         ((file, "--out", file), 2),
     ):
         ending = here("sweep", *words, *(("--out", tmp_path / "new") if "--out" not in words else ()))
         assert ending.code == code, (words, ending.err)
-        assert ending.err and "Traceback" not in ending.err
+        assert ending.err and "Traceback" not in ending.err and "mpirun" not in ending.err
     assert not (tmp_path / "new").exists()
     assert [path.name for path in used.iterdir()] == ["thesis.tex"]
 

@@ -20,7 +20,7 @@ from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.plan import free_memory as machine
 from p2pkm.experiments.plan import run as lead
 from p2pkm.experiments.plan import time_model as speed
-from p2pkm.experiments.plan.draft import build_plan
+from p2pkm.experiments.plan.draft import build_plan, resolve_experiment
 from p2pkm.experiments.plan.memory_check import weigh_plan
 from p2pkm.experiments.plan.memory_model import MemoryInputs, advise, need, refuse, together
 from p2pkm.experiments.plan.time_model import Costs, Link, Split, fit, predict
@@ -102,6 +102,14 @@ def test_sizes_of_files_are_those_of_the_data(tmp_path, suffix, columns):
     size = measure(spec, **columns)
     assert (size.points, size.features) == load(spec, seed=0, **columns).points.shape
     assert size.labeled == ("label_column" in columns)
+
+
+def test_classes_that_nobody_told_are_counted_and_devices_that_a_column_names(tmp_path):
+    path = tmp_path / "points.npz"
+    np.savez(path, X=np.arange(24.0).reshape(12, 2), y=np.arange(12) % 3, device=np.arange(12) % 4)
+    for given in ({}, {"devices": 4}, {"clusters": 3}):
+        resolved = resolve_experiment(Experiment(data=str(path), **given), None)[0]
+        assert (resolved.clusters, resolved.devices) == (3, 4)
 
 
 def test_only_the_header_of_an_array_is_read(tmp_path, uncalibrated):
