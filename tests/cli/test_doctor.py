@@ -503,17 +503,37 @@ def test_a_trial_on_the_hosts_takes_the_launcher_that_there_is(monkeypatch, tmp_
     monkeypatch.setattr(shutil, "which", lambda wanted: f"/bin/{name}" if wanted == name else None)
     monkeypatch.setattr(hostfile, "run_command", lambda command: (0, "HYDRA"))
     monkeypatch.setattr(hostfile, "start_trial", start_trial)
-    (tmp_path / "hosts").write_text("127.0.0.1:2\n")
+    (tmp_path / "hosts").write_text("127.0.0.1\n")
     [check] = check_hosts(str(tmp_path / "hosts"))
     said = {"together": "a rank on each sees", "alone": "each rank is alone", "broken": "did not run (denied)"}
     assert launchers == [f"/bin/{name}"] and said[ended] in check.found
+    assert check.found.startswith("1 host for 1 rank: 127.0.0.1")
     assert check.status == ("ok" if ended == "together" else "fail")
 
 
-@pytest.mark.parametrize(("line", "whose"), [("localhost slots=4", "MPICH"), ("localhost:4", "Open MPI")])
+@pytest.mark.parametrize(
+    ("line", "whose"), [("localhost slots=4", "MPICH"), ("[::1] slots=4", "MPICH"), ("localhost:4", "Open MPI")]
+)
 def test_a_line_in_the_words_of_another_mpi_is_refused(line, whose):
     with pytest.raises(hostfile._Wrong, match=f"is not how {whose} writes"):
         hostfile._parse(1, line, whose)
+
+
+@pytest.mark.parametrize(
+    ("line", "whose", "name", "count"),
+    [
+        ("node1", "MPICH", "node1", 1),
+        ("node1:4 binding=user:0", "MPICH", "node1", 4),
+        ("slots1:4", "MPICH", "slots1", 4),
+        ("[::1]:4", "MPICH", "[::1]", 4),
+        ("node1", "Open MPI", "node1", 1),
+        ("node1 slots = 4 max_slots=8", "Open MPI", "node1", 4),
+        ("node1 max_slots=8 slots=4", "Open MPI", "node1", 4),
+        ("fe80::1 slots=4", "Open MPI", "fe80::1", 4),
+    ],
+)
+def test_a_line_names_a_host_and_its_ranks(line, whose, name, count):
+    assert hostfile._parse(3, line, whose) == (3, name, count)
 
 
 def test_a_host_file_without_a_launcher(monkeypatch, tmp_path):
