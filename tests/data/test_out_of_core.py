@@ -191,12 +191,19 @@ def test_label_and_device_of_several_parquet_files_are_the_columns_that_are_name
     same(again.part(0, 2), dealt.part(0, 2))
 
 
-def test_memory_of_a_rank_is_told_for_what_it_has_to_look_at():
+@pytest.mark.parametrize(
+    ("partition", "work"),
+    [
+        (Spec("blocks", {"minimum": 0}), "0.30"),
+        # whose each point is and their order for all points, and the own rows: 8 bytes * (2 * 600,000 + 300,000)
+        (Spec("iid", {}), "0.31"),
+        (Spec("blocks", {"minimum": 1}), "0.31"),
+    ],
+)
+def test_memory_of_a_rank_is_told_for_what_it_has_to_look_at(partition, work):
     stored = Stored((Header("a.npy", 400_000, 2, False), Header("b.npy", 200_000, 2, False)), None, 2)
-    blocks, drawn = (Sharded(stored, Spec(name, {}), 4, "float64").describe(2, 3, 8) for name in ("blocks", "iid"))
-    assert "600,000 points stay on disk; of 2 ranks each" in blocks and "work on them 0.30," in blocks
-    # whose each point is and their order for all points, and the own rows: 8 bytes * (2 * 600,000 + 300,000)
-    assert "work on them 0.31," in drawn
+    said = Sharded(stored, partition, 4, "float64").describe(2, 3, 8)
+    assert "600,000 points stay on disk; of 2 ranks each" in said and f"work on them {work}," in said
 
 
 def test_a_parquet_file_whose_columns_lie_about_their_type_is_a_mistake(tmp_path):

@@ -77,7 +77,11 @@ def test_points_that_stay_on_disk_are_planned_without_a_rank_that_holds_all(tmp_
     for i in range(4):
         np.save(tmp_path / f"part-{i}.npy", np.random.default_rng(i).normal(size=(200, 2)))
     words = ("plan", "--data", tmp_path / "part-*.npy", "-k", "3", "--ranks", "4", "--format", "json")
-    kept, drawn = (json.loads(here(*words, *more).out) for more in ((), ("--partition", "iid")))
+    kept, moved, drawn = (
+        json.loads(here(*words, *more).out)
+        for more in ((), ("--partition", "blocks:minimum=1"), ("--partition", "iid"))
+    )
+    assert moved["memory"] == drawn["memory"]  # where points are moved to a device that has too few, all are dealt
     assert (kept["devices"], kept["points"]) == (4, 800)
     for found in (kept, drawn):
         four = next(row for row in found["memory"] if row["ranks"] == 4)
