@@ -268,6 +268,8 @@ def test_a_dry_run_says_which_runs_there_are(file, tmp_path):
     assert ending.code == 0 and not (tmp_path / "s").exists()
     assert ending.out.splitlines()[0] == "10 runs: 5 with seeds 0, 1 each"
     assert "algorithm = fkm" in ending.out
+    (tmp_path / "one.toml").write_text('seeds = [3]\n[grid]\nalgorithm = ["gtvmin"]\n')
+    assert here("sweep", tmp_path / "one.toml", "--dry-run").out.splitlines()[0] == "1 run: 1 with seed 3 each"
     found = json.loads(here("sweep", file, "--dry-run", "--format", "json").out)
     assert found["runs"] == len(found["cells"]) == RUNS
 
