@@ -44,6 +44,23 @@ def test_all_unusable_columns_are_named_at_once_with_their_remedies(untidy):
         assert re.search(rf"line \d, column '{name}'.*{remedy}", said.err), name
 
 
+@pytest.mark.parametrize(
+    ("fields", "features"),
+    [
+        (["2026-01-31", "2026-02-01 10:30"], {"when": [20484, 20485]}),
+        (["2026-01-31T00:00:00", "2026-01-31"], {"when": [20484, 20484]}),
+        (["2026-01-31A", "2026-01-31B"], {"when=2026-01-31A": [1, 0], "when=2026-01-31B": [0, 1]}),
+        (["20260131", "20260201"], {"when=20260131": [1, 0], "when=20260201": [0, 1]}),
+        (["2026-W05", "2026-W06"], {"when=2026-W05": [1, 0], "when=2026-W06": [0, 1]}),
+        (["2026-01-31", "2026-02-30"], {"when=2026-01-31": [1, 0], "when=2026-02-30": [0, 1]}),
+    ],
+)
+def test_days_are_counted_of_whole_dates_alone_and_all_else_are_categories(tmp_path, fields, features):
+    (tmp_path / "t.csv").write_text("a,when\n" + "".join(f"0,{field}\n" for field in fields))
+    table = p2pkm.read_table(tmp_path / "t.csv", encode=["when"])
+    assert dict(zip(table.features[1:], table.points.T[1:].tolist(), strict=True)) == features
+
+
 def test_the_remedies_work(untidy):
     table = read(untidy)
     assert table.features == ("admitted", "smoker", "age", "bmi", "sex=f", "sex=m")
