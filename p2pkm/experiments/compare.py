@@ -15,7 +15,7 @@ from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.mpi_environment import launched
 from p2pkm.core.spec import split_specs
 from p2pkm.core.termination import INTERRUPTED
-from p2pkm.core.units import tell_folder
+from p2pkm.core.units import count, tell_folder
 from p2pkm.core.validation import whole
 from p2pkm.experiments.config import Experiment, build, parse_graph
 from p2pkm.experiments.run import OutputOptions
@@ -310,7 +310,7 @@ def tabulate(compared: dict[str, Any]) -> str:
             reach = f"[{gap['low']:+.4f}, {gap['high']:+.4f}]"
             text.append(f"  {sides}: ratio {gap['mean']:+.4f} {reach}, {judge_gap(gap)}")
     if compared["failed"]:
-        text.append(f"{compared['failed']} runs failed, the first of them: {compared['error']}")
+        text.append(f"{count(compared['failed'], 'run')} failed, the first of them: {compared['error']}")
     return "\n".join([*text, tell_folder(compared["out"])])
 
 

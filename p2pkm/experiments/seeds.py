@@ -232,7 +232,7 @@ def summarize(summaries: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _show(closing: dict[str, Any], parent: Path | None) -> None:
-    print(f"{len(closing['seeds'])} seeds: {', '.join(map(str, closing['seeds']))}")
+    print(f"{count(len(closing['seeds']), 'seed')}: {', '.join(map(str, closing['seeds']))}")
     shown = listed(Table.SEEDS)
     width = max(len(metric.label) for metric in shown)
     print(f"  {'':{width}} {'mean':>12} {'sd':>12} {'worst':>12}")

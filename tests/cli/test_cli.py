@@ -70,6 +70,21 @@ def test_defaults(tmp_path):
               "record_every": 1, "baselines": True,
               "allow_disconnected": False, "require_converged": False}  # fmt: skip
     assert config.items() >= wanted.items()
+    assert config["plot"] is False and json.loads(here("--dry-run").out)["plot"] is True
+
+
+def test_a_user_who_gave_no_option_is_guided_and_no_other_one(monkeypatch):
+    guided = []
+    monkeypatch.setattr("p2pkm.experiments.run.run_on_root", lambda experiment, manner: guided.append(manner.guide))
+    for words in ((), ("run",), ("--graph", "star"), ("--seed", "1")):
+        assert here(*words).code == 0
+    assert guided == [True, True, False, False]
+
+
+def test_a_method_is_told_with_its_parameters_and_its_source():
+    text = here("algorithms", "fkm").out
+    assert "\n\nParameters\nk : int\n" in text and "\nkeep_empty : bool\n" in text
+    assert text.split("\n\n")[-1].startswith("Source: S. Garst, M. Reinders")
 
 
 def test_every_field_is_an_option():

@@ -14,8 +14,10 @@ import pytest
 from p2pkm.cli import doctor
 from p2pkm.cli.doctor import checks as findings
 from p2pkm.cli.doctor import cluster as clusters
+from p2pkm.cli.doctor import hostfile
 from p2pkm.cli.doctor.hostfile import check_hosts
 from p2pkm.cli.main import main
+from p2pkm.core.errors import ExperimentError
 from p2pkm.kernels import numba as compiled
 from tests.support.run_cli import MPIRUN
 
@@ -135,6 +137,40 @@ def test_a_launcher_that_hangs_is_stopped(capsys, monkeypatch, tmp_path):
     assert examine(capsys, 4)["mpirun -n 2"][1] == "did not run (no answer within 2 s)"
 
 
+@pytest.mark.parametrize(
+    ("version", "ended", "status", "found", "advice"),
+    [
+        ("HYDRA", ("together", ""), "ok", "one world of 2 ranks", ""),
+        ("HYDRA", ("alone", ""), "fail", "two worlds of size 1: /bin/mpirun does not belong", findings.SAME),
+        ("HYDRA", ("broken", "no slots"), "fail", "did not run (no slots)", findings.SAME),
+        ("mpirun (Open MPI) 5", ("broken", "no slots"), "fail", "did not run (no slots)", "export PRTE_MCA"),
+    ],
+)
+def test_what_a_trial_of_two_processes_says_of_the_launcher(monkeypatch, version, ended, status, found, advice):
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(doctor, "start_trial", lambda command: ended)
+    monkeypatch.setattr(doctor, "run_command", lambda command: (0, version))
+    check = doctor._pair("some library")
+    assert (check.status, check.check) == (status, "mpirun -n 2")
+    assert check.found.startswith(found) and check.advice.startswith(advice) and bool(check.advice) == bool(advice)
+
+
+@pytest.mark.parametrize("launched", [True, False])
+def test_ranks_look_at_their_world_and_a_single_process_tries_a_pair(monkeypatch, launched):
+    only(monkeypatch)
+    monkeypatch.setattr(doctor, "_world", lambda: doctor.Check("ok", "world", "not asked"))
+    monkeypatch.setattr(doctor, "launched", lambda: launched)
+    names = [check.check for check in doctor.examine()]
+    assert names[3:6] == ["world" if launched else "mpirun -n 2", "yield", "cores"]
+
+
+@pytest.mark.parametrize(("text", "name"), [("MPICH  Version: 5.0, of a day", "MPICH Version: 5.0"), (None, "")])
+def test_a_rank_names_the_library_that_it_has_loaded(monkeypatch, text, name):
+    monkeypatch.setattr(doctor, "launched", lambda: True)
+    monkeypatch.setattr("p2pkm.network.world.connect", lambda: SimpleNamespace(library=lambda: text))
+    assert doctor._library() == doctor.Check("ok", "mpi library", name)
+
+
 def test_no_launcher_on_path(monkeypatch, tmp_path):
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
@@ -216,6 +252,23 @@ def test_a_kernel_newer_than_the_cache_counts_as_not_compiled(tmp_path):
     assert not doctor._cached(function, tmp_path)
 
 
+def test_what_is_advised_about_kernels_that_are_not_compiled(monkeypatch, tmp_path):
+    kernel = SimpleNamespace(stats=SimpleNamespace(cache_path=tmp_path), py_func=None)
+    monkeypatch.setattr(doctor, "load", lambda: SimpleNamespace(__all__=["one"], entry=lambda name: kernel))
+    monkeypatch.setattr(doctor, "_cached", lambda function, folder: False)
+    found, advice = f"0 of 1 compiled in {tmp_path}", "compile ahead, once: python -m p2pkm compile"
+    assert doctor._kernels() == doctor.Check("warn", "kernels", found, advice)
+    kernel.stats.cache_path = tmp_path / "none"
+    status, _, found, advice = doctor._kernels()
+    assert status == "warn" and found.endswith("none, not writable") and "NUMBA_CACHE_DIR" in advice
+
+    def fail():
+        raise ExperimentError("numba is not installed; install it")
+
+    monkeypatch.setattr(doctor, "load", fail)
+    assert doctor._kernels() == doctor.Check("warn", "kernels", "numba is not installed", "install it")
+
+
 def test_kernels_that_are_not_to_be_compiled(tmp_path):
     done = start([sys.executable, "-m", "p2pkm", "doctor"], NUMBA_DISABLE_JIT="1")
     assert "warn  kernels       numba does not compile (NUMBA_DISABLE_JIT)" in done.stdout
@@ -246,7 +299,11 @@ def test_a_folder_that_cannot_be_written(capsys, monkeypatch):
 
 def test_too_little_memory(monkeypatch):
     assert doctor._memory(1).status == "ok"
-    assert doctor._memory(10**9).status in ({"warn"} if Path("/proc/meminfo").exists() else {"ok"})
+    if not Path("/proc/meminfo").exists():
+        assert doctor._memory(10**9).found == "not known on this system"
+        return
+    status, _, found, advice = doctor._memory(10**9)
+    assert status == "warn" and found.endswith("GB free") and advice.endswith("start fewer ranks")
 
 
 def test_inside_a_slurm_job_it_names_the_trap(monkeypatch):
@@ -302,6 +359,9 @@ def test_too_little_shared_memory(monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free["bytes"]))
     found = clusters.check_shared_memory(1, 2)
     assert found.status == "warn" and "enough for 10 ranks" in found.found and "--shm-size=1g" in found.advice
+    free["bytes"] = 96e6
+    found = clusters.check_shared_memory(1, 2)
+    assert found.status == "ok" and "enough for 16 ranks" in found.found
     free["bytes"] = 1e9
     assert clusters.check_shared_memory(16, 2).status == "ok"
     assert clusters.check_shared_memory(200, 2).status == "warn"
@@ -326,7 +386,7 @@ def test_segments_that_killed_runs_have_left(monkeypatch, tmp_path):
 @pytest.mark.parametrize(("ranks", "cores", "status"), [(16, 2, "ok"), (17, 2, "warn"), (1, 1, "ok"), (64, 64, "ok")])
 def test_far_more_ranks_than_cores(ranks, cores, status):
     found = clusters.check_crowd(ranks, cores, "MPICH")
-    assert found.status == status
+    assert (found.status, found.check) == (status, "cores")
     assert ("start fewer" in found.advice) == (status == "warn")
 
 
@@ -429,6 +489,51 @@ def test_a_rank_is_tried_on_each_host(monkeypatch, tmp_path, rest, status, found
     if status == "ok":
         how = ["--hostfile", str(file), "--map-by", "node"] if open_mpi else ["-f", str(file), "-ppn", "1"]
         assert (tmp_path / "words").read_text().split()[: len(how) + 2] == [*how, "-n", "2"]
+
+
+@pytest.mark.parametrize("name", ["mpirun", "mpiexec"])
+@pytest.mark.parametrize("ended", ["together", "alone", "broken"])
+def test_a_trial_on_the_hosts_takes_the_launcher_that_there_is(monkeypatch, tmp_path, name, ended):
+    launchers = []
+
+    def start_trial(command):
+        launchers.append(command[0])
+        return ended, "denied"
+
+    monkeypatch.setattr(shutil, "which", lambda wanted: f"/bin/{name}" if wanted == name else None)
+    monkeypatch.setattr(hostfile, "run_command", lambda command: (0, "HYDRA"))
+    monkeypatch.setattr(hostfile, "start_trial", start_trial)
+    (tmp_path / "hosts").write_text("127.0.0.1\n")
+    [check] = check_hosts(str(tmp_path / "hosts"))
+    said = {"together": "a rank on each sees", "alone": "each rank is alone", "broken": "did not run (denied)"}
+    assert launchers == [f"/bin/{name}"] and said[ended] in check.found
+    assert check.found.startswith("1 host for 1 rank: 127.0.0.1")
+    assert check.status == ("ok" if ended == "together" else "fail")
+
+
+@pytest.mark.parametrize(
+    ("line", "whose"), [("localhost slots=4", "MPICH"), ("[::1] slots=4", "MPICH"), ("localhost:4", "Open MPI")]
+)
+def test_a_line_in_the_words_of_another_mpi_is_refused(line, whose):
+    with pytest.raises(hostfile._Wrong, match=f"is not how {whose} writes"):
+        hostfile._parse(1, line, whose)
+
+
+@pytest.mark.parametrize(
+    ("line", "whose", "name", "count"),
+    [
+        ("node1", "MPICH", "node1", 1),
+        ("node1:4 binding=user:0", "MPICH", "node1", 4),
+        ("slots1:4", "MPICH", "slots1", 4),
+        ("[::1]:4", "MPICH", "[::1]", 4),
+        ("node1", "Open MPI", "node1", 1),
+        ("node1 slots = 4 max_slots=8", "Open MPI", "node1", 4),
+        ("node1 max_slots=8 slots=4", "Open MPI", "node1", 4),
+        ("fe80::1 slots=4", "Open MPI", "fe80::1", 4),
+    ],
+)
+def test_a_line_names_a_host_and_its_ranks(line, whose, name, count):
+    assert hostfile._parse(3, line, whose) == (3, name, count)
 
 
 def test_a_host_file_without_a_launcher(monkeypatch, tmp_path):

@@ -51,6 +51,7 @@ def test_the_summary_stands_before_what_to_try():
     lines = guide(summary | {"ratio_mean": 1.0, "out": "runs/one"}).splitlines()
     assert lines[1].startswith("Summary: 2 devices on a ring graph") and all(len(line) < 120 for line in lines)
     assert any("verify runs/one" in line for line in lines)
+    assert "No point was sent unchanged" in " ".join(lines)
 
 
 def test_a_ratio_of_0_at_the_start_was_raised_from_0():

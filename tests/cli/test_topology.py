@@ -2,8 +2,10 @@
 
 import json
 
+import numpy as np
 import pytest
 
+import p2pkm
 import topologies
 from p2pkm.experiments.graph_comparison import shorten
 from p2pkm.experiments.graph_report import _MEANINGS, GraphQuery, build_graph, measure
@@ -22,6 +24,8 @@ def test_list_names_every_family():
     assert found.keys() == topologies.FAMILIES.keys() | topologies.TIME_VARYING.keys()
     assert found["small-world"]["options"] == {"degree": 4, "rewire": 0.1}
     assert all(name in table.out for name in found) and "small-world:degree=4,rewire=0.1" in table.out
+    rows = table.out.splitlines()[: len(found)]
+    assert len({row.index(one["summary"]) for row, one in zip(rows, found.values(), strict=True)}) == 1  # one column
 
 
 def test_describe_prints_one_object_with_what_the_library_says():
@@ -232,6 +236,17 @@ def test_leaks_as_text_say_what_they_do_not():
     assert "do not add up over the steps of a run" in " ".join(ended.out.split())
     rows = [line.split() for line in ended.out.splitlines() if line.startswith("  2 ")]
     assert rows == [["2", "42", "0.0714", "0.0714", "0.2673", "0.2673", "0"]]
+
+
+def test_the_most_that_leaks_over_a_distance_is_that_of_the_pair_that_leaks_most():
+    words = ("topology", "leaks", "grid", "--devices", 16, "--gossips", 2, "--format", "json")
+    found, leaks = json.loads(here(*words).out)["by_distance"], p2pkm.pair_leaks(topologies.grid(16), 2).leak
+    places = np.stack(np.divmod(np.arange(16), 4))
+    far = np.abs(places[:, :, None] - places[:, None]).sum(axis=0)
+    for one in found:
+        leak = leaks[far == one["distance"]]
+        assert one["leak_mean"] == pytest.approx(leak.mean()) and one["leak_max"] == pytest.approx(leak.max())
+        assert one["mu_mean"] == pytest.approx((leak**0.5).mean()) and one["mu_max"] == pytest.approx(leak.max() ** 0.5)
 
 
 def test_leaks_of_devices_without_a_path(tmp_path):

@@ -167,4 +167,4 @@ def test_a_comparison_without_a_folder_says_why_a_run_failed():
         "none",
     )
     ending = here("compare", *SMALL, *words)
-    assert ending.code == 4 and "1 runs failed, the first of them: ExperimentError: mufc adds up" in ending.out
+    assert ending.code == 4 and "1 run failed, the first of them: ExperimentError: mufc adds up" in ending.out

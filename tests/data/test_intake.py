@@ -44,6 +44,56 @@ def test_all_unusable_columns_are_named_at_once_with_their_remedies(untidy):
         assert re.search(rf"line \d, column '{name}'.*{remedy}", said.err), name
 
 
+@pytest.mark.parametrize(
+    ("text", "features"),
+    [
+        (",a,b\n0,1,2\n1,3,4\n", ("a", "b")),  # of pandas
+        (",0,1\n0,1,2\n1,3,4\n", ("0", "1")),
+        ("Unnamed: 0,a,b\n0,1,2\n1,3,4\n", ("a", "b")),  # and of pandas once more
+        ('"","a","b"\n"Mazda RX4",1,2\n"Datsun 710",3,4\n', ("a", "b")),  # of R
+        ("a,,b\n1,9,2\n3,9,4\n", ("a", "1", "b")),
+        (",7,8\n0,1,2\n1,3,4\n", ("0", "7", "8")),  # perhaps a point whose first value is missing
+    ],
+)
+def test_row_numbers_that_other_programs_write_are_no_feature(tmp_path, text, features):
+    (tmp_path / "t.csv").write_text(text)
+    table = p2pkm.read_table(tmp_path / "t.csv")
+    assert table.features == features
+    assert table.points[:, -1].tolist() == [2, 4] and table.points.shape == (2, len(features))
+
+
+def test_a_column_without_a_name_is_called_by_its_number(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,\n1,2,\n3,4,\n")
+    with pytest.raises(DataError, match=r"column '2' has no value, in 2 of 2 rows: --drop 2$"):
+        p2pkm.read_table(tmp_path / "t.csv")
+    assert p2pkm.read_table(tmp_path / "t.csv", drop=["2"]).features == ("a", "b")
+
+
+@pytest.mark.parametrize("option", ["columns", "drop", "encode"])
+def test_a_name_that_two_columns_have_is_refused(tmp_path, option):
+    (tmp_path / "t.csv").write_text("a,a,b\n1,2,3\n3,4,5\n")
+    with pytest.raises(DataError, match=f"several columns 'a'; give the number of the one for --{option}"):
+        p2pkm.read_table(tmp_path / "t.csv", **{option: ["a"]})
+    assert p2pkm.read_table(tmp_path / "t.csv", drop=["1"]).points.tolist() == [[1, 3], [3, 5]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "features"),
+    [
+        (["2026-01-31", "2026-02-01 10:30"], {"when": [20484, 20485]}),
+        (["2026-01-31T00:00:00", "2026-01-31"], {"when": [20484, 20484]}),
+        (["2026-01-31A", "2026-01-31B"], {"when=2026-01-31A": [1, 0], "when=2026-01-31B": [0, 1]}),
+        (["20260131", "20260201"], {"when=20260131": [1, 0], "when=20260201": [0, 1]}),
+        (["2026-W05", "2026-W06"], {"when=2026-W05": [1, 0], "when=2026-W06": [0, 1]}),
+        (["2026-01-31", "2026-02-30"], {"when=2026-01-31": [1, 0], "when=2026-02-30": [0, 1]}),
+    ],
+)
+def test_days_are_counted_of_whole_dates_alone_and_all_else_are_categories(tmp_path, fields, features):
+    (tmp_path / "t.csv").write_text("a,when\n" + "".join(f"0,{field}\n" for field in fields))
+    table = p2pkm.read_table(tmp_path / "t.csv", encode=["when"])
+    assert dict(zip(table.features[1:], table.points.T[1:].tolist(), strict=True)) == features
+
+
 def test_the_remedies_work(untidy):
     table = read(untidy)
     assert table.features == ("admitted", "smoker", "age", "bmi", "sex=f", "sex=m")

@@ -9,7 +9,8 @@ from numpy.testing import assert_array_equal
 
 from p2pkm.core.errors import DataError, P2PKMError
 from p2pkm.core.spec import Spec
-from p2pkm.data.out_of_core.index import open_stored
+from p2pkm.data.out_of_core.formats import Header
+from p2pkm.data.out_of_core.index import Stored, open_stored
 from p2pkm.data.out_of_core.shards import Sharded
 from p2pkm.data.partition import PARTITIONS
 from p2pkm.data.readers.folder import find
@@ -168,6 +169,41 @@ def test_points_of_other_row_groups_stay_unread(tmp_path, monkeypatch, count):
         same(dealt.part(first, last), whole.part(first, last))
         if count == 1 and last == 1:
             assert groups and set(groups) <= {0, 1}
+
+
+def test_label_and_device_of_several_parquet_files_are_the_columns_that_are_named(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    for i in range(2):
+        columns = {"x": [0.5, 1.5, 2.5], "one": [4 + i, 4, 5], "two": [0, 1, i]}
+        parquet.write_table(arrow.table(columns), tmp_path / f"{i}.parquet")
+    stored = open_stored(str(tmp_path / "*.parquet"), None, "one", "two")
+    assert (stored.device, stored.labels.tolist(), stored.files[0].features) == (2, [4, 5], 1)
+    dealt = Sharded.deal(stored, Spec("column", {}), 2, "float64")
+    part = dealt.part(0, 2)
+    assert part.points[:, 0].tolist() == [0.5, 2.5, 0.5, 1.5, 1.5, 2.5]
+    assert (part.labels.tolist(), part.sizes.tolist()) == ([0, 1, 1, 0, 0, 1], [3, 3])
+    without = open_stored(str(tmp_path / "*.parquet"), None, "one", None)  # now a device is a file
+    dealt = Sharded.deal(without, Spec("column", {}), 2, "float64")
+    assert dealt.d == 2
+    again = Sharded.from_mapping(json.loads(json.dumps(dealt.to_mapping())))
+    same(again.part(0, 2), dealt.part(0, 2))
+
+
+@pytest.mark.parametrize(
+    ("partition", "work"),
+    [
+        (Spec("blocks", {"minimum": 0}), "0.30"),
+        # whose each point is and their order for all points, and the own rows: 8 bytes * (2 * 600,000 + 300,000)
+        (Spec("iid", {}), "0.31"),
+        (Spec("blocks", {"minimum": 1}), "0.31"),
+    ],
+)
+def test_memory_of_a_rank_is_told_for_what_it_has_to_look_at(partition, work):
+    stored = Stored((Header("a.npy", 400_000, 2, False), Header("b.npy", 200_000, 2, False)), None, 2)
+    said = Sharded(stored, partition, 4, "float64").describe(2, 3, 8)
+    assert "600,000 points stay on disk; of 2 ranks each" in said and f"work on them {work}," in said
 
 
 def test_a_parquet_file_whose_columns_lie_about_their_type_is_a_mistake(tmp_path):

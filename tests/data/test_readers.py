@@ -191,23 +191,31 @@ def test_several_files_of_cells_must_have_the_same_genes(cells, tmp_path):
         read_table(tmp_path)
 
 
+@pytest.mark.parametrize(("role", "names"), [("y", "labels"), ("device", "devices")])
+def test_a_label_or_device_that_is_missing_is_sought_in_one_of_many_files(tmp_path, role, names):
+    for i, last in enumerate((1.0, 1.0, np.nan)):
+        np.savez(tmp_path / f"{i}.npz", X=POINTS[:2], **{role: np.array([0.0, last])})
+    with pytest.raises(DataError, match=rf"2\.npz: the {names}"):
+        read_table(tmp_path)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_sparse_cells_that_are_too_many_or_damaged(cells, monkeypatch):
     from scipy import sparse
 
     h5py = pytest.importorskip("h5py")
-    path = cells(sparse.csr_matrix(np.eye(5)), obsm={"X_pca": POINTS})
-    monkeypatch.setattr(annotated, "DENSE", 199)
-    with pytest.raises(DataError, match=r"5 x 5, and takes 200 bytes when it is dense, .* at most 199.*obsm:X_pca"):
+    path = cells(sparse.csr_matrix(np.eye(5, 6)), obsm={"X_pca": POINTS})
+    monkeypatch.setattr(annotated, "DENSE", 239)
+    with pytest.raises(DataError, match=r"5 x 6, and takes 240 bytes when it is dense, .* at most 239.*obsm:X_pca"):
         read_table(path)
     monkeypatch.undo()
     for name, at, wrong in (
-        ("indices", 2, 5), ("indices", 0, -1), ("indptr", 0, 1), ("indptr", 1, 4), ("indptr", 5, 4)
+        ("indices", 2, 6), ("indices", 0, -1), ("indptr", 0, 1), ("indptr", 1, 4), ("indptr", 5, 4)
     ):  # fmt: skip
         with h5py.File(path, "r+") as file:
             right = file["X"][name][at]
             file["X"][name][at] = wrong
-        with pytest.raises(DataError, match=r"sparse and damaged: its indices do not fit its shape \(5, 5\)"):
+        with pytest.raises(DataError, match=r"sparse and damaged: its indices do not fit its shape \(5, 6\)"):
             read_table(path)
         with h5py.File(path, "r+") as file:
             file["X"][name][at] = right

@@ -1,6 +1,7 @@
 """Data streams: every wrong line of a tape is named, and what is drawn is the same on every division."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,6 +114,21 @@ def test_a_tape_does_what_lists_do_on_every_division(seed):
             ]
     again = parse_tape(list(write_tape(tape, SHARDS.sizes)), SHARDS, LIMITS, "t")
     assert all((one == other).all() for one, other in zip(tape, again, strict=True))
+
+
+def test_weights_stay_with_their_points_and_equal_ones_take_no_memory():
+    lines = [GOOD, '{"kind": "move", "round": 3, "device": 0, "number": 1, "point": [7, 8]}',
+             '{"kind": "leave", "round": 3, "device": 1, "number": 0}']  # fmt: skip
+    weighted = replace(SHARDS, weights=np.arange(1.0, 7.0) / 2)
+    for own, line, expected in (
+        (weighted, GOOD, [0.5, 1, 1.5, 2.5, 1, 3]),
+        (weighted, GOOD[:-1] + ', "weight": 4}', [0.5, 1, 1.5, 2.5, 4, 3]),
+        (SHARDS, GOOD[:-1] + ', "weight": 4}', [1, 1, 1, 1, 4, 1]),
+        (SHARDS, GOOD, [1] * 6),
+    ):
+        found = parse_tape([line, *lines[1:]], own, LIMITS, "t").change(3, own, np.arange(4)).weights
+        assert found.tolist() == expected
+        assert any(found.strides) == (set(expected) != {1})
 
 
 def deal(n=6, seed=0):

@@ -178,7 +178,9 @@ def test_seeds_make_one_folder_each_and_close_with_figures(tmp_path, capsys):
     assert closing["worst"]["ratio_mean"] == max(ratios)
     assert json.loads((out / "summary.json").read_text()) == closing
     assert main([*QUICK, "--seeds", "0", "--out", str(out)]) == 2
+    capsys.readouterr()
     assert main([*QUICK, "--seeds", "5", "--out", str(out), "--force"]) == 0
+    assert capsys.readouterr().out.startswith("1 seed: 5\n")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["study"]
     assert sorted(path.name for path in out.iterdir()) == ["seed-5", "seeds.toml", "summary.json"]
 

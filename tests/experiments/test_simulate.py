@@ -1,5 +1,7 @@
 """`simulate` does what the command line does: the same options, the same bits."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.spec import Spec
 from p2pkm.data.assign import assign
 from p2pkm.data.sources import load, parse_source
+from p2pkm.experiments.run import worker_loop
 from tests.support.run_cli import solve
 
 FIGURES = ("chain_sha256", "messages", "bytes", "silhouette", "simplified_silhouette", "l2_centers", "ratio_mean")
@@ -124,3 +127,10 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
 def test_a_seed_is_a_whole_number(seed):
     with pytest.raises(ExperimentError, match=f"seed is {seed!r}; expected a whole number"):
         p2pkm.simulate(p2pkm.GTVMin(4), topologies.ring(4), points(), seed=seed)
+
+
+def test_a_rank_does_what_it_is_told_until_it_is_told_how_to_end():
+    orders, done = iter([{"study": 1}, {"probe": 2}, {"study": 3}, {"exit": np.array(5)}]), []
+    errands = {name: lambda world, order, name=name: done.append(order[name]) for name in ("study", "probe")}
+    assert worker_loop(SimpleNamespace(broadcast=lambda nothing: next(orders)), errands) == 5
+    assert done == [1, 2, 3]

@@ -1,6 +1,7 @@
 """p2pkm.study and p2pkm.compare do what the commands do, through the same code."""
 
 import doctest
+import json
 
 import networkx as nx
 import numpy as np
@@ -111,3 +112,13 @@ def test_what_an_interrupted_study_has_kept_is_told_apart_by_what_was_swept(tmp_
 def test_the_examples_run(module):
     found = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
     assert found.attempted and not found.failed
+
+
+def test_processes_are_told_in_which_folder_a_study_keeps_its_rows(tmp_path, monkeypatch):
+    tasks = []
+    monkeypatch.setattr(
+        p2pkm.experiments.study.run, "work_through", lambda program, given, *rest: tasks.extend(given) or []
+    )
+    for folder in (tmp_path, None):
+        list(p2pkm.experiments.study.run._run_beside([SMALL], folder, lambda: 0, jobs=2))
+    assert [json.loads(task) for task in tasks] == [[SMALL, str(tmp_path)], [SMALL, None]]

@@ -242,12 +242,13 @@ def test_mistakes_are_refused_before_anything_is_written(file, tmp_path):
         ((bad,), 2),
         ((worse,), 3),
         ((file, "--jobs", "0"), 2),
+        ((tmp_path / "none.toml", "--jobs", "2"), 2),
         ((file, "--out", used), 2),
         ((file, "--out", file), 2),
     ):
         ending = here("sweep", *words, *(("--out", tmp_path / "new") if "--out" not in words else ()))
         assert ending.code == code, (words, ending.err)
-        assert ending.err and "Traceback" not in ending.err
+        assert ending.err and "Traceback" not in ending.err and "mpirun" not in ending.err
     assert not (tmp_path / "new").exists()
     assert [path.name for path in used.iterdir()] == ["thesis.tex"]
 
@@ -267,6 +268,8 @@ def test_a_dry_run_says_which_runs_there_are(file, tmp_path):
     assert ending.code == 0 and not (tmp_path / "s").exists()
     assert ending.out.splitlines()[0] == "10 runs: 5 with seeds 0, 1 each"
     assert "algorithm = fkm" in ending.out
+    (tmp_path / "one.toml").write_text('seeds = [3]\n[grid]\nalgorithm = ["gtvmin"]\n')
+    assert here("sweep", tmp_path / "one.toml", "--dry-run").out.splitlines()[0] == "1 run: 1 with seed 3 each"
     found = json.loads(here("sweep", file, "--dry-run", "--format", "json").out)
     assert found["runs"] == len(found["cells"]) == RUNS
 

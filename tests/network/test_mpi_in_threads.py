@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from p2pkm.core.errors import NetworkError
+from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.core.messages import DenseMessages
+from p2pkm.data.shards import Shards
 from p2pkm.experiments import simulate
+from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.network import mpi, mpi_abort, transport_state, world
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
@@ -103,6 +105,22 @@ def test_runs_have_the_same_bits_as_in_one_process(play, size, first):
     expected = list(determinism.runs(made))
     assert len(expected) == len(RUNS[first::2])
     assert play(size, lambda: list(determinism.runs(made))) == [expected] * size
+
+
+def test_ranks_that_were_given_other_points_or_another_start_are_told(play):
+    def work():
+        rank, told = mpi.MPIWorld().rank, []
+        points, start = np.arange(12.0).reshape(4, 3, 1), np.array([[[0.0], [9.0]]] * 4)
+        for shift, move in ((rank, 0), (0, rank)):
+            given = Shards.from_list(list(points + shift))
+            with pytest.raises(ExperimentError) as caught:
+                simulate.simulate(GTVMin(2), ring(4), given, rounds=1, start=start + move, baselines=False)
+            told.append(str(caught.value))
+        return told
+
+    for points, start in play(2, work):
+        assert "rank 1 differs from rank 0 in points. Every rank" in points
+        assert "rank 1 differs from rank 0 in start. Every rank" in start
 
 
 @pytest.mark.parametrize(

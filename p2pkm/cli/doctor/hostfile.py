@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from p2pkm.cli.doctor.checks import SAME, Check, family, run_command, start_trial
 from p2pkm.core.spec import read_count
+from p2pkm.core.units import count
 
 _CHECK = "host file"
 _COLON = re.compile(r"(\[[^\]]+\]|[^:\s]+)(?::(\S*))?(?:\s+\w+=\S*)*")  # MPICH, Intel MPI
-_SLOTS = re.compile(r"(\S+?)(?:\s+slots\s*=\s*(\S+))?(?:\s+\w+\s*=\s*\S+)*")  # Open MPI
+_SLOTS = re.compile(r"(\S+?)(?:\s+slots\s*=\s*(\S+)|\s+(?!slots\b)\w+\s*=\s*\S+)*")  # Open MPI, in any order
 _SSH = "ssh must reach each host without a question (ssh -o BatchMode=yes HOST true), and each needs the same program "
 _SSH += "under the same path"
 _WAYS = {"Open MPI": ["--hostfile", "{file}", "--map-by", "node"], "": ["-f", "{file}", "-ppn", "1"]}
@@ -40,9 +41,8 @@ def check_hosts(file: str) -> list[Check]:
     except _Wrong as wrong:
         return [Check("fail", _CHECK, f"{file}, {wrong.args[0]}", wrong.args[1])]
     names = list(dict.fromkeys(host.name for host in hosts))
-    found = (
-        f"{len(names)} host{'s' * (len(names) > 1)} for {sum(host.ranks for host in hosts)} ranks: {', '.join(names)}"
-    )
+    ranks = count(sum(host.ranks for host in hosts), "rank")
+    found = f"{count(len(names), 'host')} for {ranks}: {', '.join(names)}"
     how = [word.format(file=file) for word in _WAYS.get(whose, _WAYS[""])]
     ended, printed = start_trial([launcher, *how, "-n", str(max(2, len(names)))])
     if ended == "together":
@@ -73,12 +73,13 @@ def _parse(number: int, line: str, whose: str) -> _Host:
     """Return the host of a line."""
     open_mpi = whose == "Open MPI"
     found = (_SLOTS if open_mpi else _COLON).fullmatch(line)
-    foreign = ("slots" in line) != open_mpi and (":" in line or "slots" in line) and "[" not in line
+    slots = re.search(r"\sslots\s*=", line) is not None
+    foreign = ":" in line and "[" not in line and not slots if open_mpi else slots
     if foreign or found is None:
         right = "HOST slots=8" if open_mpi else "HOST:8"
         raise _Wrong(f"line {number}: {line!r} is not how {whose} writes a host and its ranks", f"write {right}")
     name, ranks = found.groups(default="1")
-    count = read_count(ranks)
-    if not count:
+    size = read_count(ranks)
+    if not size:
         raise _Wrong(f"line {number}: {ranks!r} ranks on {name}", "give a whole number of at least 1")
-    return _Host(number, name, count)
+    return _Host(number, name, size)

@@ -113,8 +113,8 @@ class Sharded:
         rows, devices = -(-self.m // ranks), -(-self.n // ranks)
         points = rows * (self.d * size + _CLASS)
         passing = _PROGRAM
-        if self.partition.name not in ("blocks", "column"):
-            passing += number * (2 * self.m + rows)  # every rank draws the whole partition
+        if draws(self.partition):
+            passing += number * (2 * self.m + rows)
         tables = (_TABLES * devices + 2 * self.n) * k * self.d * number
         graph = _ARRAYS * number * (links + self.n)
         giga = [part / 1e9 for part in (points + passing + tables + graph, points, passing, tables, graph)]
@@ -148,13 +148,12 @@ class Sharded:
 
     def _find(self, first: int, last: int) -> tuple[Rows, NDArray[np.int64]]:
         """Return the rows of devices `first` to `last` - 1, device by device, and where each device's begin."""
-        name, options = self.partition.name, self.partition.options
-        sizes = None
+        name, sizes = self.partition.name, None
         if name == "column" and self.stored.files[0].devices is None:
             sizes = np.array([one.rows for one in self.stored.files])
         elif name == "blocks":
             sizes = self.m // self.clients + (np.arange(self.clients) < self.m % self.clients)
-        if sizes is not None and not options.get("minimum"):
+        if sizes is not None and not draws(self.partition):
             bounds = offsets_of(sizes)[first : last + 1]
             return slice(int(bounds[0]), int(bounds[-1])), bounds - bounds[0]
         rows, owner = self._owned(first, last) if name == "column" and sizes is None else self._drawn(first, last)
@@ -207,6 +206,11 @@ class Sharded:
                     here = place[_shift(block, first)]
                     yield header, rows[here] - base, here
             base += header.rows
+
+
+def draws(partition: Spec) -> bool:
+    """Return whether every rank draws the whole partition: it cannot tell its own rows from sizes or a column alone."""
+    return partition.name not in ("blocks", "column") or bool(partition.options.get("minimum"))
 
 
 def _shift(block: slice, by: int) -> slice:

@@ -13,7 +13,8 @@ from p2pkm.data.table import Table, encode
 
 Column = str | int | None
 
-_INDEX = re.compile(r"__index_level_\d+__")  # the row numbers that pandas writes beside its columns
+INDEX = "__index_level_0__"  # the row numbers that pandas writes beside its columns
+_INDEX = re.compile(r"__index_level_\d+__")
 LABEL_NAMES = ("label",)
 DEVICE_NAMES = ("client", "device")
 
@@ -133,9 +134,11 @@ def take_columns(
     )  # fmt: skip
 
 
-def _locate(where: str, names: Sequence[str], given: str, option: str) -> int:
+def _locate(where: str, names: Sequence[str], given: str | int, option: str) -> int:
     """Return the index of a column that an option names."""
-    if given in names:
+    if isinstance(given, str) and given in names:
+        if list(names).count(given) > 1:
+            raise DataError(f"{where} has several columns {given!r}; give the number of the one for {option}")
         return list(names).index(given)
     index = as_index(given)
     if index is None or not 0 <= index < len(names):
@@ -155,17 +158,7 @@ def find(where: str, names: Sequence[str], given: Column, role: str, usual: Sequ
                 f"choose one with --{role}-column"
             )
         return found[0] if found else None
-    if isinstance(given, str) and given in names:
-        if list(names).count(given) > 1:
-            raise DataError(f"{where} has several columns {given!r}; give the number of the one for --{role}-column")
-        return list(names).index(given)
-    index = as_index(given)
-    if index is None or not 0 <= index < len(names):
-        raise DataError(
-            f"{where} has no column {given!r} for --{role}-column; its columns are {listed(names)} (or 0 to "
-            f"{len(names) - 1})"
-        )
-    return index
+    return _locate(where, names, given, f"--{role}-column")
 
 
 def as_index(given: str | int) -> int | None:

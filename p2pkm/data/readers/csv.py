@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
-from p2pkm.data.readers.columns import DEVICE_NAMES, LABEL_NAMES, Column, Parts, Roles, assign, take_columns
+from p2pkm.data.readers.columns import DEVICE_NAMES, INDEX, LABEL_NAMES, Column, Parts, Roles, assign, take_columns
 from p2pkm.data.readers.intake import TIDY, Intake, Places, is_number, read_column, to_number
 
 
@@ -79,7 +79,18 @@ def _read_head(path: Path, wanted: set[str]) -> Head:
         return Head(delimiter, [str(j) for j in range(len(top))], 0)
     if not second:
         raise DataError(f"{path} has a header and no points; expected one point per line below it")
-    return Head(delimiter, top, line)
+    return Head(delimiter, _name(top), line)
+
+
+def _name(top: list[str]) -> list[str]:
+    """Return names of columns: row numbers that pandas or R wrote in front get that which pandas gives them elsewhere.
+
+    A column without a name is called by its number.
+    """
+    rest = top[1:]
+    counted = rest == [str(j) for j in range(len(rest))] or not any(map(is_number, rest))
+    index = counted and bool(rest) and top[0] in ("", "Unnamed: 0")
+    return [INDEX if index and j == 0 else name or str(j) for j, name in enumerate(top)]
 
 
 def _is_header(top: list[str], second: list[str], wanted: set[str]) -> bool:

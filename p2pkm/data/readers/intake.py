@@ -16,6 +16,7 @@ FILLING = ("mean", "median")  # what a run finds by messages, to fill in missing
 ANSWERS = ("refuse", "drop", *FILLING)  # to missing values
 _BOOLEANS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 _DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]\d.*)?")
+_ISO = re.compile(r"\d{4}-\d\d-\d\d([ T]\d.*)?")
 _CATEGORIES = 30  # different texts up to which a column is taken for one of categories
 _DAY = date(1970, 1, 1).toordinal()
 
@@ -168,7 +169,9 @@ def _fill(m: int, known: list[int], numbers: list[float]) -> NDArray[np.float64]
 
 
 def _read_days(fields: list[str]) -> list[float] | None:
-    """Return the days of dates as ISO 8601 writes them since 1970-01-01, None if not all are such dates."""
+    """Return the days of dates such as 2026-01-31 since 1970-01-01, None if not all are such dates."""
+    if not all(_ISO.fullmatch(field) for field in fields):
+        return None  # such as 2026-01-31B, or codes of eight digits
     try:
         return [float(date.fromisoformat(field[:10]).toordinal() - _DAY) for field in fields] if fields else None
     except ValueError:
@@ -182,7 +185,7 @@ def _explain(name: str, known: list[str], place: str, form: str, wrong: int) -> 
         days = _read_days(known) is not None
         way = f"--encode {name} for days since 1970-01-01" if days else "write dates as 2026-01-31 and --encode them"
         return Problem(f"{place}, a date; expected a number", f"{way}, or --drop {name}")
-    if wrong < len(known) or any(is_number(field.replace(",", ".")) for field in known):
+    if any(is_number(field.replace(",", ".")) for field in known):
         return Problem(number, f"mend the fields ({wrong:,} are no numbers), or --drop {name}")
     found = len(set(known))
     role = "or name it as --label-column or --device-column"

@@ -5,10 +5,12 @@ from typing import Any
 from p2pkm.core.errors import P2PKMError
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.mpi_environment import local_size
+from p2pkm.core.spec import Spec
 from p2pkm.core.traits import MessageContent
+from p2pkm.data.out_of_core.shards import draws
 from p2pkm.data.size_estimate import Size, has_header
 from p2pkm.data.sources import parse_source
-from p2pkm.experiments.config import Experiment
+from p2pkm.experiments.config import Experiment, parse_partition
 from p2pkm.experiments.plan.draft import RunPlan, resolve_experiment
 from p2pkm.experiments.plan.free_memory import available
 from p2pkm.experiments.plan.memory_model import MemoryInputs, refuse
@@ -57,14 +59,14 @@ def check_memory(experiment: Experiment, ranks: int | None) -> None:
 def weigh(experiment: Experiment, method: Any, size: Size, graph: tuple[int, int], ranks: int) -> MemoryInputs:
     """Return the load of an experiment; graph: devices and directed edges."""
     records = (experiment.rounds or 0) // (experiment.record_every or usual_every(graph[0])) + 2
-    kept = (experiment.partition or "column").partition(":")[0] in ("blocks", "column")
+    drawn = draws(parse_partition(experiment.partition) or Spec("column", {}))
     sent = method.expected_messages(Known(graph[0], size.points, size.distinct, size.features, 0, True))
     ships = isinstance(sent, Reports) and sent.by_points
     return MemoryInputs(
         size.points, size.features, *graph, method.k, records, experiment.baselines, ranks=ranks,
         word=4 if experiment.dtype == "float32" else 8,
         copies=(_SHIPPED if ships else _SERVED) if needs_hub(method) else 0,
-        reading="first" if not size.stored else "each" if kept else "drawn", compiles=method.traits.learns_features,
+        reading="first" if not size.stored else "drawn" if drawn else "each", compiles=method.traits.learns_features,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.core.mpi_environment import launched
 from p2pkm.core.spec import read_count
 from p2pkm.core.termination import INTERRUPTED
-from p2pkm.core.units import tell_folder
+from p2pkm.core.units import count, tell_folder
 from p2pkm.core.validation import whole
 from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.console import StatusLine
@@ -319,9 +319,9 @@ def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> 
                       for place, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
             for line in lines]  # fmt: skip
     text += [EXPLAINED] * any(metric.key in MILESTONES for metric in shown) + worse
-    text += [f"{closing['failed']} runs failed; the column error gives the reason"] * (closing["failed"] > 0)
+    text += [f"{count(closing['failed'], 'run')} failed; the column error gives the reason"] * (closing["failed"] > 0)
     missing = closing["runs"] - closing["ended"]
-    text += [f"interrupted with {missing} runs to go; python -m p2pkm resume {closing['out']} goes on"] * (
+    text += [f"interrupted with {count(missing, 'run')} to go; python -m p2pkm resume {closing['out']} goes on"] * (
         missing > 0 and closing["out"] is not None
     )
     if "part" in closing:
@@ -336,8 +336,8 @@ def _show_plan(cells: Sequence[Experiment], study: StudyFile, *, as_json: bool) 
     from p2pkm.experiments.study.file import name_run
 
     each = dict.fromkeys(name_run(cell, study) for cell in cells)
-    seeds = ", ".join(map(str, study.seeds))
-    return "\n".join([f"{len(cells)} runs: {len(each)} with seeds {seeds} each", *(f"  {name}" for name in each)])
+    seeds = f"seed{'s' * (len(study.seeds) > 1)} {', '.join(map(str, study.seeds))}"
+    return "\n".join([f"{count(len(cells), 'run')}: {len(each)} with {seeds} each", *(f"  {name}" for name in each)])
 
 
 def _to_toml(study: StudyFile) -> str:

@@ -20,7 +20,7 @@ from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.plan import free_memory as machine
 from p2pkm.experiments.plan import run as lead
 from p2pkm.experiments.plan import time_model as speed
-from p2pkm.experiments.plan.draft import build_plan
+from p2pkm.experiments.plan.draft import build_plan, resolve_experiment
 from p2pkm.experiments.plan.memory_check import weigh_plan
 from p2pkm.experiments.plan.memory_model import MemoryInputs, advise, need, refuse, together
 from p2pkm.experiments.plan.time_model import Costs, Link, Split, fit, predict
@@ -45,6 +45,7 @@ def uncalibrated(monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["grid16:points=3", "grid16:points=2,sd=0", "blobs:clusters=3,features=5,points=4",
+                                  "blobs:clusters=1,points=4",
                                   "slike:points=2", "balls:features=3", "communities:devices=6,points=5",
                                   "shapes:points=2,side=9", "iris",
                                   "wine", "digits:components=3"])  # fmt: skip
@@ -76,7 +77,11 @@ def test_points_that_stay_on_disk_are_planned_without_a_rank_that_holds_all(tmp_
     for i in range(4):
         np.save(tmp_path / f"part-{i}.npy", np.random.default_rng(i).normal(size=(200, 2)))
     words = ("plan", "--data", tmp_path / "part-*.npy", "-k", "3", "--ranks", "4", "--format", "json")
-    kept, drawn = (json.loads(here(*words, *more).out) for more in ((), ("--partition", "iid")))
+    kept, moved, drawn = (
+        json.loads(here(*words, *more).out)
+        for more in ((), ("--partition", "blocks:minimum=1"), ("--partition", "iid"))
+    )
+    assert moved["memory"] == drawn["memory"]  # where points are moved to a device that has too few, all are dealt
     assert (kept["devices"], kept["points"]) == (4, 800)
     for found in (kept, drawn):
         four = next(row for row in found["memory"] if row["ranks"] == 4)
@@ -101,6 +106,14 @@ def test_sizes_of_files_are_those_of_the_data(tmp_path, suffix, columns):
     size = measure(spec, **columns)
     assert (size.points, size.features) == load(spec, seed=0, **columns).points.shape
     assert size.labeled == ("label_column" in columns)
+
+
+def test_classes_that_nobody_told_are_counted_and_devices_that_a_column_names(tmp_path):
+    path = tmp_path / "points.npz"
+    np.savez(path, X=np.arange(24.0).reshape(12, 2), y=np.arange(12) % 3, device=np.arange(12) % 4)
+    for given in ({}, {"devices": 4}, {"clusters": 3}):
+        resolved = resolve_experiment(Experiment(data=str(path), **given), None)[0]
+        assert (resolved.clusters, resolved.devices) == (3, 4)
 
 
 def test_only_the_header_of_an_array_is_read(tmp_path, uncalibrated):
@@ -151,6 +164,8 @@ def test_memory_grows_with_everything_and_shrinks_with_ranks():
     for name in ("points", "features", "devices", "edges", "clusters", "records"):
         assert need(base._replace(**{name: 4 * getattr(base, name)})).peak > need(base).peak
     assert need(base._replace(baselines=True)).peak > need(base).peak
+    pooled = need(base._replace(baselines=True)).closing - need(base).closing
+    assert pooled >= 3 * 8 * 10_000 * 4  # central k-means has the points of all devices, and as much to work with
     assert need(base._replace(flooded=80, swell=20.0)).peak > need(base).peak
     assert need(base._replace(word=4)).peak < need(base).peak
     labeled, more = (need(base._replace(points=points)).points for points in (10_000_000, 10_000_001))
