@@ -69,6 +69,15 @@ def test_a_column_without_a_name_is_called_by_its_number(tmp_path):
     assert p2pkm.read_table(tmp_path / "t.csv", drop=["2"]).features == ("a", "b")
 
 
+@pytest.mark.parametrize(("first", "second"), [("2026-01-31", "icu"), ("icu", "2026-01-31")])
+def test_a_column_of_dates_in_one_file_and_of_something_else_in_another_is_named(tmp_path, first, second):
+    for name, field in (("a", first), ("b", second)):
+        (tmp_path / f"{name}.csv").write_text(f"x,when\n1,{field}\n2,{field}\n")
+    dates, others = ("a", "b") if first[0] == "2" else ("b", "a")
+    with pytest.raises(DataError, match=rf"'when' holds dates in \S+/{dates}\.csv, but not in \S+/{others}\.csv"):
+        p2pkm.read_table(tmp_path, encode=["when"], missing="mean")
+
+
 @pytest.mark.parametrize("option", ["columns", "drop", "encode"])
 def test_a_name_that_two_columns_have_is_refused(tmp_path, option):
     (tmp_path / "t.csv").write_text("a,a,b\n1,2,3\n3,4,5\n")

@@ -50,6 +50,13 @@ def _check_alike(place: str, one: Parts, where: str, first: Parts) -> None:
     if features[0] != features[1]:
         raise DataError(f"{place} has {features[0]} features, but {where} has {features[1]}; expected the same in all")
     names, known = ((*parts.names, *(column.name for column in parts.categories)) for parts in (one, first))
+    coded = [{column.name for column in parts.categories} for parts in (one, first)]
+    if mixed := sorted((coded[0] ^ coded[1]) & set(names) & set(known)):
+        dates, others = (where, place) if mixed[0] in coded[0] else (place, where)
+        raise DataError(
+            f"column {mixed[0]!r} holds dates in {dates}, but not in {others}; expected the same in all, dates such as "
+            "2026-01-31"
+        )
     if names != known:
         odd = [name for name in names if name not in known] or names
         raise DataError(
