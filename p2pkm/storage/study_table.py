@@ -203,7 +203,7 @@ class Study:
         rest = len(self.rows) - len(lines)
         more = f"<p>and {rest} more; to_frame() returns all</p>" if rest else ""
         failed = sum(row.get("error") is not None for row in self.rows)
-        title = f"<p>Study of {len(self.rows)} runs" + (f", {failed} failed" if failed else "") + "</p>"
+        title = f"<p>Study of {count(len(self.rows), 'run')}" + (f", {failed} failed" if failed else "") + "</p>"
         title += f"<p>{html.escape(self.conclusion())}</p>"
         return f"{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 

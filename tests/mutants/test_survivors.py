@@ -835,6 +835,7 @@ def test_points_on_disk_have_no_weights_to_be_refused():
 def test_a_page_says_how_many_runs_failed(failed):
     rows = [{"seed": i, "algorithm": "a", "graph": "g", "error": "no" if i < failed else None} for i in range(3)]
     assert f"Study of 3 runs{', 1 failed' if failed else ''}</p>" in Study(rows)._repr_html_()
+    assert f"Study of 1 run{', 1 failed' if failed else ''}</p>" in Study(rows[:1])._repr_html_()
 
 
 def test_a_partition_that_lasts_no_round_is_refused():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from p2pkm.core.errors import DataError
-from p2pkm.core.units import write_size
+from p2pkm.core.units import count, write_size
 from p2pkm.metrics.milestones import OF_CENTRAL, never_reached, write_share
 from p2pkm.metrics.registry import Table, keys
 from p2pkm.storage.paired_tests import LEVEL, TEST, Standing, compare_pairs, conclude, rank
@@ -78,7 +78,7 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], told: dict[str, Any]) ->
     groups = {_name(row, [name for name in axes if name != "seed"]): _by_seed(row) for row in means}
     sentence = conclude(groups)
     figures = [*_draw_seeds(good, sentence), *_collect_figures(kind, folder, told.get("table", ()))]
-    title = f"{kind.capitalize()} of {len(rows)} runs over {', '.join(axes) or 'nothing'}"
+    title = f"{kind.capitalize()} of {count(len(rows), 'run')} over {', '.join(axes) or 'nothing'}"
     body: list[Content] = [
         tag("header", tag("p", f"p2pkm: report of a {kind}", class_="kind"), tag("h1", title)),
         section(
