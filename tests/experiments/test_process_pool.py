@@ -2,6 +2,7 @@ import contextlib
 import json
 import os
 
+from p2pkm.experiments.study import process_pool
 from p2pkm.experiments.study.process_pool import work_through
 
 _SERVE = "from p2pkm.experiments.study.process_pool import serve; import os; "
@@ -28,6 +29,12 @@ def test_a_process_that_dies_costs_its_own_task_only():
     assert {number: answer and answer.strip() for number, answer in found.items()} == {
         0: "a", 1: None, 2: "c", 3: None, 4: "d"
     }  # fmt: skip
+
+
+def test_no_process_is_started_without_a_task(monkeypatch):
+    started, start = [], process_pool._start
+    monkeypatch.setattr(process_pool, "_start", lambda program: started.append(program) or start(program))
+    assert len(dict(work_through(ECHO, ["a", "b"], 5, never))) == len(started) == 2
 
 
 def test_a_program_that_does_not_even_start_answers_nothing():

@@ -112,6 +112,14 @@ def test_rehearsal_and_accept_test_send_what_was_planned(graph, devices, partiti
             assert sent == volume.bytes
 
 
+def test_clients_that_find_fewer_clusters_report_no_more_rows():
+    rows = compare(
+        algorithm="feca:local_k=2", devices=6, data="blobs:points=60,clusters=4", clusters=3, partition="iid"
+    )
+    (course, volume, sent), *_ = rows
+    assert course.name == "feca" and (volume.messages, volume.bytes) == sent == (6, 6 * 2 * 3 * 8)
+
+
 @pytest.mark.parametrize("partition", ["iid", "dirichlet"])
 @pytest.mark.parametrize("devices", [2, 13])
 @pytest.mark.parametrize("scale", ["standard", "minmax"])

@@ -1,6 +1,7 @@
 """The accept test: what it compares, when the start comes back, what it sends, and that no device ends far above it."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import p2pkm
 import topologies
 from p2pkm.core.batch import Grid
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.messages import Delivery, Tables
 from p2pkm.core.wire_format import decode, encode
 from p2pkm.experiments.config import Experiment, prepare
 from p2pkm.methods.init import accept_test
@@ -172,6 +174,16 @@ def test_every_component_decides_by_itself():
     sets = [len(np.unique(part.reshape(4, -1), axis=0)) for part in (found.centroids[:4], found.centroids[4:])]
     assert sets[0] == 1  # own noise alone: the start came back
     assert any("accept test" in note for note in found.notes)
+
+
+def test_a_state_stays_as_it_was_when_sums_come_up():
+    table, begun = arrange([[[0.0]], [[1.0]]], [(0, 1)]), np.zeros((2, 1, 1))
+    start = SimpleNamespace(start=begun, centroids=begun + 1.0, previous=begun, rehearsed=None)
+    test = AcceptTest.after(p2pkm.GTVMin(1), table.topology)
+    state = test.initial_state(table.devices, start)
+    came = Delivery(np.array([0]), Tables(np.array([[5.0, 7.0]]), np.array([0]), np.array([1])))
+    found = test.update(state, came, table.devices.at_turn(1, 0, np.ones(2, np.bool_)))
+    assert found.walk is not state.walk and state.walk[1].tolist() == [[[1.0, 1.0]]] * 2
 
 
 def test_the_same_over_a_link_model_and_with_scaled_points():
