@@ -108,9 +108,11 @@ def matrix(
 
 def _check_kind(points: Any, what: str) -> None:
     """Refuse arrays whose entries NumPy would not take as they are: sparse and masked ones."""
-    if hasattr(points, "toarray"):
+    if type(points) is np.ndarray:
+        return
+    if hasattr(points, "toarray"):  # of any library of sparse arrays; none is imported for this
         raise DataError(f"{what} is a sparse matrix, expected a dense array; pass {what}.toarray()")
-    if hasattr(points, "filled") and np.any(points.mask):
+    if isinstance(points, np.ma.MaskedArray) and np.ma.is_masked(points):
         raise DataError(
             f"{what} has masked entries, expected numbers in all; pass {what}.filled(...), or drop such rows"
         )
