@@ -77,12 +77,16 @@ class Context(NamedTuple):
         """
         if not len(ids):
             return np.zeros((0, count))
-        number, place = _ALWAYS, 0
-        if not always:  # what is too large to stand beside the id stands beside the purpose
-            (rounds, t), (turns, turn) = divmod(self.devices.round, 1 << 20), divmod(self.devices.turn, 1 << 12)
-            number, place = (t << 12) + turn, (((rounds << 9) + turns) << 15) + (self.stage & 0x7FFF)
+        # A step has 32 bits of the id, 20 of the round, 12 of the turn; a stream 8 more of the round, 9 of the turn, 15
+        # of the stage, 32 of the purpose. So draws of up to 2^28 rounds of 2^21 turns differ.
+        number, above = _ALWAYS, 0
+        if not always:
+            round_above, round_below = divmod(self.devices.round, 1 << 20)
+            turn_above, turn_below = divmod(self.devices.turn, 1 << 12)
+            number = (round_below << 12) + turn_below
+            above = (((round_above << 9) + turn_above) << 15) + (self.stage & 0x7FFF)
         steps = (ids.astype(np.uint64) << np.uint64(32)) + np.uint64(number)
-        drawn: Floats = uniforms(self.devices.shared_key, purpose + (place << 32), steps, count)
+        drawn: Floats = uniforms(self.devices.shared_key, purpose + (above << 32), steps, count)
         return drawn
 
 
