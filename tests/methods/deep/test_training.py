@@ -82,11 +82,6 @@ def test_every_epoch_sees_every_image_once_with_its_label(monkeypatch):
     assert loss == 3.0
 
 
-@pytest.fixture(scope="module")
-def jax():
-    return pytest.importorskip("jax", reason="needs the extra deep")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("classifier", ["prototypes", "linear"])
 @pytest.mark.parametrize("network", ["linear", "mlp", "conv"])

@@ -15,25 +15,9 @@ from p2pkm.methods.deep.method import DeepState, flatten
 from p2pkm.network.graph import Topology
 from tests.support.images import deal
 from tests.support.play_rounds import arrange
-from tests.support.toy_network import plug
 from topologies.time_varying.graph import Exchange, record
 
 SMALL = {"network": "mlp", "epochs": 1}
-
-
-@pytest.fixture
-def jax():
-    return pytest.importorskip("jax", reason="needs the extra deep")
-
-
-@pytest.fixture(params=["toy", pytest.param("jax", marks=pytest.mark.slow)])
-def count(request, monkeypatch):
-    """Return the number of parameters of a network for digits; all else is the same with a toy, in a trice."""
-    if request.param == "jax":
-        request.getfixturevalue("jax")
-        return 22816
-    plug(monkeypatch)
-    return 64 * 32
 
 
 def run(graph, shards, *, rounds=2, link_model=None, apart=False, **options):
@@ -53,21 +37,21 @@ def test_on_a_complete_graph_it_is_the_form_with_a_server(jax, server):
     assert_allclose(twin.centroids, one.centroids, atol=1e-3)
 
 
-def test_many_gossips_agree_on_the_mean_and_few_do_not(count):
+def test_many_gossips_agree_on_the_mean_and_few_do_not(n_parameters):
     shards = deal([30, 20, 40, 0, 10])
     one = p2pkm.simulate(p2pkm.DeepFeCA(5, **SMALL), None, shards, rounds=1, seed=0).learned.theta[:5]
     apart = [np.abs(run(topologies.ring(5), shards, rounds=1, gossips=g).learned.theta - one).max() for g in (1, 40)]
     assert apart[0] > 1e-3 and apart[1] < 1e-5
 
 
-def test_all_devices_of_a_tree_have_the_same_centroids(count):
+def test_all_devices_of_a_tree_have_the_same_centroids(n_parameters):
     result = run(topologies.path(6), deal([20] * 6), gossips=2)
     assert (result.centroids == result.centroids[0]).all() and result.summary["termination"] == "round-limit"
     assert result.learned.labels.shape == (3, 120) and (result.learned.labels >= 0).all()
 
 
 @pytest.mark.parametrize(("server", "graph"), [("feca", topologies.ring(5)), ("fkm", topologies.path(5))])
-def test_along_a_tree_it_is_the_form_with_a_server(count, server, graph):
+def test_along_a_tree_it_is_the_form_with_a_server(n_parameters, server, graph):
     """The sums are those of the hub in another order: float64 of float32, so theta hardly ever differs at all."""
     shards = deal([30, 20, 40, 0, 10])
     one = p2pkm.simulate(p2pkm.DeepFeCA(5, server=server, **SMALL), None, shards, rounds=2, seed=0)
@@ -78,7 +62,7 @@ def test_along_a_tree_it_is_the_form_with_a_server(count, server, graph):
     assert_allclose(twin.centroids, one.centroids, atol=1e-6)
 
 
-def test_every_component_has_the_weighted_mean_of_its_own_devices(count, monkeypatch):
+def test_every_component_has_the_weighted_mean_of_its_own_devices(n_parameters, monkeypatch):
     graph, sizes, trained = topologies.path(7), np.array([20, 30, 0, 0, 10, 0, 0]), []
     graph.remove_edges_from([(1, 2), (4, 5)])  # {0, 1}; {2, 3, 4}, whose root is 3; {5, 6}, without an image
     train = p2pkm.DeepGossip.train
@@ -110,11 +94,11 @@ def test_a_mean_over_one_image_is_taken_over_and_one_over_none_is_not():
 
 
 @pytest.mark.parametrize("gossips", [None, 3])
-def test_messages_and_bytes_by_hand(count, gossips):
+def test_messages_and_bytes_by_hand(n_parameters, gossips):
     """Path of 3: the middle is the root; up one row table of each end, down one; 4 directed edges of gossip."""
     rounds, k, width = 2, 5, 32
     result = run(topologies.path(3), deal([20] * 3), rounds=rounds, gossips=gossips, server="mavg")
-    up, down = (8 * width * -(-numbers // width) for numbers in (count + 1, count))
+    up, down = (8 * width * -(-numbers // width) for numbers in (n_parameters + 1, n_parameters))
     tables = [up] * 4 * gossips if gossips else [up] * 2 + [down] * 2
     assert result.summary["messages"] == (rounds + 1) * 4 + rounds * len(tables)
     total = (rounds + 1) * 4 * 8 * k * width + rounds * sum(tables)
@@ -122,7 +106,7 @@ def test_messages_and_bytes_by_hand(count, gossips):
 
 
 @pytest.mark.parametrize(("gossips", "turns"), [(None, 2 + 2 + 1), (3, 3 + 2 + 1)])
-def test_every_turn_takes_the_same_part_of_the_training(count, gossips, turns):
+def test_every_turn_takes_the_same_part_of_the_training(n_parameters, gossips, turns):
     method = p2pkm.DeepGossip(5, gossips=gossips, **SMALL)
     found = method.on(Topology.from_graph(topologies.path(3))).flops(Work(np.array([10, 0, 1]), None, None, 64))
     assert_array_equal(found, np.array([10, 0, 1]) * method.learner(64).flops * (6 + 1) // turns)
@@ -145,7 +129,7 @@ def test_graphs_without_one_tree_are_refused(jax, gossips):
         p2pkm.simulate(method, changing, shards)
 
 
-def test_the_busiest_device_of_a_ring_has_less_to_carry_than_a_hub(count):
+def test_the_busiest_device_of_a_ring_has_less_to_carry_than_a_hub(n_parameters):
     shards = deal([10] * 8)
     hub = p2pkm.simulate(p2pkm.DeepFeCA(5, **SMALL), None, shards, rounds=1, seed=0)
     for gossips in (None, 1):  # parameters over two links where the hub has eight
@@ -153,7 +137,7 @@ def test_the_busiest_device_of_a_ring_has_less_to_carry_than_a_hub(count):
         assert ring.summary["bytes_busiest"] < 0.4 * hub.summary["bytes_busiest"]
 
 
-def test_a_device_alone_and_components_apart(count):
+def test_a_device_alone_and_components_apart(n_parameters):
     alone = run(topologies.complete(2).subgraph([0]).copy(), deal([30]), rounds=1)
     assert (alone.learned.labels >= 0).all()
     graph = topologies.path(4)

@@ -25,24 +25,8 @@ from tests.support.programs import deep as deep_program
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import here
 from tests.support.server import clients_of
-from tests.support.toy_network import plug
 
 D, SMALL = 32, {"network": "mlp", "epochs": 1}
-
-
-@pytest.fixture(scope="module")
-def jax():
-    return pytest.importorskip("jax", reason="needs the extra deep")
-
-
-@pytest.fixture(params=["toy", pytest.param("jax", marks=pytest.mark.slow)])
-def count(request, monkeypatch):
-    """Return the number of parameters of a network for digits; all else is the same with a toy, in a trice."""
-    if request.param == "jax":
-        request.getfixturevalue("jax")
-        return 22816
-    plug(monkeypatch)
-    return 64 * D
 
 
 def run(shards, k=5, *, rounds=2, seed=0, **options):
@@ -135,7 +119,7 @@ def test_the_rate_falls_along_a_cosine():
     assert p2pkm.DeepFeCA(3, rate=0.2, horizon=2).for_rounds(4).rate_in(2) == pytest.approx(0.1)
 
 
-def test_one_client_with_all_features_at_the_server_is_deepcluster(count):
+def test_one_client_with_all_features_at_the_server_is_deepcluster(n_parameters):
     points, classes = digits(200)
     result = run(p2pkm.Shards.deal(points, np.zeros(200, int), devices=1, labels=classes), server="central")
     theta, centroids, labels = deep_cluster(p2pkm.DeepFeCA(5, **SMALL), points, rounds=2, seed=0)
@@ -170,11 +154,11 @@ def test_a_method_that_follows_its_points_goes_on_from_its_last_centroids(jax):
 _METHODS = {"feca": p2pkm.FeCA, "mavg": p2pkm.MAvg}
 
 
-def test_messages_and_bytes_by_hand(count):
+def test_messages_and_bytes_by_hand(n_parameters):
     n, k, rounds = 4, 5, 3
     result = run(deal([30] * n), k, server="mavg", rounds=rounds)  # always k rows of D up, k rows down
     assert result.summary["messages"] == 4 * n * rounds + 2 * n
-    up, down = 8 * D * -(-(count + 1) // D), 8 * D * -(-count // D)
+    up, down = 8 * D * -(-(n_parameters + 1) // D), 8 * D * -(-n_parameters // D)
     assert result.summary["bytes"] == n * (rounds * (up + down) + (rounds + 1) * 2 * 8 * k * D)
     ends = np.bincount(result.ledger.src, result.ledger.bytes)
     assert ends[n] == n * (rounds * down + (rounds + 1) * 8 * k * D)
@@ -199,7 +183,7 @@ def test_no_round_leaves_the_untrained_network(jax):
     assert_allclose(result.learned.features, learner.embed(theta[0], shards.points)[1], atol=1e-6)
 
 
-def test_the_average_weighs_clients_by_their_images(count):
+def test_the_average_weighs_clients_by_their_images(n_parameters):
     """In one batch, without views, a step on all images is the weighted mean of steps on parts of them."""
     rng = np.random.default_rng(0)
     images = np.clip(np.repeat(rng.random((2, 64)), 30, axis=0) + rng.normal(size=(60, 64)) * 0.02, 0, 1)
@@ -216,7 +200,7 @@ def test_the_average_weighs_clients_by_their_images(count):
     assert_allclose(trained(np.repeat([0, 2], [20, 40]), 3), one, atol=3e-6)  # a client without images
 
 
-def test_labels_are_nearest_rows_and_clients_may_have_few_images(count):
+def test_labels_are_nearest_rows_and_clients_may_have_few_images(n_parameters):
     result = run(deal([40, 3, 1, 0, 16]), 5)
     learned = result.learned
     for i in (0, 1, 2, 4):
@@ -305,7 +289,7 @@ def test_a_run_goes_on_from_any_checkpoint(jax, tmp_path, monkeypatch, algorithm
 
 @pytest.mark.parametrize("algorithm", ["deepfeca:", "deepgossip:", "deepgossip:gossips=2,"])
 @pytest.mark.parametrize("server", ["mavg", "central", "none"])
-def test_a_plan_knows_the_messages(count, algorithm, server):
+def test_a_plan_knows_the_messages(n_parameters, algorithm, server):
     rows = compare(
         algorithm=f"{algorithm}network=mlp,epochs=1,shape=1x2,server={server}", data="blobs:points=20,clusters=4",
         devices=5, rounds=2, partition="iid", seed=0,
@@ -316,13 +300,13 @@ def test_a_plan_knows_the_messages(count, algorithm, server):
         assert sent == volume.bytes or (algorithm != "deepfeca:" and server == "central")
 
 
-def test_a_turn_is_a_third_of_the_training_and_the_hub_adds_up_what_it_receives(count):
+def test_a_turn_is_a_third_of_the_training_and_the_hub_adds_up_what_it_receives(n_parameters):
     method = p2pkm.DeepFeCA(5, network="mlp", epochs=2)
     found = method.flops(Work(np.array([10, 0]), np.array([1, 3]), np.array([0, 30]), 64))
     assert_array_equal(found, [10 * method.learner(64).flops * (6 * 2 + 1) // 3, 2 * 30 * D])
 
 
-def test_virtual_time_counts_training(count):
+def test_virtual_time_counts_training(n_parameters):
     shards = deal([40] * 3)
     times = [
         p2pkm.simulate(p2pkm.DeepFeCA(5, network="mlp", epochs=e), None, shards, rounds=1, link_model="edge").summary[
