@@ -34,7 +34,7 @@ from p2pkm.data.shards import Shards
 from p2pkm.engine.active_links import ActiveLinks
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.kernels import reference
-from p2pkm.methods.building_blocks.total_variation import received
+from p2pkm.methods.building_blocks.total_variation import received_edges
 from p2pkm.methods.peer.consensus import ConsensusLloyd
 from p2pkm.methods.peer.pushsum import PushSumLloyd
 from p2pkm.methods.peer.tracking import TrackingLloyd
@@ -318,7 +318,7 @@ class _Probe:
         return DenseMessages(np.full((len(devices), 1, 1), self.sent - 1.0), np.where(devices.active_devices, 1, -1))
 
     def update(self, state: _ProbeState, inbox: Inbox, devices: Devices) -> _ProbeState:
-        used = received(inbox, devices.active_edges)
+        used = received_edges(inbox, devices.active_edges)
         self.devices, self.seen = devices, (used, inbox.tables[inbox.slots[used], 0, 0].astype(np.int64))
         return state
 

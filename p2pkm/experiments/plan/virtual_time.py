@@ -99,8 +99,8 @@ def tell(plan: RunPlan) -> dict[str, Any] | None:
 
 def _judge(course: Course) -> str:
     """Return how the ends of a stage are meant: as its messages are planned, and shorter where these are encoded."""
-    messages = course.total()
-    return EXACT if messages.exact_messages and messages.exact_bytes and messages.wire is None else MOST
+    volume = course.total()
+    return EXACT if volume.exact_messages and volume.exact_bytes and volume.wire is None else MOST
 
 
 def _pass(clock: Clock, flops: Flops, algorithm: Any, messages: TurnMessages) -> None:

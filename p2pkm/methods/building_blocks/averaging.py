@@ -14,7 +14,7 @@ from p2pkm.core.messages import Inbox
 from p2pkm.core.sorting import blocks
 from p2pkm.core.states import register
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
-from p2pkm.methods.building_blocks.total_variation import received
+from p2pkm.methods.building_blocks.total_variation import received_edges
 
 COUNTED = "with counters=true sends totals that are the same for all neighbors, over links that have to last"
 _THIN = 0.25  # of the points that a device should hold
@@ -61,7 +61,7 @@ def iter_neighbor_tables(
         What was last received over these edges.
     """
     r, w = shape
-    used = received(inbox, devices.active_edges)
+    used = received_edges(inbox, devices.active_edges)
     first = np.searchsorted(used, devices.indptr)
     counts = np.diff(first)
     order = np.argsort(-counts, kind="stable")

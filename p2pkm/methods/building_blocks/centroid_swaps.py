@@ -9,7 +9,7 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Mask, Stream
 from p2pkm.core.messages import Inbox
 from p2pkm.kernels.reference import uniforms
-from p2pkm.methods.building_blocks.total_variation import received, squared, variation
+from p2pkm.methods.building_blocks.total_variation import received_edges, squared, variation
 
 _DRAWN = 8  # own points among the candidates
 _PASSES = 3  # after the swap, before it is judged
@@ -51,7 +51,7 @@ def swap(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floats, tryin
 def own_objective(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floats) -> Floats:
     """Return (8) of every device, given what it last received, float64[n]; +inf where a point has no centroid."""
     total, _ = devices.kernels.losses(*devices.kernel_inputs, centroids)
-    edges = received(inbox, devices.active_edges)
+    edges = received_edges(inbox, devices.active_edges)
     links = alpha[edges] * variation(devices, centroids, inbox, edges)
     return total + np.bincount(devices.sources[edges], links, len(devices))
 

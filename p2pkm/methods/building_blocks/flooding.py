@@ -51,7 +51,7 @@ def begin(devices: Devices, tables: Floats, rows: Integers) -> Flood:
 
 
 def send(flood: Flood, devices: Devices) -> DenseMessages:
-    """State what is news; a device without anything sends one empty table at the opening and is silent afterwards."""
+    """Send what is news; a device without anything sends one empty table at the opening and is silent afterwards."""
     values, rows = devices.kernels.bundle(flood.news, *flood.held)
     sending = devices.active_devices & (flood.news.any(axis=1) if devices.round else True)
     return DenseMessages(values, np.where(sending, rows, -1), header=1, ragged=True)

@@ -8,7 +8,7 @@ from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.messages import Inbox
 from p2pkm.methods.building_blocks.averaging import find_moves, local_sums
 from p2pkm.methods.building_blocks.optimal_matching import pair_rows
-from p2pkm.methods.building_blocks.total_variation import received, squared
+from p2pkm.methods.building_blocks.total_variation import received_edges, squared
 
 
 class PassRule(NamedTuple):
@@ -56,7 +56,7 @@ def run_passes(
 def _minimize(devices: Devices, table: Floats, inbox: Inbox, alpha: Floats, *, optimal: bool) -> tuple[Floats, Floats]:
     """Return where one exact pass leads every device, float64[n, k, d], and the divisors D, float64[n, k]."""
     mass, source, d = local_sums(devices, table), devices.sources, table.shape[2]
-    for e in received(inbox, devices.active_devices[source]):
+    for e in received_edges(inbox, devices.active_devices[source]):
         i, slot = source[e], inbox.slots[e]
         theirs = inbox.tables[slot, : inbox.rows[slot], :d]
         pull = alpha[e] * np.column_stack((theirs, np.ones(len(theirs))))

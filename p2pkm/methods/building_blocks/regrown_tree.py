@@ -175,7 +175,8 @@ class OverRegrownTree(MethodBase):
         else:
             sending = (hops == turn - self.longest) & (growth.stamp == devices.round)
         edges = sending[source] & (growth.edge_parent if up else growth.edge_child)
-        sending = (np.bincount(source[edges], minlength=n) > 0) | (sending & (hops == 0))  # as a root alone has
+        alone = sending & (hops == 0)  # a root without children is not done either
+        sending = (np.bincount(source[edges], minlength=n) > 0) | alone
         return self._combine(state, sending, edges, devices, up=up)
 
     def _combine(self, state: Any, sending: Mask, edges: Mask, devices: Devices, *, up: bool) -> DenseMessages:

@@ -12,7 +12,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.messages import Inbox
-from p2pkm.methods.building_blocks.total_variation import received, squared
+from p2pkm.methods.building_blocks.total_variation import received_edges, squared
 
 RULES = ("clip", "trim")
 _SHARE = 4  # one of so many neighbors may be Byzantine
@@ -41,7 +41,7 @@ def robust_filter(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) 
         With a table of its own for every edge that an awake device receives.
     """
     n, k, d = centroids.shape
-    edges = received(inbox, devices.active_devices[devices.sources])
+    edges = received_edges(inbox, devices.active_devices[devices.sources])
     edges = edges[inbox.rows[inbox.slots[edges]] > 0]
     own, slots, b = devices.sources[edges], inbox.slots[edges], len(edges)
     mine, theirs = centroids[own], inbox.tables[slots, :k, :d]

@@ -54,7 +54,7 @@ def lower_quartile(devices: Devices, values: Floats, edges: Integers) -> Floats:
     return result
 
 
-def received(inbox: Inbox, among: Mask) -> Integers:
+def received_edges(inbox: Inbox, among: Mask) -> Integers:
     """Return the own edges of a mask over which something was ever received."""
     return np.flatnonzero(among & (inbox.slots >= 0))
 
@@ -79,7 +79,7 @@ def saturate_alpha(
     """
     if limit is None or weight is None:
         return weight
-    left, edges = weight.copy(), received(inbox, (limit < np.inf) & devices.active_devices[devices.sources])
+    left, edges = weight.copy(), received_edges(inbox, (limit < np.inf) & devices.active_devices[devices.sources])
     left[edges] = saturation_weight(limit[edges], variation(devices, centroids, inbox, edges))
     return left
 

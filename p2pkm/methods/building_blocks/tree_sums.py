@@ -75,15 +75,16 @@ def received(devices: Devices, depth: int) -> Position:
     return Position(devices.turn - (devices.round != 1), depth)
 
 
-def send(position: Position, tree: Tree, devices: Devices, tables: Floats, sending: Mask) -> DenseMessages:
+def send(position: Position, tree: Tree, devices: Devices, tables: Floats, among: Mask) -> DenseMessages:
     """Let the layer whose turn it is send its tables, float64[n, r, w], to the parents or to the children.
 
-    A device without links sends to nobody when the deepest layer sends, to show that it is not done.
+    Only the devices of `among`, bool[n], send. A device without links sends to nobody when the deepest layer sends, to
+    show that it is not done.
     """
-    edges = ways(tree, devices, sending & (tree.layer[devices.ids] == position.layer))[0 if position.up else 1]
-    sends = sending & (devices.degrees == 0) & (position.number == 0)
-    sends[devices.sources[edges]] = True
-    return DenseMessages(tables, np.where(sends, tables.shape[1], -1), edges=edges)
+    edges = ways(tree, devices, among & (tree.layer[devices.ids] == position.layer))[0 if position.up else 1]
+    sending = among & (devices.degrees == 0) & (position.number == 0)
+    sending[devices.sources[edges]] = True
+    return DenseMessages(tables, np.where(sending, tables.shape[1], -1), edges=edges)
 
 
 def add_children(tables: Any, inbox: Inbox, devices: Devices) -> Any:

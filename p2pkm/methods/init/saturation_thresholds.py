@@ -11,7 +11,7 @@ from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.methods.building_blocks.total_variation import lower_quartile, received, variation
+from p2pkm.methods.building_blocks.total_variation import lower_quartile, received_edges, variation
 
 
 @register("saturation-thresholds")
@@ -57,7 +57,7 @@ class SaturationThresholds(MethodBase):
     def update(self, state: SaturationThresholdsState, inbox: Inbox, devices: Devices) -> SaturationThresholdsState:
         """Measure the own links, then take the smaller quartile of both ends."""
         if devices.round == 1:
-            edges = received(inbox, devices.active_edges)
+            edges = received_edges(inbox, devices.active_edges)
             values = variation(devices, state.centroids, inbox, edges)
             return state._replace(quartile=lower_quartile(devices, values, edges))
         both = inbox.fresh & (inbox.rows[inbox.slots] == 1) & (state.quartile[devices.sources] >= 0.0)

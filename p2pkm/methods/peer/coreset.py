@@ -284,17 +284,17 @@ class OverTree(OnGraph):
         way, step = divmod(devices.turn + 1 if devices.round else 0, self.depth)
         if way == 4 or _over(devices):
             return silence(len(devices), 1, 1)
-        sending = self.tree.layer[devices.ids] == (step if way % 2 else self.depth - step)
-        edges = ways(self.tree, devices, sending)[way % 2]
+        due = self.tree.layer[devices.ids] == (step if way % 2 else self.depth - step)
+        edges = ways(self.tree, devices, due)[way % 2]
         if way == 2:
-            values, rows = devices.kernels.bundle(state.flood.known & sending[:, None], *state.flood.held)
+            values, rows = devices.kernels.bundle(state.flood.known & due[:, None], *state.flood.held)
         elif way == 3:
             values, rows = pack(state.centroids)
         else:
             values, rows = state.costs[:, None, None], np.ones(len(devices), np.int64)
-        sends = (devices.degrees == 0) & (devices.round == 0)  # without links it sends to no device, but is not done
-        sends[devices.sources[edges]] = True
-        return DenseMessages(values, np.where(sends, rows, -1), edges=edges, header=int(way == 2), ragged=way == 2)
+        sending = (devices.degrees == 0) & (devices.round == 0)  # without links it sends to no device, but is not done
+        sending[devices.sources[edges]] = True
+        return DenseMessages(values, np.where(sending, rows, -1), edges=edges, header=int(way == 2), ragged=way == 2)
 
     def update(self, state: CoresetState, inbox: Inbox, devices: Devices) -> CoresetState:
         """Take in what came up or down; draw when C is known everywhere, cluster when all rows are at the root."""
