@@ -228,6 +228,14 @@ def test_a_step_stays_taken_where_a_device_is_missing_after_each():
     assert (np.diff(costs) < 0.0).all()
 
 
+def test_a_device_without_links_that_joins_late_goes_on_until_it_has_converged():
+    """It has nobody to send to, but is not done: silence of all would end the run before it joins."""
+    shards = p2pkm.Shards.from_list([np.random.default_rng(0).normal(size=(30, 2))])
+    alone = p2pkm.Topology.from_links(1, np.zeros((0, 3)))
+    found = p2pkm.simulate(p2pkm.TreeLloyd(3), alone, shards, rounds=30, seed=1, faults="late_join=0.5").summary
+    assert (found["termination"], found["messages"]) == ("converged", 0)
+
+
 def test_messages_by_hand():
     # path 0 - 1 - 2, root 1. Round 1: all call (4 messages); 1 is the best, so the others forward nothing back to it.
     # moments up from 0 and 2, the table down to them: 4. Round 2: sums and cost up, moves down: 4.
