@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import re
 import shlex
 import sys
 import tomllib
@@ -24,11 +23,12 @@ from p2pkm.core.spec import Spec
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.init.pipelines import Stage
 from tests.core.test_plugins import install
+from tests.docs.check_blocks import read_blocks
 from tests.support.play_rounds import arrange
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import SMALL, here, ranks, solve, there
 
-PAGE = (Path(__file__).parents[2] / "docs" / "transforms.md").read_text(encoding="utf-8")
+PAGE = Path(__file__).parents[2] / "docs" / "transforms.md"
 POINTS = [np.array([[0.0, 0.0], [2.0, 4.0]]), np.array([[1.0, 1.0]]), np.array([[9.0, 3.0], [0.0, 7.0]])]
 ALL = {"min_count": 2, "noise": 0.1, "byzantine": p2pkm.Byzantine(1), "faults": p2pkm.Faults(loss=0.1)}
 
@@ -213,7 +213,7 @@ def test_rows_of_small_clusters_are_left_out_where_the_stage_does_not_do_so_itse
 
 
 def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    return [block.text for block in read_blocks(PAGE) if block.language == language]
 
 
 @pytest.fixture

@@ -22,18 +22,6 @@ def read(name):
     return (DOCS / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
-def test_the_code_of_the_first_page_runs_and_prints_what_it_says(capsys):
-    names = {}
-    for code in re.findall(r"```python\n(.*?)```", read("start.md"), re.DOTALL):
-        exec(compile(code, "start.md", "exec"), names)
-    lines = capsys.readouterr().out.splitlines()
-    assert round(float(lines[0]), 3) == 1.0
-    assert lines[1:3] == ["(4, 2) (12, 4, 2)", "11 32304"]
-    ratio, alone = map(float, lines[3].split())
-    assert (round(ratio, 3), round(alone, 1)) == (1.001, 15.3)
-
-
 def test_the_ledger_page_counts_what_the_ledger_counts():
     summary = solve("--graph", "ring", "--devices", 16, "--data", "grid16:points=200", "--rounds", 150)
     assert f"**{summary['messages']}**" in read("ledger.md")
@@ -43,8 +31,8 @@ def test_the_ledger_page_counts_what_the_ledger_counts():
 @pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
 def test_every_import_of_a_page_is_there(page):
     """What the code of a page imports exists; the code itself runs in slower tests. Its own files are left out."""
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    own = {name for code in blocks for name in re.findall(r"\A# (\w+)\.py$", code, re.MULTILINE)}
+    blocks = re.findall(r"```python[^\n]*\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    own = set(re.findall(r"^```python file=(\w+)\.py$", page.read_text(encoding="utf-8"), re.MULTILINE))
     for node in (node for code in blocks for node in ast.walk(ast.parse(code))):
         if isinstance(node, ast.Import):
             for one in node.names:

@@ -120,7 +120,7 @@ def test_keys_that_pages_and_examples_read_exist():
 
 def test_the_example_of_the_page_runs_and_keeps_the_rules_of_an_entry(monkeypatch):
     monkeypatch.setattr(registry, "METRICS", METRICS)
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "summary.md").read_text("utf-8"), re.DOTALL)
+    (code,) = re.findall(r"```python run\n(.*?)```", (ROOT / "docs" / "summary.md").read_text("utf-8"), re.DOTALL)
     exec(compile(code, "summary.md", "exec"), {})
     test_an_entry_says_what_its_figure_is(registry.METRICS[-1])
     summary = here(*SMALL, "--out", "none", "--format", "json").summary

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import re
 import shlex
 import sys
 import tomllib
@@ -13,14 +12,15 @@ import pytest
 
 import p2pkm
 from p2pkm.methods.registry import find
+from tests.docs.check_blocks import read_blocks
 from tests.support.play_rounds import arrange, last
 from tests.support.run_cli import SMALL, here, ranks, there
 
 pytestmark = pytest.mark.slow
 
-PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
-FILES = {name: text for _, name, text in re.findall(r"```(python|toml)\n# (\S+)\n(.*?)```", PAGE, re.DOTALL)}
-COMMANDS = [line for text in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for line in text.splitlines()]
+BLOCKS = read_blocks(Path(__file__).parents[2] / "docs" / "tutorial.md")
+FILES = {block.keys["file"]: block.text for block in BLOCKS if block.kind == "file"}
+COMMANDS = [line for block in BLOCKS if block.kind == "norun" for line in block.text.splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +59,6 @@ def test_every_command_of_the_page_runs(package, command):
     ending = here(*words)
     assert ending.code == 0, ending.err
     assert ending.out.strip()
-
-
-def test_the_script_of_the_page_runs(package):
-    ending = there(sys.executable, package / "try_it.py", cwd=package)
-    assert ending.code == 0, ending.err
-    assert f"```text\n{ending.out}```" in PAGE
 
 
 def test_a_round_of_matched_averaging_worked_out_by_hand(package):
