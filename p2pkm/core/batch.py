@@ -98,9 +98,6 @@ class Kernels(Protocol):
     def integer_bits(self, tables: Integers, rows: Integers | None = None, *, rice: bool = True) -> Integers:
         """Return the bits of each table of integers on the wire."""
 
-    def digest(self, tables: Floats) -> NDArray[np.uint8]:
-        """Return SHA-256 of each table."""
-
     def merge(self, *arrays: Any) -> tuple[Any, Mask, Integers, bool]:
         """Take in flooded tables."""
 

@@ -125,5 +125,4 @@ def _calls(compiled: Any) -> list[Callable[[], Any]]:
         lambda: compiled.bundle(versions > 0, versions, *store),
         lambda: compiled.merge(np.zeros((2, 1, 2)), received, one, awake, indptr, versions, *store),
         lambda: compiled.integer_bits(np.ones((2, 1, 1), np.int64)),
-        lambda: compiled.digest(centroids),
     ]

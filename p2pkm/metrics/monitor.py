@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from p2pkm.core.allocator import give_back_holes
 from p2pkm.core.batch import Devices, Floats, Integers
@@ -259,8 +260,7 @@ class Monitor:
                 known = piece.offsets, prices.classes[piece.rows].astype(np.int64), piece.labels
                 tables = own.kernels.tabulate(*known, prices.n_classes, centroids.shape[1])
                 scores[piece.own] = ari(tables)
-        digests = own.kernels.digest(np.ascontiguousarray(centroids))
-        return losses, scores, own.sizes.astype(np.float64), digests.view(np.float64)
+        return losses, scores, own.sizes.astype(np.float64), hash_tables(centroids).view(np.float64)
 
     def _measure_links(self, state: Any, algorithm: Any) -> Floats:
         """Return sums over each device's links, float64[n, 3]: (4), what they add to the objective, and alpha.
@@ -321,6 +321,25 @@ class Monitor:
         self._violated |= objective - self._before > _SLACK * max(self._before, _SLACK * self._first) + self._rounding
         self._before = objective
         return "violated" if self._violated else "certified"
+
+
+def hash_tables(tables: Floats) -> NDArray[np.uint8]:
+    """Hash each table by SHA-256.
+
+    Parameters
+    ----------
+    tables : float64[n, k, d]
+
+    Returns
+    -------
+    uint8[n, 32]
+        Hash of the bytes of each table.
+    """
+    contents, size = np.ascontiguousarray(tables).reshape(-1).view(np.uint8).data, tables[:1].nbytes
+    hashes = [
+        hashlib.sha256(contents[first : first + size]).digest() for first in range(0, len(contents), max(size, 1))
+    ]
+    return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, 32)
 
 
 def usual_every(n: int) -> int:

@@ -12,7 +12,7 @@ import p2pkm
 from p2pkm.engine.loop import Start
 from p2pkm.metrics import monitor
 from p2pkm.metrics.clustering import ari
-from p2pkm.metrics.monitor import Monitor
+from p2pkm.metrics.monitor import Monitor, hash_tables
 from tests.support.play_rounds import arrange, objective, play
 
 
@@ -99,3 +99,11 @@ def test_new_prices_keep_what_the_old_ones_noted():
                            _devices=None, left_out=[])  # fmt: skip
     Monitor._reprice(seen, False)
     assert seen.prices.notes == ["a", "b", "c"] and not seen._unpriced
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_tables_are_hashed_by_the_standard_in_the_order_of_their_entries(order):
+    tables = np.frombuffer(bytes(range(256)), np.float64).reshape(2, 8, 2)
+    expected = [sha256(bytes(range(first, first + 128))).digest() for first in (0, 128)]
+    assert [row.tobytes() for row in hash_tables(np.array(tables, order=order))] == expected
+    assert hash_tables(tables[:0]).shape == (0, 32)

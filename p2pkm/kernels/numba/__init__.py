@@ -11,7 +11,6 @@ from p2pkm.kernels.numba.graph import _lanczos, color, components, lanczos, laye
 from p2pkm.kernels.numba.gtvmin import _gtv, _sweep, gtv, gtvmin
 from p2pkm.kernels.numba.kmeans import _devices, kmeans, refine
 from p2pkm.kernels.numba.reductions import _moments, moments, tabulate
-from p2pkm.kernels.numba.sha256 import _digest, digest
 from p2pkm.kernels.numba.wire_format import _integer_bits, integer_bits
 
 __all__ = [
@@ -19,7 +18,6 @@ __all__ = [
     "cdkm",
     "color",
     "components",
-    "digest",
     "fuzzy",
     "gtv",
     "gtvmin",
@@ -36,7 +34,7 @@ __all__ = [
     "tabulate",
 ]
 _BEHIND = {
-    "digest": _digest, "gtv": _gtv, "gtvmin": _sweep, "integer_bits": _integer_bits, "kmeans": _devices,
+    "gtv": _gtv, "gtvmin": _sweep, "integer_bits": _integer_bits, "kmeans": _devices,
     "lanczos": _lanczos, "losses": _losses, "merge": _merge, "moments": _moments, "price": _price,
 }  # fmt: skip
 

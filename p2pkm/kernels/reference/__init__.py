@@ -14,14 +14,13 @@ from p2pkm.kernels.reference.graph import color, components, lanczos, layers, mi
 from p2pkm.kernels.reference.gtvmin import gtv, gtvmin
 from p2pkm.kernels.reference.kmeans import kmeans, refine
 from p2pkm.kernels.reference.philox import philox, uniforms
-from p2pkm.kernels.reference.reductions import digest, moments, tabulate
+from p2pkm.kernels.reference.reductions import moments, tabulate
 
 __all__ = [
     "bundle",
     "cdkm",
     "color",
     "components",
-    "digest",
     "fuzzy",
     "gtv",
     "gtvmin",

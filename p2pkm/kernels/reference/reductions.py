@@ -1,6 +1,5 @@
-"""Sums over the points of every device, and digests of its table."""
+"""Sums over the points of every device."""
 
-import hashlib
 from typing import Any
 
 import numpy as np
@@ -37,11 +36,3 @@ def tabulate(offsets: Any, classes: Any, labels: Any, n_classes: int, k: int) ->
     owner, real = np.repeat(np.arange(len(tables)), np.diff(offsets)), labels >= 0
     np.add.at(tables, (owner[real], classes[real], labels[real]), 1)
     return tables
-
-
-def digest(tables: Any) -> Any:
-    """Return SHA-256 (FIPS 180-4) of the bytes of each table of float64[n, k, d], uint8[n, 32]."""
-    size = tables[:1].nbytes
-    contents, sha256 = tables.tobytes(), hashlib.sha256
-    digests = [sha256(contents[first : first + size]).digest() for first in range(0, len(contents), max(size, 1))]
-    return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 32)
