@@ -19,7 +19,7 @@ def pytest_sessionstart(session):
     """Two workers share the compilation of the kernels: one begins with the first, the other with the last."""
     worker = getattr(session.config, "workerinput", {}).get("workerid", "")
     if worker in {"gw0", "gw1"}:
-        compile_ahead(backwards=worker == "gw1")
+        compile_ahead(lock=False, backwards=worker == "gw1")
 
 
 @pytest.hookimpl(wrapper=True)

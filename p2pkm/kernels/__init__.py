@@ -3,11 +3,14 @@
 import os
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, cast
 
 from p2pkm.core.batch import Kernels
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.mpi_environment import check_threads
+from p2pkm.kernels.cache_lock import lock_cache
 
 # devices on this rank, and points x clusters x features in all, that plain NumPy handles
 _FEW, _SMALL = 2, 2_000_000  # of several ranks
@@ -72,13 +75,16 @@ def compiles() -> bool:
     return not (given.strip().isdecimal() and int(given))  # as numba reads it
 
 
-def compile_ahead(*, backwards: bool = False) -> None:
+def compile_ahead(*, lock: bool = True, backwards: bool = False) -> None:
     """Compile every kernel for the types that a run uses, or read it from numba's cache; nothing if numba may not.
 
     Parameters
     ----------
-    backwards : bool
-        Begin with the last one: two processes that start from both ends share the work through the cache.
+    lock : bool, default=True
+        Wait for any other process that compiles into the same cache, and read what it compiled.
+    backwards : bool, default=False
+        Begin with the last one: without the lock, two processes that start from both ends share the work through the
+        cache.
 
     Raises
     ------
@@ -86,8 +92,11 @@ def compile_ahead(*, backwards: bool = False) -> None:
         As `load`.
     """
     if compiles():
-        for call in reversed(_calls(load())) if backwards else _calls(load()):
-            call()
+        compiled: Any = load()
+        calls = _calls(compiled)
+        with lock_cache(Path(str(compiled.entry("digest").stats.cache_path))) if lock else nullcontext():
+            for call in reversed(calls) if backwards else calls:
+                call()
 
 
 def _calls(compiled: Any) -> list[Callable[[], Any]]:

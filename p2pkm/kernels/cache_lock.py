@@ -1,0 +1,51 @@
+"""Lock on numba's cache: one process at a time compiles the kernels; the others wait, then read what it compiled."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_NAME = "p2pkm-compile.lock"
+_LIMIT, _PAUSE = 300.0, 0.1  # seconds; compilation takes up to a minute
+
+
+@contextmanager
+def lock_cache(folder: Path, limit: float = _LIMIT) -> Iterator[None]:
+    """Hold the lock of a cache folder.
+
+    Numba replaces each file of its cache as a whole, but it adds to an index without a lock: two nodes with different
+    processors can store their code under one name, and on NFS a file can disappear while it is read.
+
+    Parameters
+    ----------
+    folder : Path
+        The lock is skipped if the folder is not writable or its file system does not support locks.
+    limit : float, default=300
+        Seconds after which the lock is skipped, so that a stopped process does not block all others.
+    """
+    try:
+        file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError:
+        yield
+        return
+    try:
+        _wait_for_lock(file, limit)
+        yield
+    finally:
+        os.close(file)  # releases the lock
+
+
+def _wait_for_lock(file: int, limit: float) -> None:
+    """Wait until the file is locked, locks turn out to be unsupported, or the limit is reached."""
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE)
+        except OSError:
+            return
+        else:
+            return
