@@ -15,7 +15,7 @@ from tests.support.run_cli import ROOT, environment, here
 from tests.support.slurm import lacking, two_nodes
 
 SCRIPT = ROOT / "launch/slurm.sbatch"
-LONG = "--devices 4 --data grid16:points=100 --no-baselines --rounds 1000000 --tol 0 --no-plot -q".split()
+ENDLESS = "--devices 4 --data grid16:points=100 --no-baselines --rounds 1000000 --all-rounds --no-plot -q".split()
 OPTIONS = ("--graph", "grid", "--devices", "6", "--data", "grid16:points=10", "--rounds", "30", "--no-plot", "-q")
 STUDY = """
 devices = 4
@@ -97,15 +97,48 @@ def test_jobs_of_an_array_make_the_table_of_one_process(cluster, tmp_path):
     study = tmp_path / "study.toml"
     study.write_text(STUDY)
     words = ("sweep", study, "--out", tmp_path / "array", "-q")
-    ended, printed = cluster.submit("--array=1-3", "--ntasks=1", SCRIPT, *words, folder=tmp_path)
+    ended, printed = cluster.submit("--array=0-4:2", "--ntasks=1", SCRIPT, *words, folder=tmp_path)
     assert ended == [("COMPLETED", "0")] * 3, printed
-    assert all(f"part {number}/3 is kept" in printed for number in (1, 2, 3))
+    for number in (1, 2, 3):
+        assert f"task {2 * number - 2} of the array runs with --part {number}/3" in printed
+        assert f"part {number}/3 is kept" in printed
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "array/runs").iterdir()}
     assert len(kept) == RUNS and not (tmp_path / "array/study.jsonl").exists()
     assert here(*words).code == 0
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "array/runs").iterdir()} == kept
     assert here("sweep", study, "--out", tmp_path / "one", "-q").code == 0
     assert table(tmp_path / "array") == table(tmp_path / "one")
+
+
+def test_an_array_whose_shares_are_unknown_ends_before_any_work(cluster, tmp_path):
+    words = ("sweep", tmp_path / "missing.toml", "--out", tmp_path / "array")
+    ended, printed = cluster.submit("--array=3,5", "--ntasks=1", SCRIPT, *words, folder=tmp_path)
+    assert ended == [("FAILED", "2")] * 2 and not (tmp_path / "array").exists()
+    assert printed.count("the array is a list of 2 tasks, 3 to 5; expected a range") == 2, printed
+
+
+def test_every_word_reaches_the_ranks(cluster, tmp_path):
+    table = tmp_path / "the table, of 'Zürich' and \"Ulm\".csv"
+    table.write_text("a,b\n" + "".join(f"{i % 7},{i % 5}\n" for i in range(60)))
+    words = ("--graph", "small-world:degree=2,rewire=0.1", "--data", table, "--devices", "6", "--dry-run")
+    ended, printed = cluster.submit("--ntasks=1", SCRIPT, *words, folder=tmp_path)
+    assert ended == [("COMPLETED", "0")], printed
+    shown = json.loads(printed[printed.index("{") :])
+    assert (shown["graph"], shown["data"]) == ("small-world:degree=2,rewire=0.1,seed=0", f"file:{table}")
+
+
+def test_a_job_is_not_requeued(cluster, tmp_path):
+    run = tmp_path / "job"
+    done = cluster.run("sbatch", "--parsable", "--ntasks=1", SCRIPT, *ENDLESS, "--out", run, folder=tmp_path)
+    number, limit = done.stdout.strip(), time.monotonic() + LIMIT
+    try:
+        while count(run) < 1 and time.monotonic() < limit:
+            time.sleep(0.3)
+        requeued = cluster.run("scontrol", "requeue", number, folder=tmp_path)
+        assert requeued.returncode != 0 and "disabled" in requeued.stderr, requeued.stderr
+        assert "Restarts=0" in cluster.run("scontrol", "show", "job", number, folder=tmp_path).stdout
+    finally:
+        cluster.run("scancel", number, folder=tmp_path)
 
 
 @pytest.mark.parametrize("words", [("--graph", "ring", "--out", "none"), ("doctor",)])
@@ -130,9 +163,9 @@ def test_the_doctor_names_the_default_of_this_slurm(cluster, tmp_path):
 
 
 def test_a_job_whose_time_is_up_can_go_on(cluster, tmp_path):
-    """What Slurm sends the ranks ahead of its time limit is sent here as soon as there are rounds."""
+    """The signal that Slurm sends ahead of the time limit is sent here as soon as there are rounds."""
     run, rounds = tmp_path / "job", 0
-    for words in (("--ntasks=2", SCRIPT, *LONG, "--out", run), ("--ntasks=3", SCRIPT, "resume", run, "-q")):
+    for words in (("--ntasks=2", SCRIPT, *ENDLESS, "--out", run), ("--ntasks=3", SCRIPT, "resume", run, "-q")):
         ended, printed = cluster.submit("-N2", *words, folder=tmp_path, until=lambda: count(run) > rounds)  # noqa: B023
         assert ended == [("FAILED", "143")] and "p2pkm resume" in printed, printed
         assert json.loads((run / "manifest.json").read_text())["state"] == "interrupted"

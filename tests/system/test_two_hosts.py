@@ -14,7 +14,7 @@ import pytest
 from tests.support.hosts import lacking, two_hosts
 from tests.support.run_cli import StageResult, environment, here
 
-LONG = "--devices 4 --data grid16:points=100 --no-baselines --rounds 1000000 --tol 0 --no-plot -q".split()
+ENDLESS = "--devices 4 --data grid16:points=100 --no-baselines --rounds 1000000 --all-rounds --no-plot -q".split()
 OPTIONS = ("--graph", "grid", "--devices", "6", "--data", "grid16:points=10", "--rounds", "30", "--no-plot", "-q")
 HERE = Path(sys.executable).parent
 PATH = f"{HERE}:{os.environ['PATH']}"
@@ -77,7 +77,7 @@ def test_two_hosts_end_with_the_bits_of_one_process(hosts, tmp_path):
 
 def test_a_rank_killed_on_the_far_host_ends_all_at_once(hosts, tmp_path):
     mark = f"P2PKM_TEST={tmp_path}"
-    process = start(hosts, tmp_path, "-m", "p2pkm", *LONG, "--out", tmp_path / "run", P2PKM_TEST=str(tmp_path))
+    process = start(hosts, tmp_path, "-m", "p2pkm", *ENDLESS, "--out", tmp_path / "run", P2PKM_TEST=str(tmp_path))
     try:
         rounds = tmp_path / "run/rounds.jsonl"
         until = time.monotonic() + 60
