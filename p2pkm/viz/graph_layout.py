@@ -14,10 +14,11 @@ _SOLVED = 5_000  # devices; above, they stand in a circle
 _LONG = 150  # hops; graphs that are longer are bent to a circle
 _PIVOTS = 16
 _STEPS = 50
+_POWER = 512  # iterations; vectors whose eigenvalue is 5 % smaller vanish
 
 
 def place_devices(topology: "Topology") -> Floats:
-    """Return where each device stands, float64[n, 2]; the same at every call.
+    """Return where each device stands, float64[n, 2]; the same at every call and on every processor.
 
     Rings and complete graphs are circles, stars a wheel. In other graphs distances on paper follow the numbers of
     hops: stress majorisation (Gansner, Koren, North, 2004) up to 400 devices, pivot multidimensional scaling (Brandes,
@@ -116,9 +117,25 @@ def _embed(squares: Floats) -> Floats:
         Squared distances of the devices to some or all of them.
     """
     centered = squares - squares.mean(axis=0) - squares.mean(axis=1, keepdims=True) + squares.mean()
-    lengths, directions = np.linalg.eigh(centered.T @ centered / 4)  # far cheaper than the singular values
-    scale = np.maximum(lengths[-2:], 1e-12 * lengths[-1]) ** 0.25
-    return (centered @ directions[:, -2:] / (2 * scale))[:, ::-1]
+    lengths, vectors = np.linalg.eigh(centered.T @ centered / 4)  # far cheaper than the singular values
+    lengths = np.maximum(lengths, 1e-12 * lengths[-1])
+    return centered @ _choose_plane(lengths, vectors) / (2 * lengths[:-3:-1] ** 0.25)
+
+
+def _choose_plane(lengths: Floats, vectors: Floats) -> Floats:
+    """Return orthonormal vectors for the two largest eigenvalues, float64[p, 2], the same on every processor.
+
+    LAPACK's eigenvectors differ between processors: in their signs, and where eigenvalues are equal, as in symmetric
+    graphs, also in their directions. Power iteration of two fixed vectors, in closed form, depends on the matrix alone.
+    """
+    angle = np.arange(len(lengths)) ** 2  # squared: neither vector has the symmetries of a torus or a hypercube
+    plane = np.zeros((len(lengths), 2))
+    for column, fixed in enumerate((np.cos(angle), np.sin(angle))):
+        kept = np.minimum(lengths / lengths[-1 - column], 1.0) ** _POWER
+        vector = vectors @ (kept * (vectors.T @ fixed))
+        vector -= plane @ (plane.T @ vector)
+        plane[:, column] = vector / np.linalg.norm(vector)
+    return plane
 
 
 def _scale_pivots(topology: "Topology") -> Floats:

@@ -394,6 +394,30 @@ def test_no_two_devices_stand_on_each_other(graph):
     assert gaps.min() > 1e-3 * np.ptp(places, axis=0).max()
 
 
+def turn_eigenvectors(matrix, eigh=np.linalg.eigh):
+    """Return eigenvalues and eigenvectors like eigh, with another basis for each group of equal eigenvalues."""
+    lengths, vectors = eigh(matrix)
+    random = np.random.default_rng(1)
+    for group in np.split(np.arange(len(lengths)), np.flatnonzero(np.diff(lengths) > 1e-9 * lengths[-1]) + 1):
+        turn, _ = np.linalg.qr(random.standard_normal((len(group), len(group))))
+        vectors[:, group] = vectors[:, group] @ turn
+    return lengths, vectors
+
+
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [(name, 16) for name in ("grid", "torus", "hypercube", "exponential", "circular-ladder", "wheel", "bipartite",
+                             "margulis", "d-cliques", "barbell", "caveman", "path", "tree", "erdos-renyi")]
+    + [("hypercube", 64), ("torus", 441), ("hypercube", 512)],
+)  # fmt: skip
+def test_a_layout_is_the_same_on_every_processor(monkeypatch, name, n):
+    """Where eigenvalues are equal, LAPACK's vectors depend on the processor; their signs always do."""
+    topology = Topology.from_graph(topologies.build(name, n, light=True))
+    expected = place_devices(topology)
+    monkeypatch.setattr(np.linalg, "eigh", turn_eigenvectors)
+    np.testing.assert_allclose(place_devices(topology), expected, rtol=0, atol=1e-6)
+
+
 def test_graphs_in_pieces_have_a_layout():
     links = np.array([(0, 1, 1.0), (1, 2, 1.0), (3, 4, 1.0), (4, 5, 1.0), (6, 7, 1.0)])
     places = place_devices(Topology.from_links(9, links))
