@@ -11,6 +11,7 @@ from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.kernels.numba import threads
 from tests.kernels.test_kernels import draw_points, gtvmin_case
+from tests.support.fork import run_in_fork
 
 
 @pytest.fixture(params=[2, 3, 5])
@@ -53,3 +54,21 @@ def test_ranges_follow_one_another_and_hold_everybody(divided):
     seen = sorted(threads_seen)
     assert seen[0][0] == 0 and seen[-1][1] == 8
     assert all(one[1] == other[0] for one, other in pairwise(seen))
+
+
+def test_a_fork_of_a_process_that_used_threads_uses_its_own(monkeypatch):
+    """The child of a fork has none of the threads of its parent; it waited for them for ever."""
+    monkeypatch.setattr(threads, "count", lambda: 2)
+    monkeypatch.setattr(threads, "_LEAST", 1)
+    offsets = np.arange(9)
+
+    def list_ranges():
+        ranges = []
+        threads.divide(lambda first, last: ranges.append((int(first), int(last))), offsets)
+        return sorted(ranges)
+
+    found = list_ranges()
+    assert len(found) == 2
+    assert run_in_fork(lambda: list_ranges() == found) == 0
+    assert run_in_fork(lambda: run_in_fork(lambda: list_ranges() == found) == 0) == 0  # of a fork, too
+    assert list_ranges() == found

@@ -26,6 +26,10 @@ def _pool():
     return ThreadPoolExecutor(count())
 
 
+# A fork copies the pool without its threads: a child that waited for them would wait for ever.
+os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
 def divide(task, offsets):
     """Call ``task(first, last)`` for ranges of devices that have about as many points and devices each."""
     n = len(offsets) - 1

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
 from p2pkm.core.errors import ExperimentError, TrainingError
 from p2pkm.core.expected_messages import Known, Reports, Volume, tables
+from p2pkm.core.fork import is_inherited
 from p2pkm.core.messages import RaggedArray
 from p2pkm.core.protocols import MethodBase, ServerMethodBase, Work
 from p2pkm.core.states import register
@@ -138,8 +139,8 @@ class DeepMethod(MethodBase):
         return self if shape is None or self.shape is not None else self.replaced(shape="x".join(map(str, shape)))
 
     def check_run(self, topology: Any, points: int) -> None:
-        """Refuse a run without JAX."""
-        if find_spec("jax") is None:
+        """Refuse a run without JAX, or in a fork of a process that has loaded it."""
+        if find_spec("jax") is None or is_inherited("jax"):
             require_jax()
 
     def check_size(self, clients: int, points: int, d: int) -> None:

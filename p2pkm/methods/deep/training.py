@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from p2pkm.core.batch import Floats, Integers, Stream
 from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.fork import is_inherited
 from p2pkm.core.spec import read_count
 from p2pkm.kernels.reference import philox, uniforms
 from p2pkm.methods.deep.networks import Network, Shape, find_network
@@ -33,8 +34,13 @@ def require_jax() -> None:
     Raises
     ------
     ExperimentError
-        If it is not installed.
+        If it is not installed, or if this process is a fork of one that has loaded it.
     """
+    if is_inherited("jax"):
+        raise ExperimentError(
+            "this process is a fork of one that has loaded JAX, whose threads do not survive a fork; expected a new "
+            "process. Use multiprocessing.get_context('spawn')"
+        )
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_cpu_multi_thread_eigen" not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} {_ONE_THREAD}".strip()
