@@ -1,6 +1,7 @@
 """Entry points `p2pkm` and `python -m p2pkm`; rank 0 parses, the other ranks wait for its instructions."""
 
 import contextlib
+import io
 import os
 import re
 import sys
@@ -19,6 +20,8 @@ def main(arguments: list[str] | None = None) -> int:
     from p2pkm.engine.signals import code_of
 
     arguments = sys.argv[1:] if arguments is None else arguments
+    _accept_all_letters()
+    os.environ["MPLBACKEND"] = "agg"  # figures are files: no window is opened, whatever the user's matplotlibrc names
     if launched():
         for name in THREADS:  # many ranks on one machine: one thread each
             os.environ.setdefault(name, "1")
@@ -28,6 +31,13 @@ def main(arguments: list[str] | None = None) -> int:
         return _lead(arguments)
     except KeyboardInterrupt as error:
         return _stop(code_of(error))
+
+
+def _accept_all_letters() -> None:
+    """Print a question mark for a letter that the terminal's encoding lacks, rather than fail once a run has ended."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in {"strict", "surrogateescape"}:
+            stream.reconfigure(errors="replace")
 
 
 def run_program() -> NoReturn:

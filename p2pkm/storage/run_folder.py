@@ -211,10 +211,22 @@ class RunFolder:
                 write_lines(result.rounds, self.path)
             save_result(result, self.path)
             if draw is not None:
-                draw(result, self.path / "figures")
+                self._draw(result, draw)
             state = "interrupted" if result.summary["termination"] in STOPPED else "done"
             self.end(state, chain=result.summary["chain_sha256"])
             write_checksums(self.path)
+
+    def _draw(self, result: Result, draw: Callable[[Result, Path], object]) -> None:
+        """Draw the figures; if that fails, the run is finished all the same, and a note says so."""
+        try:
+            draw(result, self.path / "figures")
+        except OSError:
+            raise
+        except Exception as error:
+            result.notes.append(
+                f"the figures could not be drawn ({type(error).__name__}: {error}); all results are written. Try "
+                f"python -m p2pkm report {self.path}"
+            )
 
     def end(self, state: str, **more: Any) -> None:
         """Write into the manifest how the run ended; a folder that was moved aside goes once the new run is done."""

@@ -74,7 +74,7 @@ class Study:
         try:
             for name in TABLES:
                 if (folder / name).is_file():
-                    lines = (folder / name).read_text().splitlines()
+                    lines = (folder / name).read_text("utf-8").splitlines()
                     return cls([_flatten(_parse(line)) for line in lines], folder)
             kept = [read_row(path) for path in sorted(folder.glob(_KEPT))]
         except (OSError, ValueError) as error:

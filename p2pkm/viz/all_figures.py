@@ -17,6 +17,7 @@ from p2pkm.viz.figures.points import plot_points
 from p2pkm.viz.figures.profile import MANY_FEATURES, plot_profile
 from p2pkm.viz.looks import style
 from p2pkm.viz.save_figure import USUAL, save_figure
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import DPI
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def figures_of(result: "Result") -> dict[str, Callable[..., "Figure"]]:
     return FIGURES | more
 
 
+@with_own_settings
 def overview(result: "Result") -> "Figure":
     """Return all figures of a run in one, for notebooks, whatever the style."""
     from p2pkm.viz.picture import Picture

@@ -16,6 +16,7 @@ from p2pkm.viz.figures.points import draw_points
 from p2pkm.viz.graph_layout import place_devices
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.projection import Projection2D, show_flat
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import INK, RASTER, add_bar, dress, scale_colors
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Stage(NamedTuple):
     title: Any
 
 
+@with_own_settings
 def animate(result: "Run", path: "str | os.PathLike[str]", *, fps: int = 5) -> Path:
     """Film a run: devices colored by their disagreement, links by what they carried, and the centroids as they move.
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from p2pkm.core.errors import ExperimentError
 from p2pkm.viz.figure_parts import find_texts, thin_ticks, wrap_labels
+from p2pkm.viz.settings import FONTS, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,13 +69,12 @@ class style:  # noqa: N801 - used as a function
             raise ExperimentError(f"style is {name!r}; expected {', '.join(LOOKS)}, or None")
         from matplotlib import rcParams
 
-        from p2pkm.viz.picture import FONTS
-
         settings: Any = rcParams
         rc: dict[str, Any] = {} if name is None else FONTS | {"font.size": LOOKS[name].points}
-        self._before = _current[0], {key: settings[key] for key in rc}
+        self._before = _current[0], {key: settings[key] for key in rc}, dict(STYLE)
         _current[0] = None if name is None else LOOKS[name]
         settings.update(rc)
+        _replace(STYLE, rc)
 
     def __enter__(self) -> None:
         """Do nothing: the style has begun."""
@@ -84,8 +84,15 @@ class style:  # noqa: N801 - used as a function
         from matplotlib import rcParams
 
         settings: Any = rcParams
-        _current[0], rc = self._before
+        _current[0], rc, before = self._before
         settings.update(rc)
+        _replace(STYLE, before)
+
+
+def _replace(content: dict[str, Any], other: dict[str, Any]) -> None:
+    """Give a dict the content of another one."""
+    content.clear()
+    content.update(other)
 
 
 def current() -> Look | None:
@@ -113,10 +120,20 @@ def finish(ax: "Axes", *, in_rows: bool = False) -> "Figure":
     from p2pkm.viz.picture import Picture
 
     figure = ax.figure.figure  # of a subfigure, too
-    if isinstance(figure, Picture) and figure.look is not None:
-        look, figure.look = cast(Look, figure.look), None
-        _fit(figure, ax, look, in_rows=in_rows)
+    if isinstance(figure, Picture):
+        if figure.look is not None:
+            look, figure.look = cast(Look, figure.look), None
+            _fit(figure, ax, look, in_rows=in_rows)
+        _allow_mathematics(figure)
     return figure
+
+
+def _allow_mathematics(figure: "Figure") -> None:
+    """Let the user replace a text by a formula later; text that has a dollar sign now stays plain."""
+    from matplotlib.text import Text
+
+    for text in cast(list[Text], figure.findobj(Text)):
+        text.set_parse_math("$" not in text.get_text())
 
 
 def _fit(figure: "Figure", ax: "Axes", look: Look, *, in_rows: bool) -> None:

@@ -3,14 +3,10 @@
 from io import BytesIO
 from typing import Any
 
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-FONTS: Any = {
-    "pdf.fonttype": 42,
-    "ps.fonttype": 42,
-    "svg.fonttype": "none",
-}  # TrueType in the file; SVG text stays text
+from p2pkm.viz.settings import use_own_settings
+
 _SHOWN = 90  # dots per inch in a notebook
 
 
@@ -27,8 +23,13 @@ class Picture(Figure):
 
     def savefig(self, fname: Any, **options: Any) -> None:
         """Write the figure, as `matplotlib.figure.Figure.savefig` does."""
-        with rc_context(FONTS):
+        with use_own_settings():
             super().savefig(fname, **options)
+
+    def draw(self, renderer: Any) -> None:
+        """Draw the figure, as `matplotlib.figure.Figure.draw` does: ticks are made then."""
+        with use_own_settings():
+            super().draw(renderer)
 
     def _repr_png_(self) -> bytes:
         file = BytesIO()

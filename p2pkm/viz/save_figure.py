@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from p2pkm.core.errors import ExperimentError
 from p2pkm.storage.save import drafts
 from p2pkm.viz.figure_data import write_table
+from p2pkm.viz.settings import use_own_settings
 from p2pkm.viz.style import DPI
 
 if TYPE_CHECKING:
@@ -61,10 +62,8 @@ def save_figure(
     """
     from matplotlib import rc_context
 
-    from p2pkm.viz.picture import FONTS
-
     paths = [*(folder / f"{name}.{kind}" for kind in kinds), folder / f"{name}.data.csv"]
-    with drafts(folder) as place, rc_context(FONTS | {"svg.hashsalt": "p2pkm"}):
+    with drafts(folder) as place, use_own_settings(), rc_context({"svg.hashsalt": "p2pkm"}):
         figure: Any = draw().figure
         for path, kind in zip(paths, kinds, strict=False):
             figure.savefig(place / path.name, format=kind, dpi=DPI, metadata=_DATES.get(kind))

@@ -30,10 +30,10 @@ def draw_inline(draw: "Callable[[], Axes | Figure]", name: str) -> str:
     from matplotlib import rc_context
 
     from p2pkm.viz.looks import style
-    from p2pkm.viz.picture import FONTS
+    from p2pkm.viz.settings import use_own_settings
 
     target = io.StringIO()
-    with style(None), rc_context(FONTS | {"svg.hashsalt": name}):
+    with style(None), use_own_settings(), rc_context({"svg.hashsalt": name}):
         figure: Any = draw().figure
         figure.savefig(target, format="svg", dpi=_DPI, metadata={"Date": None})
     text = target.getvalue()

@@ -98,7 +98,7 @@ def _kind_of(place: Path) -> str:
     """Return the type of the file system that holds a path."""
     kind, longest = "unknown", -1
     with suppress(OSError):
-        for line in MOUNTS.read_text().splitlines():
+        for line in MOUNTS.read_text("utf-8", "replace").splitlines():
             where, what = line.split()[1:3]
             root = where.replace("\\040", " ")
             if (place == Path(root) or Path(root) in place.parents) and len(root) >= longest:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.viz.looks import finish
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import BLUE, GRAY, ORANGE, RED, dress, open_axes
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 _WIDTH = 0.38
 
 
+@with_own_settings
 def plot_attack(found: dict[str, Any], ax: "Axes | None" = None) -> "Figure":
     """Draw mu as claimed and as measured, with four standard errors; bounds of epsilon stand above the bars.
 

@@ -8,6 +8,7 @@ from p2pkm.core.batch import Integers
 from p2pkm.core.units import count, write_size
 from p2pkm.viz.looks import finish
 from p2pkm.viz.open_run import open_run
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import (
     BARS,
     BLUE,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from p2pkm.viz.open_run import Run
 
 
+@with_own_settings
 def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """Draw the bytes that each device sent and, on top of them, received; sorted if there are many devices.
 

@@ -10,6 +10,7 @@ from p2pkm.metrics.registry import find
 from p2pkm.storage.study_table import SERVED
 from p2pkm.viz.looks import finish
 from p2pkm.viz.save_figure import USUAL, save_figure
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import CATEGORIES, GRAY, choose_steps, dress, open_axes, write_plainly
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _LOW = 1.0  # per cent; an axis that ends below has numbers between the powers o
 _DRAWN = ("bytes", "bytes_busiest")
 
 
+@with_own_settings
 def plot_quality(
     table: Sequence[dict[str, Any]], ax: "Axes | None" = None, *, against: str = "bytes", bars: str = "95 % intervals"
 ) -> "Figure":

@@ -12,6 +12,7 @@ from p2pkm.metrics.milestones import find_best, is_worse
 from p2pkm.metrics.registry import find
 from p2pkm.viz.looks import finish, is_narrow, is_tight
 from p2pkm.viz.open_run import open_run
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import (
     BLUE,
     GRAY,
@@ -58,6 +59,7 @@ class Panel(NamedTuple):
     best: int | None = None
 
 
+@with_own_settings
 def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """Draw quality, objective and disagreement over the recorded rounds of all stages.
 

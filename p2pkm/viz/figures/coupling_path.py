@@ -7,6 +7,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats
 from p2pkm.viz.looks import finish, is_narrow
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import BLUE, GREEN, dress, is_wide, open_axes, write_plainly
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _NAMED = 8  # couplings written beside their marks
 
 
+@with_own_settings
 def plot_coupling_path(rows: Sequence[dict[str, Any]], ax: "Axes | None" = None) -> "Figure":
     """Draw local fit against disagreement along a path of couplings, and beside it the number of clusterings.
 

@@ -13,6 +13,7 @@ from p2pkm.storage.deep_table import DeepTable
 from p2pkm.storage.study_table import interval
 from p2pkm.viz.looks import finish
 from p2pkm.viz.projection import find_components
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import CATEGORIES, GRAY, INK, choose_steps, dress, open_axes, write_plainly
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _GAP = 1  # pixels between two images of a sheet
 _MOST = 5_000  # features that are drawn
 
 
+@with_own_settings
 def plot_accuracy(
     table: DeepTable, ax: "Axes | None" = None, *, against: str = "bytes", figure: str = "accuracy"
 ) -> "Figure":
@@ -72,6 +74,7 @@ def plot_accuracy(
     return finish(ax)
 
 
+@with_own_settings
 def plot_nearest(  # noqa: PLR0913 - options of a figure
     images: ArrayLike, features: ArrayLike, centroids: ArrayLike, ax: "Axes | None" = None, *, per_centroid: int = 8,
     shape: str | None = None, labels: ArrayLike | None = None,
@@ -118,6 +121,7 @@ def plot_nearest(  # noqa: PLR0913 - options of a figure
     return finish(ax)
 
 
+@with_own_settings
 def plot_features(
     features: ArrayLike, labels: ArrayLike | None = None, ax: "Axes | None" = None, *,
     centroids: ArrayLike | None = None, names: Sequence[str] | None = None,

@@ -10,6 +10,7 @@ from p2pkm.viz.color_by import read_points
 from p2pkm.viz.looks import finish, is_narrow, is_tight
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.projection import show_flat
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import CATEGORIES, GRAY, INK, open_axes, shorten, write_plainly
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _BEHIND = 1_000  # points of all devices behind those of one
 _GAP = 0.12  # between panels, of a panel
 
 
+@with_own_settings
 def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers | list[int] | None" = None) -> "Figure":
     """Draw a panel for each device: its points, its centroids, and behind them the points of all in gray.
 

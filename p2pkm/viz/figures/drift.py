@@ -9,6 +9,7 @@ from p2pkm.data.stream import DataStream
 from p2pkm.metrics.stream_figures import list_rounds
 from p2pkm.viz.looks import finish
 from p2pkm.viz.open_run import open_run
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import BLUE, GRAY, INK, RED, dress, open_axes
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _MANY = 0.5  # share of the rounds; where more of them change points, only the sudden change is marked
 
 
+@with_own_settings
 def plot_drift(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """Draw the excess of each round over central k-means on its points, and the bytes on the wire up to then.
 

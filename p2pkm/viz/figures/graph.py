@@ -10,6 +10,7 @@ from p2pkm.viz.color_by import ColorScale, read_edges, read_nodes
 from p2pkm.viz.graph_layout import place_devices
 from p2pkm.viz.looks import finish, is_narrow
 from p2pkm.viz.open_run import open_run
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import (
     CATEGORIES,
     GRAY,
@@ -38,6 +39,7 @@ _NUMBERED = 40  # devices; above, their numbers are not written
 _BEHIND = {"boxstyle": "square,pad=0.05", "color": "white", "alpha": 0.75, "linewidth": 0}  # names, over links
 
 
+@with_own_settings
 def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", edges: str = "gtv") -> "Figure":
     """Draw the communication graph: devices and links colored by figures of theirs.
 
@@ -87,6 +89,7 @@ def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", 
     return finish(ax)
 
 
+@with_own_settings
 def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> "Figure":
     """Draw a graph before anything ran on it: devices colored by their number of links, if that differs.
 

@@ -8,6 +8,7 @@ from p2pkm.core.batch import Mask
 from p2pkm.core.units import count
 from p2pkm.viz.graph_layout import place_devices
 from p2pkm.viz.looks import finish, is_narrow
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import BLUE, GRAY, INK, ORANGE, RASTER, draw_sample, open_axes, write_number
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Panel(NamedTuple):
     figures: dict[str, Any]
 
 
+@with_own_settings
 def plot_graphs(panels: list[Panel], ax: "Axes | None" = None) -> "Figure":
     """Draw every graph, and bars of some measures of all of them, in the order in which they are given.
 

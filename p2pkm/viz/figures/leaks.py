@@ -6,6 +6,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.viz.looks import finish, is_narrow
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import BLUE, INK, PALE, add_bar, count_one_by_one, dress, open_axes
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@with_own_settings
 def plot_leaks(
     leak: Floats, receivers: Integers, distances: Integers, title: str, ax: "Axes | None" = None
 ) -> "Figure":

@@ -7,6 +7,7 @@ import numpy as np
 from p2pkm.methods.building_blocks.number_of_clusters import INDICES
 from p2pkm.viz.looks import finish
 from p2pkm.viz.open_run import open_run
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import CATEGORIES, GRAY, INK, dress, open_axes
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from p2pkm.viz.open_run import Run
 
 
+@with_own_settings
 def plot_k(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """Draw every index over the number of clusters, 1 where it is best and 0 where it is worst.
 

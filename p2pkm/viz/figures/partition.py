@@ -9,6 +9,7 @@ from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.units import count
 from p2pkm.viz.looks import finish, is_narrow
 from p2pkm.viz.open_run import open_run
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import (
     BARS,
     BLUE,
@@ -36,6 +37,7 @@ _WIDE = 8.0  # largest over smallest count from which colors are logarithmic
 _COLUMNS = 2_000  # of the map; more devices share columns
 
 
+@with_own_settings
 def plot_partition(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """Draw how many points of each class each device has; see `plot_partition_of`.
 
@@ -53,6 +55,7 @@ def plot_partition(result: "Run", ax: "Axes | None" = None) -> "Figure":
     return plot_partition_of(result.census.sizes, result.census.classes, ax, names=result.topology.names)
 
 
+@with_own_settings
 def plot_partition_of(
     sizes: Integers, classes: Integers | None, ax: "Axes | None" = None, *, names: Sequence[str] | None = None
 ) -> "Figure":

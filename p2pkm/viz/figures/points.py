@@ -10,6 +10,7 @@ from p2pkm.viz.color_by import read_points
 from p2pkm.viz.looks import finish
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.projection import show_flat
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import (
     CATEGORIES,
     GRAY,
@@ -34,6 +35,7 @@ _CENTROIDS = 20_000  # centroids; above, those of a sample of devices are drawn
 _ELONGATED = 4.0  # longer over shorter side from which the axes do not share a scale
 
 
+@with_own_settings
 def plot_points(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """Draw the sample of points and every device's centroids.
 

@@ -9,6 +9,7 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.units import count
 from p2pkm.viz.looks import finish, is_narrow
 from p2pkm.viz.open_run import open_run
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import CATEGORIES, GRAY, INK, open_axes, shorten
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def _pool(points: Integers, means: Floats, squares: Floats, axes: tuple[int, ...
     return mean, (points * apart).sum(axis=axes) / known
 
 
+@with_own_settings
 def plot_profile(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """Draw a panel for each cluster: its mean in every feature on every device, and one standard deviation about it.
 

@@ -9,6 +9,7 @@ from p2pkm.metrics.registry import find
 from p2pkm.viz.figures.convergence import line_up, read_records
 from p2pkm.viz.looks import finish
 from p2pkm.viz.open_run import open_run
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import BLUE, CATEGORIES, GRAY, count_in_thousands, dress, is_wide, open_axes, write_plainly
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ _AXES = ("virtual_seconds", "bytes")
 _LINEAR = 0.1  # per cent of excess below which the axis is linear
 
 
+@with_own_settings
 def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "virtual_seconds") -> "Figure":
     """Draw by how much the centroids cost more than central k-means, against simulated time or bytes, stage by stage.
 

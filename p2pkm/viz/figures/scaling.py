@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from p2pkm.viz.looks import finish
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import BLUE, GRAY, ORANGE, RED, dress, open_axes, write_plainly
 
 if TYPE_CHECKING:
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@with_own_settings
 def plot_scaling(found: dict[str, Any], ax: "Axes | None" = None) -> "Figure":
     """Draw the seconds of a round against the number of ranks.
 

@@ -9,6 +9,7 @@ from p2pkm.metrics.registry import find
 from p2pkm.storage.paired_tests import rank
 from p2pkm.storage.study_table import SERVED, Row, find_axes, group_runs, is_alone, read_rows
 from p2pkm.viz.looks import finish, is_narrow
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import CATEGORIES, GRAY, INK, dress, is_wide, open_axes, write_plainly
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ _LETTER, _LINE = 0.075, 0.27  # inches
 _PERCENT = "cost above central k-means (%)"
 
 
+@with_own_settings
 def plot_seeds(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mean") -> "Figure":
     """Draw every run of a study: a panel per graph, a line per method, a dot per seed, and the mean as a bar.
 
@@ -70,6 +72,7 @@ def plot_seeds(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mea
     return finish(ax, in_rows=True)
 
 
+@with_own_settings
 def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mean") -> "Figure":
     """Draw the paired differences of all configurations to the best, with 95 % intervals, and which are tied with it.
 

@@ -16,6 +16,7 @@ from p2pkm.storage.study_table import Row, read_rows
 from p2pkm.viz.figures.comparison import plot_quality
 from p2pkm.viz.looks import finish, is_narrow
 from p2pkm.viz.save_figure import USUAL, save_figure
+from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import (  # fmt: skip
     CATEGORIES,
     GRAY,
@@ -65,6 +66,7 @@ _OPTIONS = ("coupling", "alpha", "relaxation", "local_steps", "schedule", "init"
             "partition", "rounds_asked", "tol", "scale", "link_model", "graph", "algorithm")  # fmt: skip
 
 
+@with_own_settings
 def plot_measures(
     study: Any, ax: "Axes | None" = None, *, measures: Sequence[str] = ("spectral_gap", "effective_neighbors"),
     value: str = "rounds_to_1pct",
@@ -133,6 +135,7 @@ def _is_far(group: Sequence[Row]) -> bool:
     return all(never_reached(row, _NEAR) for row in group)
 
 
+@with_own_settings
 def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "bytes") -> "Figure":
     """Draw the excess of the cost over central k-means against what it takes: colors are methods, markers graphs.
 
@@ -160,6 +163,7 @@ def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "
     return plot_quality(table, ax, against=against, bars="from least to most")
 
 
+@with_own_settings
 def plot_heatmap(study: Any, x: str, y: str, value: str = "ratio_mean", ax: "Axes | None" = None) -> "Figure":
     """Draw a figure over two options of a study: the mean over everything else, written into the cells.
 

@@ -1,0 +1,62 @@
+"""What is printed reaches terminals of every encoding; letters that one lacks become question marks."""
+
+import io
+import sys
+
+import pytest
+
+from p2pkm.cli.main import main
+from tests.support.run_cli import there
+
+NAMES = ("Zürich", "東京", "Oulu", "Łódź")
+ENCODINGS = ("ascii", "latin-1", "cp1252", "utf-8", "shift_jis")
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "Größen.csv"
+    lines = [f"{i}.5,{i % 3},{NAMES[i % 4]}" for i in range(16)]
+    path.write_text("\n".join(["x,y,device", *lines]) + "\n", "utf-8")
+    return path
+
+
+def call(encoding, errors, *words):
+    """Return the code of a command line, and what it printed in an encoding."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding, errors=errors) for _ in range(2))
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = out, err
+    try:
+        code = main([str(word) for word in words])
+    finally:
+        sys.stdout, sys.stderr = before
+    out.flush()
+    err.flush()
+    return code, out.buffer.getvalue().decode(encoding), err.buffer.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_run_with_names_ends_in_every_encoding(table, encoding, errors, tmp_path):
+    code, out, err = call(encoding, errors, "--data", table, "-k", 2, "--no-plot", "--out", tmp_path / "Zürich",
+                          "--rounds", 1)  # fmt: skip
+    assert code == 0, err
+    shown = str(tmp_path / "Zürich").encode(encoding, "replace").decode(encoding)
+    assert shown in out.replace("\n", "")
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_json_errors_and_pages_reach_every_encoding(table, encoding):
+    code, out, _ = call(encoding, "strict", "--data", table, "-k", 2, "--out", "none", "--format", "json",
+                        "--rounds", 1)  # fmt: skip
+    assert code == 0 and out.isascii()
+    code, _, err = call(encoding, "strict", "--data", table.with_name("Łódź.csv"), "-k", 2, "--out", "none")
+    assert code == 3 and "csv" in err
+    assert call(encoding, "strict", "algorithms", "gtvmin")[0] == 0
+
+
+def test_a_terminal_that_knows_ascii_alone(table, tmp_path):
+    table = table.rename(tmp_path / "names.csv")
+    found = there(sys.executable, "-m", "p2pkm", "--data", table, "-k", 2, "--no-plot", "--rounds", 1, cwd=tmp_path,
+                  PYTHONIOENCODING="ascii", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", LC_ALL="C")  # fmt: skip
+    assert found.code == 0, found.err
+    assert len(list((tmp_path / "runs").glob("*/checksums*"))) == 1
