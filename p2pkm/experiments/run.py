@@ -24,7 +24,7 @@ from p2pkm.network.transport import World
 from p2pkm.network.world import connect
 from p2pkm.storage.checkpoint import Checkpoint, CheckpointWriter, identify
 from p2pkm.storage.lock import Lock
-from p2pkm.storage.run_folder import RunFolder, check_target, claim, name_folder
+from p2pkm.storage.run_folder import RunFolder, check_target, claim, claim_new, name_run
 
 _NOT_CONVERGED = 5
 _NAMED = ("graph", "data", "partition", "link_model", "faults", "stale_policy", "stream")
@@ -112,7 +112,7 @@ def hold_default(prepared: Prepared, held: ExitStack) -> Lock | None:
     if resolved.out == "none":
         return None
     fingerprint = hashlib.sha256(json.dumps(resolved.to_mapping()).encode()).hexdigest()
-    return held.enter_context(claim(name_folder(str(resolved.graph), resolved.algorithm, fingerprint), force=False))
+    return held.enter_context(claim_new(name_run(str(resolved.graph), resolved.algorithm, fingerprint)))
 
 
 def execute(

@@ -13,6 +13,7 @@ from typing import Any, Self
 from p2pkm.core.errors import ExperimentError
 
 NAME = "p2pkm.lock"
+_MOST = 10_000  # folders of one name
 _LOOKS, _PAUSE = 21, 0.05  # a holder has this long to write its name, one that ends to go, one that looks to look away
 
 
@@ -27,6 +28,9 @@ class Lock:
     ----------
     folder : Path
         Made if it is new, and removed with the lock if nothing else is in it then.
+    new : bool
+        Whether the name was chosen by the program: a folder that exists is another one's, and `make_new_folder` makes
+        one of the next free name.
 
     Raises
     ------
@@ -36,12 +40,14 @@ class Lock:
         If the lock cannot be written.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._made = [place for place in (folder, *folder.parents) if not place.exists()]
+    def __init__(self, folder: Path, *, new: bool = False) -> None:
+        parents = [place for place in folder.parents if not place.exists()]
+        own = new or not folder.exists()
+        self.folder = make_new_folder(folder) if new else folder
+        self._made = [self.folder] * own + parents
         self._file: int | None = None
         try:
-            self._file = _seize(folder)
+            self._file = _seize(self.folder)
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, json.dumps(sign()).encode() + b"\n", 0)
             os.fsync(self._file)
@@ -83,6 +89,25 @@ class Lock:
         for place in self._made:
             with suppress(OSError):  # it is not empty, or gone
                 place.rmdir()
+
+
+def make_new_folder(path: Path) -> Path:
+    """Make a folder that did not exist, and return it: of this name, or with -2, -3, ... behind it.
+
+    Of several processes that choose the same name at once, each gets its own.
+
+    Raises
+    ------
+    OSError
+        If it cannot be made.
+    """
+    for number in range(1, _MOST):
+        place = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError, FileNotFoundError):  # taken; or the empty parent was just removed by another
+            place.mkdir()
+            return place
+    raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
 
 
 def holder(folder: Path) -> str:

@@ -5,8 +5,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,40 @@ from p2pkm.metrics.result import Result
 from p2pkm.storage.checkpoint import FOLDER
 from p2pkm.storage.checksums import NAME as CHECKSUMS
 from p2pkm.storage.checksums import write_checksums
-from p2pkm.storage.lock import NAME, Lock, refuse_held
+from p2pkm.storage.lock import NAME, Lock, make_new_folder, refuse_held
 from p2pkm.storage.run_status import read_manifest
 from p2pkm.storage.save import save_result, write_bytes, write_lines
 
 
-def name_folder(graph: str, algorithm: str, fingerprint: str) -> Path:
-    """Return the default run folder, ``runs/<time>-<graph>-<algorithm>-<hash>``."""
-    stamp = time.strftime("%Y%m%d-%H%M%S")
+def name_run(graph: str, algorithm: str, fingerprint: str) -> Path:
+    """Return the name of the default run folder, ``runs/<time>-<graph>-<algorithm>-<hash>``."""
     family, method = (part.split(":")[0] for part in (graph, algorithm))
-    return Path("runs") / f"{stamp}-{family}-{method}-{fingerprint[:8]}"
+    return name_folder(f"{family}-{method}-{fingerprint[:8]}")
+
+
+def name_folder(what: str) -> Path:
+    """Return ``runs/<time>-<what>``, which another process may have chosen in the same second."""
+    return Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{what}"
+
+
+def claim_new(path: Path) -> Lock:
+    """Make a folder of a name that the program chose, or of the next free one, and hold it.
+
+    Raises
+    ------
+    ExperimentError
+        If it cannot be made.
+    """
+    with _usable(path):
+        _refuse_unwritable(path)
+        return Lock(path, new=True)
+
+
+def make_new(path: Path) -> Path:
+    """Make a folder of a name that the program chose, or of the next free one; see `claim_new` for the error."""
+    with _usable(path):
+        _refuse_unwritable(path)
+        return make_new_folder(path)
 
 
 def check_target(path: Path, *, force: bool) -> None:
@@ -37,8 +61,15 @@ def check_target(path: Path, *, force: bool) -> None:
     ExperimentError
         If the path is a file, a run is writing there, it is not empty (without `force`), or cannot be written to.
     """
-    try:
+    with _usable(path):
         _refuse_target(path, force)
+
+
+@contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    """Say of a folder that the system refuses that it cannot be used."""
+    try:
+        yield
     except ExperimentError:
         raise
     except (OSError, ValueError, RuntimeError) as error:  # a name that is too long, a link to itself
@@ -53,6 +84,11 @@ def _refuse_target(path: Path, force: bool) -> None:
         _refuse_irreplaceable(path)  # before everything below it is looked through
     _refuse_live(path, below=force)
     _refuse_used(path, force)
+    _refuse_unwritable(path)
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """Refuse a folder that cannot be created or written to."""
     parent = path.resolve()
     while not parent.exists():
         parent = parent.parent

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -30,7 +29,7 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.local import LocalWorld
 from p2pkm.network.transport import World
 from p2pkm.storage.checkpoint import identify
-from p2pkm.storage.run_folder import check_target
+from p2pkm.storage.run_folder import check_target, make_new, name_folder
 from p2pkm.storage.study_table import OPTIONS, SERVED, Row, keep_row, name_run, read_row
 
 Tell = Callable[[Row, int, int], None]
@@ -216,7 +215,7 @@ def refuse_ranks(name: str, command: str) -> None:
 
 
 def open_folder(out: str | None, kind: str, mark: str) -> Path | None:
-    """Return a study's folder, made if it is new, ``runs/<time>-<kind>`` by default; one with the mark goes on.
+    """Return a study's folder, made if it is new, ``runs/<time>-<kind>`` by default; a given one with the mark goes on.
 
     Raises
     ------
@@ -225,7 +224,9 @@ def open_folder(out: str | None, kind: str, mark: str) -> Path | None:
     """
     if out == "none":
         return None
-    folder = Path(out) if out else Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{kind}"
+    if not out:
+        return make_new(name_folder(kind))
+    folder = Path(out)
     try:
         found = os.listdir(folder) if folder.is_dir() else []  # one look: several jobs may begin a study at once
         if found and mark not in found:
