@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, unique
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -56,6 +56,7 @@ class Stream(IntEnum):
     CELLS = 49
     DRIFT = 50
     WALK = 51
+    SECRET = 52
     NETWORK = 60
     SHUFFLE = 61
     VIEW = 62
@@ -128,6 +129,24 @@ class Grid(NamedTuple):
         return np.where(self.step > 0.0, self.step, 1.0)
 
 
+class Secrets(NamedTuple):
+    """Keys of the random streams that must not be predictable: noise and masks of a differential privacy guarantee.
+
+    Attributes
+    ----------
+    keys : uint64[n]
+        Of each device.
+    shared : int
+        Common to all devices; the key of each link is derived from it.
+    """
+
+    keys: Keys
+    shared: int
+
+    def __repr__(self) -> str:
+        return "Secrets(...)"
+
+
 @dataclass(frozen=True)
 class Devices:
     """A batch of devices: what an `Algorithm` may know of them, and nothing else.
@@ -188,6 +207,8 @@ class Devices:
         Suppression: rows that stand for fewer own points are not sent.
     grid : Grid or None
         Centroids move by whole steps, where the method can; None: as they like.
+    secrets : Secrets or None
+        Keys of unpredictable draws, for methods with the trait `draws_secrets`; None for all other methods.
     """
 
     ids: Integers
@@ -218,6 +239,7 @@ class Devices:
     late: bool = False
     min_count: int = 0
     grid: Grid | None = None
+    secrets: Secrets | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         """Return the number of devices in this batch."""

@@ -125,6 +125,10 @@ class MethodTraits:
         outside (costs, labels, pictures) is in the space of the features.
     guarantees_descent : bool
         The objective provably never rises with these parameters.
+    draws_secrets : bool
+        It draws noise or masks of a guarantee from `Devices.secrets`, which come from a secret of the operating system.
+    noise_seed : int or None
+        Replaces this secret, so that runs repeat and guarantee nothing; None: the secret of the operating system.
     """
 
     message_content: MessageContent = MessageContent.OTHER
@@ -164,6 +168,13 @@ class MethodTraits:
     follows_points: bool = False
     learns_features: bool = False
     guarantees_descent: bool = False
+    draws_secrets: bool = False
+    noise_seed: int | None = None
+
+    @property
+    def is_secret(self) -> bool:
+        """Return whether a run draws from a secret of the operating system: it cannot be repeated or resumed."""
+        return self.draws_secrets and self.noise_seed is None
 
 
 @dataclass(frozen=True, kw_only=True)

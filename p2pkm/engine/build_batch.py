@@ -8,6 +8,7 @@ from p2pkm.core.batch import Devices, Floats, Integers, Kernels, Search, Stream,
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import blocks
 from p2pkm.data.shards import Shards
+from p2pkm.engine.run_secret import derive_keys
 from p2pkm.kernels import compile_ahead, pick
 from p2pkm.kernels.reference import philox
 from p2pkm.kernels.streams import shared_key
@@ -18,11 +19,13 @@ from p2pkm.network.transport import Network, World
 _DRAW = 64  # numbers of 8 bytes that the draw of a key takes while it is computed
 
 
-def build_batch(topology: Topology, shards: Shards, network: Network, seed: int, kernels: Kernels) -> Devices:
+def build_batch(
+    topology: Topology, shards: Shards, network: Network, seed: int, kernels: Kernels, secret: bytes | None = None
+) -> Devices:
     """Return this rank's batch; `shards` has the points of its own devices alone.
 
     Number of points, their weight and their variance are added up device by device, so they do not depend on the
-    placement.
+    placement. secret: see `p2pkm.engine.run_secret`.
     """
     placement = network.placement
     weight, scale = _measure(shards, network, kernels)
@@ -52,6 +55,7 @@ def build_batch(topology: Topology, shards: Shards, network: Network, seed: int,
         round=0,
         turn=0,
         active_devices=np.ones(len(placement.ids), np.bool_),
+        secrets=None if secret is None else derive_keys(secret, placement.ids),
     )
 
 

@@ -32,6 +32,7 @@ from p2pkm.data.stream import PointStream, build_stream, pack_stream, rebuild_st
 from p2pkm.data.stream_tape import Limits, check_tape
 from p2pkm.engine.build_batch import label_pooled
 from p2pkm.engine.event_driven import schedule_events
+from p2pkm.engine.run_secret import require_repeatable
 from p2pkm.methods.following import check_following, follow
 from p2pkm.methods.init.pipelines import check_groups_fit, check_init, check_links, check_size, needs_hub, resolve
 from p2pkm.metrics.monitor import usual_every
@@ -161,6 +162,7 @@ def check_options(algorithm: Any, options: Mapping[str, Any], ranks: int = 1) ->
     _check_scale(algorithm, options.get("scale", "none"))
     _check_missing(algorithm, options)
     check_rank_partition(options.get("rank_partition", "auto"), ranks)
+    _check_checkpoints(algorithm, options)
     if options.get("start") is not None:
         _check_start(algorithm)
     if not needs_hub(algorithm):
@@ -170,6 +172,13 @@ def check_options(algorithm: Any, options: Mapping[str, Any], ranks: int = 1) ->
     if model is not None and options.get("devices") is not None:
         model.check_devices(options["devices"])
     return plan_channel(options, algorithm)
+
+
+def _check_checkpoints(algorithm: Any, options: Mapping[str, Any]) -> None:
+    """Refuse checkpoints that are asked for where they would hold a secret."""
+    for name in ("checkpoint", "checkpoint_every"):
+        if options.get(name):
+            require_repeatable(algorithm, f"{name} {options[name]}")
 
 
 def _check_scale(algorithm: Any, scale: str) -> None:

@@ -21,6 +21,7 @@ from p2pkm.engine.feature_scaling import apply, fill, impute, scale
 from p2pkm.engine.loop import RunContext, run
 from p2pkm.engine.number_of_clusters import choose
 from p2pkm.engine.point_feed import PointFeed
+from p2pkm.engine.run_secret import describe_secret, draw_secret
 from p2pkm.engine.virtual_time import Timing, compute_virtual_time
 from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.kernels.streams import shared_key
@@ -108,14 +109,19 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     sizes = sizes_of(part.shards, network)
     figures = weigh_division(network, sizes, world.size)
     kernels = choose_kernels(world, topology.n, _count_work(config, int(sizes.sum()) * algorithm.k * part.shards.d))
-    devices = build_batch(topology, part.shards, network, config.seed, kernels)
+    devices = build_batch(
+        topology, part.shards, network, config.seed, kernels, draw_secret(algorithm.traits, config.seed, world)
+    )
     channel = config.channel.build(RunScope(devices, network, topology, config.seed))
     devices = channel.equip(devices)
     monitor = Monitor(network, config.record_every, hooks.sink, topology)
     hooks.begin()
     _tell_division(hooks, figures)
     setting = InitContext(topology, sizes, shared_key(config.seed), algorithm.k, part.shards.d, channel.exposes)
-    keeper = Checkpointer(monitor, hooks.checkpoints, part.shards, kernels, part.saved)
+    # a checkpoint would hold the keys
+    keeper = Checkpointer(
+        monitor, None if algorithm.traits.is_secret else hooks.checkpoints, part.shards, kernels, part.saved
+    )
     events = schedule_events(algorithm, config.link_model, topology)
     keeper.watch(channel.lasting | ({} if events is None else {"events": events}))
     context = RunContext(
@@ -139,7 +145,7 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
         channel.adapt(algorithm, topology), setting, config.rounds, seeded=part.start is not None
     )
     warnings = channel.start(played, devices, network)
-    _tell(hooks, prices, [stage.note for stage in played if stage.note] + warnings)
+    _tell(hooks, prices, [stage.note for stage in played if stage.note] + warnings + describe_secret(algorithm.traits))
     monitor.exclude(channel.left_out, altered=channel.alters)
     ending = run(played, part.start, context._replace(devices=devices, feed=feed))
     network.close()
@@ -258,7 +264,7 @@ def _impute(
 def _rebuild(config: RunConfig, own: Shards, context: RunContext) -> tuple[Devices, Shards]:
     """Return the batch with other points, and these."""
     hosted = build_batch(config.topology, own, context.monitor.network, config.seed, context.devices.kernels)
-    return context.channel.equip(hosted), own
+    return context.channel.equip(replace(hosted, secrets=context.devices.secrets)), own
 
 
 def _scale(

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.experiments.config import Experiment
+from p2pkm.engine.run_secret import UNREPEATABLE
+from p2pkm.experiments.config import Experiment, build
 from p2pkm.experiments.run import OutputOptions, ResumePoint, execute, prepare_and_validate, print_and_exit_code
 from p2pkm.metrics.result import Result
 from p2pkm.network.world import connect
@@ -13,7 +14,7 @@ from p2pkm.storage.checkpoint import Checkpoint, identify, newest
 from p2pkm.storage.load import load
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.run_folder import hold
-from p2pkm.storage.run_status import explain, read_manifest, repeated_from, require_single_run, run_status
+from p2pkm.storage.run_status import explain, read_manifest, repeated_from, require_single_run, run_status, tell_new_run
 from p2pkm.storage.toml import read_toml
 
 _FILES = {"trace": "fault trace", "stream": "data stream"}
@@ -56,6 +57,8 @@ def resume(path: Path, manner: OutputOptions) -> int:
 def go_on(experiment: Experiment, lock: Lock, manner: OutputOptions) -> Result:
     """Let a run that has not ended go on in its folder, which is held."""
     path = lock.folder
+    if build(experiment, experiment.draft_k).traits.is_secret:
+        raise DataError(f"{path} cannot be resumed: {UNREPEATABLE}; begin a new run: {tell_new_run(path)}")
     saved = newest(path, _tell)
     world = connect()
     with repeated_from(path):

@@ -134,6 +134,7 @@ def execute(
 
     resolved, run = prepared.experiment, prepared.run
     facts = {"ranks": world.size, "mpi": world.library(), "defaults": _list_defaults(prepared)}
+    facts |= {"resumable": False} if run.algorithm.traits.is_secret else {}
     called = {"device": run.topology.list_names(), "feature": run.list_features()}
     folder = None if lock is None else RunFolder(lock, resolved.to_mapping(), facts, called)
     if not (manner.quiet or prepared.shards.in_memory):

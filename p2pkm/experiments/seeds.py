@@ -20,7 +20,8 @@ from p2pkm.core.termination import STOPPED
 from p2pkm.core.units import count, tell_folder
 from p2pkm.core.validation import whole
 from p2pkm.core.version import __version__
-from p2pkm.experiments.config import Experiment, Prepared
+from p2pkm.engine.run_secret import UNREPEATABLE
+from p2pkm.experiments.config import Experiment, Prepared, build
 from p2pkm.experiments.resume import go_on
 from p2pkm.experiments.run import OutputOptions, code_of, execute, hold_default, hold_out, prepare_and_validate
 from p2pkm.experiments.study.run import fingerprint
@@ -228,7 +229,18 @@ def summarize(summaries: list[dict[str, Any]]) -> dict[str, Any]:
         closing["mean"][name] = float(known.mean()) if whole else None
         closing["sd"][name] = float(known.std(ddof=1)) if whole and len(known) > 1 else None
         closing["worst"][name] = float(worst(known)) if whole else None
-    return closing | {"runs": summaries}
+    releases = _compose_releases(summaries)
+    return closing | ({} if releases is None else {"privacy": releases}) | {"runs": summaries}
+
+
+def _compose_releases(summaries: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return what runs with secret noise guarantee together if their points are the same; None without such runs."""
+    from p2pkm.privacy.gdp import compose, epsilon_of
+
+    if any(one["mu"] is None or one["noise_seed"] is not None for one in summaries):
+        return None
+    mu, delta = compose(*(one["mu"] for one in summaries)), max(one["delta"] for one in summaries)
+    return {"releases": len(summaries), "mu": mu, "epsilon": epsilon_of(mu, delta), "delta": delta}
 
 
 def _show(closing: dict[str, Any], parent: Path | None) -> None:
@@ -240,6 +252,9 @@ def _show(closing: dict[str, Any], parent: Path | None) -> None:
         cells = [closing[kind][metric.key] for kind in ("mean", "sd", "worst")]
         line = " ".join(f"{'-' if cell is None else format(cell, '.6g'):>12}" for cell in cells)
         print(f"  {metric.label:{width}} {line}")
+    if (privacy := closing.get("privacy")) is not None:
+        print(f"  differential privacy: {count(privacy['releases'], 'release')}, of the same points together eps "
+              f"{privacy['epsilon']:.3g} at delta {privacy['delta']:g} (mu {privacy['mu']:.3g})")  # fmt: skip
     print(f"  {tell_folder(parent)}", flush=True)
 
 
@@ -265,9 +280,11 @@ def verify(path: Path, ranks: int | None, manner: OutputOptions, *, files_only: 
             f"{path} has no config.toml or was interrupted: expected a run that ended by itself; its files are as it "
             "left them (--files-only)"
         )
+    experiment = Experiment.from_mapping(read_toml(str(path / "config.toml")), str(path / "config.toml"))
+    if build(experiment, experiment.draft_k).traits.is_secret:
+        return _tell_files(path, faults, manner, note=f"; the run was not repeated, because {UNREPEATABLE}")
     if ranks is not None and not launched():
         return _launch(path, ranks, manner)
-    experiment = Experiment.from_mapping(read_toml(str(path / "config.toml")), str(path / "config.toml"))
     world = connect()
     if ranks is not None and ranks != world.size:
         raise ExperimentError(f"--ranks is {ranks}, but {world.size} ranks are running; leave it out under mpirun")
@@ -275,7 +292,7 @@ def verify(path: Path, ranks: int | None, manner: OutputOptions, *, files_only: 
         prepared = prepare_and_validate(replace(experiment, plot=False, out="none"), world)
     found = compare(before, execute(prepared, world, None, manner._replace(quiet=True)))
     verdict = {"same": not found, "run": str(path), "ranks_before": before.summary["ranks"], "ranks": world.size,
-               "difference": found or None, "files": []}  # fmt: skip
+               "difference": found or None, "files": [], "note": None}  # fmt: skip
     if manner.json:
         print(json.dumps(verdict), flush=True)
     else:
@@ -290,15 +307,15 @@ def _tell_ranks(before: int, after: int) -> str:
     return f"on {now} both times" if before == after else f"on {count(before, 'rank')} and on {now}"
 
 
-def _tell_files(path: Path, faults: list[Fault], manner: OutputOptions) -> int:
-    """Print which files are not as the run left them, and return the code."""
+def _tell_files(path: Path, faults: list[Fault], manner: OutputOptions, note: str = "") -> int:
+    """Print which files are not as the run left them, and return the code; note: why the run was not repeated."""
     first = f"the file {faults[0].file} {faults[0].what}" if faults else None
     verdict = {"same": not faults, "run": str(path), "ranks_before": None, "ranks": None, "difference": first,
-               "files": [fault._asdict() for fault in faults]}  # fmt: skip
+               "files": [fault._asdict() for fault in faults], "note": note.removeprefix("; ") or None}  # fmt: skip
     if manner.json:
         print(json.dumps(verdict), flush=True)
     elif not faults:
-        print(f"{path}: every file is as the run left it", flush=True)
+        print(f"{path}: every file is as the run left it{note}", flush=True)
     else:
         lines = "".join(f"\n  {fault.file} {fault.what}" for fault in faults)
         print(f"{path}: not as the run left it; the run was not repeated{lines}", flush=True)

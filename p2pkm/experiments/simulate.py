@@ -179,7 +179,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         "faults": faults, "stale_policy": stale_policy, "byzantine": byzantine, "min_cluster_size": min_cluster_size,
         "noise": noise, "quantize": Quantization.of(quantize),
         "transforms": PluginTransforms.of(transforms), "scale": scale, "k_max": k_max, "missing": missing,
-        "stream": DataStream.of(stream),
+        "stream": DataStream.of(stream), "checkpoint": checkpoint, "checkpoint_every": checkpoint_every,
     }  # fmt: skip
     world = connect()
     check_options(algorithm, options, world.size)

@@ -342,6 +342,7 @@ def take(devices: Devices, part: _Part) -> Devices:
         neighbor_degrees=devices.neighbor_degrees[edges],
         shares=None if devices.shares is None else devices.shares[edges],
         keys=devices.keys[which],
+        secrets=None if devices.secrets is None else devices.secrets._replace(keys=devices.secrets.keys[which]),
         active_devices=devices.active_devices[which],
         grid=None if devices.grid is None else devices.grid._replace(step=devices.grid.step[which]),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from p2pkm.core.termination import STOPPED
 from p2pkm.core.units import count, write_figure, write_number
 from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, write_rounds
 
@@ -137,6 +138,8 @@ def tell_rounds(summary: Summary) -> Row:
     """Return the rounds of the method and why there are no more."""
     if summary["epsilon"] is not None and summary["termination"] == "converged":
         return str(summary["rounds"]), "all sums have been taken; how many does not depend on the points"
+    if summary["epsilon"] is not None and summary["noise_seed"] is None and summary["termination"] in STOPPED:
+        return str(summary["rounds"]), "interrupted; its noise was secret, so it cannot be resumed"
     return str(summary["rounds"]), TERMINATIONS.get(summary["termination"], str(summary["termination"]))
 
 
@@ -165,6 +168,8 @@ def tell_privacy(summary: Summary) -> Row:
     """Return what is guaranteed for each point, and against whom."""
     if summary["epsilon"] is None:
         return NO_ROW
+    if summary["noise_seed"] is not None:
+        return "none", "no guarantee: seeded noise"
     against = {
         "masks": f"any {count(summary['curious'], 'curious device')}",
         "none": "all other devices together",
@@ -177,7 +182,7 @@ def tell_privacy(summary: Summary) -> Row:
 def tell_alone(summary: Summary) -> Row:
     """Return what is left against all other devices together, if they hold together less than that."""
     alone = summary["epsilon_alone"]
-    shown = alone is not None and summary["trust"] == "masks"
+    shown = alone is not None and summary["trust"] == "masks" and summary["noise_seed"] is None
     return (f"eps {alone:.3g}", "against all other devices together") if shown else NO_ROW
 
 

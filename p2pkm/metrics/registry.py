@@ -338,6 +338,8 @@ METRICS: tuple[Metric, ...] = (
            tables=_NONE),
     Metric("relation", "relation", "what the guarantee is about: adding or removing a point, or exchanging it",
            needs=_PRIVATE, tables=_NONE),
+    Metric("noise_seed", "noise seed", "replaces the secret of the operating system that noise and masks come from; "
+           "then there is no guarantee", needs=_PRIVATE, tables=_NONE),
     Metric("steps", "private steps", "Lloyd steps by noisy sums", needs=_PRIVATE, tables=_NONE),
     Metric("radius", "radius", "of the ball that points are clipped to, as given", "distance", needs=_PRIVATE,
            tables=_NONE),

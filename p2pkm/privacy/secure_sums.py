@@ -20,8 +20,9 @@ is resumed between two rounds, covers none with old masks. A sum that failed is 
 and share of the privacy budget are spent (K. Bonawitz et al., "Practical secure aggregation for
 privacy-preserving machine learning", CCS 2017, on what dropouts take).
 
-As key exchange every device sends 32 bytes over each link, as it would of X25519; here they are drawn from the seed and
-the key of a link is a hash of both ends' words, so nothing of this is secret from whoever knows the seed.
+As key exchange every device sends 32 bytes over each link, as it would of X25519. Here the key of a link is a hash of
+both ends' words and of the secret of the run (`p2pkm.engine.run_secret`), which stands for the private keys: words and
+masked tables alone do not give it away. Noise comes from the same secret, never from the seed.
 """
 
 import math
@@ -30,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import Devices, Floats, Integers, Keys, Stream
+from p2pkm.core.batch import Devices, Floats, Integers, Keys, Secrets, Stream
 from p2pkm.kernels.reference import philox
 from p2pkm.kernels.streams import as_normal
 
@@ -75,9 +76,22 @@ def grain_of(sensitivity: float, width: int) -> Grain:
     return Grain(unit, sensitivity + math.sqrt(width) * unit)
 
 
+def secrets_of(devices: Devices) -> Secrets:
+    """Return the keys of unpredictable draws.
+
+    Raises
+    ------
+    RuntimeError
+        If the method of the run does not declare the trait `draws_secrets`.
+    """
+    if devices.secrets is None:
+        raise RuntimeError("the devices have no secrets; expected a method with the trait draws_secrets=True")
+    return devices.secrets
+
+
 def public_words(devices: Devices) -> Keys:
-    """Return what every device sends over each of its links before the first sum, uint64[n, 4]: 32 bytes."""
-    return np.ascontiguousarray(philox(0, 0, devices.keys, Stream.PUBLIC_KEY)[: len(devices)])
+    """Draw the words that every device sends over each of its links before the first sum, uint64[n, 4]: 32 bytes."""
+    return np.ascontiguousarray(philox(0, 0, secrets_of(devices).keys, Stream.PUBLIC_KEY)[: len(devices)])
 
 
 def link_keys(devices: Devices, words: Keys) -> Keys:
@@ -85,7 +99,7 @@ def link_keys(devices: Devices, words: Keys) -> Keys:
     own = public_words(devices)[devices.sources]
     first = (devices.ids[devices.sources] < devices.indices)[:, None]
     low, high = np.where(first, own, words), np.where(first, words, own)
-    key = np.zeros(len(words), np.uint64)
+    key = np.full(len(words), secrets_of(devices).shared, np.uint64)
     for number in range(WORDS):
         key = philox(low[:, number], high[:, number], key, Stream.PUBLIC_KEY)[:, 0]
     return key

@@ -50,6 +50,8 @@ def explain(folder: Path) -> str:
     if not folder.is_dir():
         return "is not a run folder: it does not exist"
     again = f"go on with: python -m p2pkm resume {folder}"
+    if read_manifest(folder).get("resumable") is False:
+        again = f"its noise was secret, so it cannot be resumed; begin a new run: {tell_new_run(folder)}"
     words = {
         "running": f"holds a run that has not ended: {holder(folder)} is still at it",
         "killed": f"holds a run that has not ended: it was killed; {again}",
@@ -59,6 +61,11 @@ def explain(folder: Path) -> str:
     rounds = (folder / "rounds.jsonl").is_file()
     usual = "holds a run that has not ended" if rounds else "is not a run folder: it has no summary.json"
     return words.get(run_status(folder), usual)
+
+
+def tell_new_run(folder: Path) -> str:
+    """Return the command that begins a new run with the options of the run in a folder."""
+    return f"python -m p2pkm --config {folder / 'config.toml'} --out NEW"
 
 
 def require_single_run(folder: Path) -> None:

@@ -85,7 +85,7 @@ def play(X, k, radius, trust, devices, epsilon, seed, **more):
     """Return the result of a run on a graph of few hops: the totals, and so the centroids, are those of any graph."""
     shards = p2pkm.Shards.deal(X, deal(devices, len(X), seed), devices=devices)
     graph = topologies.hypercube(devices) if trust == "masks" else topologies.star(devices)
-    method = p2pkm.Private(k, epsilon=epsilon, radius=radius, trust=trust, **more)
+    method = p2pkm.Private(k, epsilon=epsilon, radius=radius, trust=trust, noise_seed=0, **more)
     return p2pkm.simulate(method, graph, shards, seed=seed, baselines=False, record_every=1000)
 
 

@@ -18,7 +18,8 @@ RUNS = {
     "groups": ("--groups", "--graph", "complete", "--scale", "standard"),
     "summaries": ("--init", "flooded-summaries:candidates=3", "--silhouette", "--faults", "loss=0.1"),
     "ffcm2": ("--algorithm", "ffcm2"),
-    "cells": ("--algorithm", "private:epsilon=4,radius=60", "--data", "blobs:features=3,clusters=3,points=600",
+    "cells": ("--algorithm", "private:epsilon=4,radius=60,noise_seed=0",
+              "--data", "blobs:features=3,clusters=3,points=600",
               "--devices", "6", "-k", "3"),
     "threads": ("--devices", "20", "--data", "grid16:points=3000", "--init", "local", "--no-baselines"),
 }  # fmt: skip

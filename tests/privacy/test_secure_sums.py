@@ -32,7 +32,7 @@ LENGTH = SHAPE[0] * SHAPE[1]
 def batch(graph):
     topology = Topology.from_graph(graph)
     shards = p2pkm.Shards.from_list([np.zeros((1, 2))] * topology.n)
-    return build_batch(topology, shards, LocalNetwork(place(topology, 0, 1)), 11, reference)
+    return build_batch(topology, shards, LocalNetwork(place(topology, 0, 1)), 11, reference, b"s" * 32)
 
 
 def masks_of(devices, name=NAME):
@@ -168,8 +168,8 @@ def test_a_resumed_run_covers_nothing_new_with_old_masks_or_noise(tmp_path, monk
         return found
 
     monkeypatch.setattr(private.OverTree, "_prepare", keep)
-    words = ("--algorithm", "private:epsilon=20,radius=40,steps=3", "--graph", "ring", "--devices", 5, "-k", 3,
-             "--data", "grid16:points=6", "--no-plot", "--quiet", "--checkpoint-every", 1)  # fmt: skip
+    words = ("--algorithm", "private:epsilon=20,radius=40,steps=3,noise_seed=0", "--graph", "ring", "--devices", 5,
+             "-k", 3, "--data", "grid16:points=6", "--no-plot", "--quiet", "--checkpoint-every", 1)  # fmt: skip
     with monkeypatch.context() as patched:
         keep_all(patched, tmp_path / "run", tmp_path / "copies")
         assert here(*words, "--out", tmp_path / "run").code == 0

@@ -51,7 +51,7 @@ RUNS = {
     "k auto of a server": ("-k", "auto", "--k-max", "5", "--rounds", "3", "--algorithm", "fkm"),
     "net": ("--link-model", "wan", "--rounds", "3", "--algorithm", "gossip", "--init", "leader"),
     "net rooted": ("--link-model", "lan", "--rounds", "3", "--init", "tree-summaries:candidates=2"),
-    "private behind masks": ("--algorithm", "private:epsilon=20,radius=40", "--graph", "complete"),
+    "private behind masks": ("--algorithm", "private:epsilon=20,radius=40,noise_seed=0", "--graph", "complete"),
     "breathing": ("--algorithm", "treelloyd:search=breathing", "--init", "leader", "--rounds", "18"),
     "changing": ("--graph", "exponential:base=2", "--devices", "8", "--rounds", "6", "--algorithm", "consensus",
                  "--init", "leader"),

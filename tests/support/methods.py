@@ -3,7 +3,7 @@
 from p2pkm.methods.registry import METHODS as ALL
 from p2pkm.methods.registry import find
 
-GIVEN = {"private": {"epsilon": 100.0, "radius": 40.0, "trust": "none"}}  # little noise, and on any connected graph
+GIVEN = {"private": {"epsilon": 100.0, "radius": 40.0, "trust": "none", "noise_seed": 0}}  # little noise, on any graph
 LEARNERS = ("deepfeca", "deepgossip")  # need images, and an extra: they have tests of their own
 METHODS = [name for name in ALL if name not in LEARNERS]
 

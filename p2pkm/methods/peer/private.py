@@ -20,7 +20,7 @@ from p2pkm.methods.building_blocks.private_tables import Shape
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
 from p2pkm.network.graph import Topology
 from p2pkm.privacy.gdp import epsilon_of, mu_of
-from p2pkm.privacy.secure_sums import FINEST, WORDS, SumName, as_totals, draw_noise, link_keys
+from p2pkm.privacy.secure_sums import FINEST, WORDS, SumName, as_totals, draw_noise, link_keys, secrets_of
 
 _SIZE, _SEEDS, _STEPS = 0.05, 0.57, 0.38  # shares of mu^2
 _MOST_STEPS = 100
@@ -79,14 +79,17 @@ class Private(MethodBase):
     Guarantee: what any `curious` devices see together (trust=masks), any number of them (none), or whoever sees the
     centroids (server), is (epsilon, delta)-differentially private for each point of the other devices.
 
-    Privacy: a guarantee, epsilon at delta, for adding or removing a point (relation=add) or for replacing it by another
-    (exchange). trust=masks: masks that cancel in the sum hide the tables, and each device adds a share of the noise,
-    ``h = n - curious``: enough with any `curious` devices that pool what they know and add none. If all but
+    Privacy: epsilon at delta, for adding or removing a point (relation=add) or for replacing it by another (exchange);
+    the theorem is stated, not proven here. Noise and masks come from a secret of the operating system, new in every
+    run and held in memory alone: such a run writes no checkpoints and cannot be resumed or repeated. With `noise_seed`
+    there is no guarantee. trust=masks: masks that cancel in the sum hide the tables, and each device adds a share of
+    the noise, ``h = n - curious``: enough with any `curious` devices that pool what they know and add none. If all but
     one pool, `epsilon_alone` is left. trust=none: each device adds all of the noise, and masks nothing. trust=server:
-    the root of the tree adds the noise; every device on the way up sees sums without noise and is trusted. Not
-    protected: the number of points; that a device takes part, and all of its points together; a run folder, whose seed
-    gives noise and masks; scores and pictures, which are the monitor's; anything against devices that do not follow
-    the protocol, or against the rounding of floating-point numbers.
+    the root of the tree adds the noise; every device on the way up sees sums without noise and is trusted. Published
+    may be the centroids and, with relation=exchange, the number of points; with relation=add publishing it voids the
+    guarantee. Not protected: that a device takes part, and all of its points together; the run folder, scores, labels
+    and figures, which the monitor computes from the points; anything against devices that do not follow the protocol,
+    or against the rounding of floating-point numbers.
 
     Parameters
     ----------
@@ -106,6 +109,9 @@ class Private(MethodBase):
     steps : int
         Lloyd steps after the seeds.
     relation : {"add", "exchange"}
+    noise_seed : int or None
+        Replaces the secret of the operating system: runs with the same `noise_seed` and seed have the same bits, and
+        whoever knows both subtracts the noise, so there is no guarantee. For tests and studies of accuracy.
 
     Raises
     ------
@@ -124,7 +130,7 @@ class Private(MethodBase):
     >>> import topologies
     >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
     >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
-    >>> result = p2pkm.simulate(p2pkm.Private(3, epsilon=8, radius=50), topologies.ring(3), shards)
+    >>> result = p2pkm.simulate(p2pkm.Private(3, epsilon=8, radius=50, noise_seed=0), topologies.ring(3), shards)
     >>> result.summary["epsilon"], result.centroids.shape
     (8, (3, 3, 2))
     """
@@ -139,6 +145,7 @@ class Private(MethodBase):
     curious: int = 1
     steps: int = 2
     relation: Literal["add", "exchange"] = "add"
+    noise_seed: int | None = None
 
     _size: ClassVar[float | None] = None  # what a run has found, see `settle`
     name: ClassVar[str] = "private"
@@ -160,6 +167,8 @@ class Private(MethodBase):
         if not 0 <= whole(self.steps, 0, "private:steps") <= _MOST_STEPS:
             raise ExperimentError(f"private:steps is {self.steps}; expected at most {_MOST_STEPS}")
         one_of(self.relation, ("add", "exchange"), "private:relation")
+        if self.noise_seed is not None:
+            whole(self.noise_seed, 0, "private:noise_seed")
 
     @property
     def traits(self) -> MethodTraits:
@@ -175,6 +184,8 @@ class Private(MethodBase):
             no_measuring="takes the ball of the points as given, and nothing is to be found in them beforehand",
             needs_parameters=" and ".join(name for name, value in given.items() if value is None),
             common_centroids=True,
+            draws_secrets=True,
+            noise_seed=self.noise_seed,
         )
 
     @property
@@ -261,7 +272,8 @@ class Private(MethodBase):
         return {
             "epsilon": self.epsilon, "delta": self.delta, "radius": self.radius, "center": self.center,
             "trust": self.trust, "curious": self.curious, "steps": self.steps, "relation": self.relation,
-            "mu": self.mu, "size": self._size, "noise_count": self.noise_of(self.sums, shape, n)[1] / shape.weight,
+            "noise_seed": self.noise_seed, "mu": self.mu,
+            "size": self._size, "noise_count": self.noise_of(self.sums, shape, n)[1] / shape.weight,
             "epsilon_alone": None if math.isinf(epsilon) else epsilon,
         }  # fmt: skip
 
@@ -362,7 +374,7 @@ class OverTree(OnGraph):
                 places = self._places(state, devices, size)
                 found = tables.sum_offsets(devices, (method.center, method.radius or 0.0), places, shape)
             sd = method.noise_of(number, shape, devices.total)[0] / shape.grain.unit
-            found[noisy] += draw_noise(devices.keys[noisy], self._name(number), sd, (rows, width))
+            found[noisy] += draw_noise(secrets_of(devices).keys[noisy], self._name(number), sd, (rows, width))
             own[who] = found[who]
         words = own.view(np.uint64)
         if self.masks:

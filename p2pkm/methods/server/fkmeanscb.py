@@ -31,11 +31,11 @@ class FKMeansCB(ServerMethodBase):
 
     Message: up at most k1 rows (centroid), once; down the k2 centroids.
 
-    Privacy: a guarantee on bounded points alone: if no two points that a client may have differ by more than D in the
-    sum of the absolute differences of their coordinates, the noised points, and so all that follows from them, are
+    Privacy: no guarantee: the noise is drawn from `--seed`, so that runs repeat, and whoever knows the seed subtracts
+    it. With unpredictable noise the paper's claim would hold on bounded points alone: if no two points that a client
+    may have differ by more than D in the sum of the absolute differences of their coordinates, the noised points are
     (epsilon D)-locally differentially private. D is in the units of the data: with epsilon 20 and coordinates in the
-    tens this promises nothing, and on data without bounds no epsilon does. The low bits of a floating-point draw weaken
-    the promise further. With `epsilon` None there is no noise, and centroids of one point are that point.
+    tens this promises nothing. With `epsilon` None there is no noise, and centroids of one point are that point.
 
     Departures: the printed density lacks the absolute value. A client with fewer than k1 points sends as many rows as
     it has distinct ones.

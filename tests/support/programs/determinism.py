@@ -144,7 +144,7 @@ def configurations():
     yield from under_faults(few | {"link_model": None})
     yield from with_streams(few)
     yield "coreset over a tree", GRAPHS["small-world"](16), deal(16, 9), p2pkm.Coreset(3, size=9, spread="tree"), few
-    masked = p2pkm.Private(3, epsilon=20.0, radius=30.0)
+    masked = p2pkm.Private(3, epsilon=20.0, radius=30.0, noise_seed=0)
     yield "private behind masks", GRAPHS["ring"](16), deal(16, 7), masked, few
     breathing = p2pkm.TreeLloyd(3, search="breathing", init="leader")
     yield "breathing along a tree", GRAPHS["small-world"](16), deal(16, 9), breathing, few | {"rounds": 16}

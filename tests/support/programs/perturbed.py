@@ -50,7 +50,7 @@ def configurations():
     for name in METHODS:
         method = build(name, 3)
         yield name, None if needs_hub(method) else graph, method, brief
-    yield "private behind masks", graph, p2pkm.Private(3, epsilon=100.0, radius=40.0), brief
+    yield "private behind masks", graph, p2pkm.Private(3, epsilon=100.0, radius=40.0, noise_seed=0), brief
     yield "coreset over a tree", graph, p2pkm.Coreset(3, size=9, spread="tree"), brief
     for seeding in INITS:
         for options in ("", *OPTIONS.get(seeding, ())):

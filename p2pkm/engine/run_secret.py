@@ -1,0 +1,83 @@
+"""Secret of a run: source of the noise and masks of a differential privacy guarantee.
+
+A guarantee holds against an adversary who knows everything except the noise, so the noise must not follow from
+`--seed`, which is public. Rank 0 takes 32 bytes from the operating system and broadcasts them over MPI, outside of the
+messages of devices. They and the keys derived from them are in memory alone: never in a state that is saved, a record,
+the summary, the result or the run folder. So such a run writes no checkpoints and cannot be resumed or repeated.
+
+The keys have 64 bits and the generator is Philox, which is not a cryptographic one.
+"""
+
+import hashlib
+import secrets
+from typing import Any
+
+import numpy as np
+
+from p2pkm.core.batch import Integers, Keys, Secrets, Stream
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.sorting import blocks
+from p2pkm.core.traits import MethodTraits
+from p2pkm.kernels.reference import philox
+from p2pkm.network.transport import World
+
+SEEDED = "no guarantee: seeded noise"
+UNREPEATABLE = "its noise came from a secret of the operating system, which was kept in memory alone"
+_BYTES, _DRAW = 32, 64  # of the secret; numbers of 8 bytes that the draw of a key takes while it is computed
+_SHARED = 2**64 - 1  # in the place of the id of a device
+
+
+def draw_secret(traits: MethodTraits, seed: int, world: World) -> bytes | None:
+    """Draw the secret of a run, the same on every rank; every rank calls it. None if the method draws none.
+
+    With a noise seed the secret is a function of it and of the seed of the run, so that runs repeat and those of a
+    study over seeds have independent noise.
+    """
+    if not traits.draws_secrets:
+        return None
+    if traits.noise_seed is not None:
+        return hashlib.sha256(f"noise seed {traits.noise_seed}, seed {seed}".encode()).digest()
+    fresh = {"secret": np.frombuffer(secrets.token_bytes(_BYTES), np.uint8)} if world.rank == 0 else None
+    return bytes(world.broadcast(fresh)["secret"])
+
+
+def derive_keys(secret: bytes, ids: Integers) -> Secrets:
+    """Derive the keys of these devices, and the shared key, from the secret of a run."""
+    keys = np.empty(len(ids), np.uint64)
+    for block in blocks(len(ids), _DRAW):
+        keys[block] = _derive(secret, ids[block].astype(np.uint64))
+    return Secrets(keys, int(_derive(secret, np.array([_SHARED], np.uint64))[0]))
+
+
+def _derive(secret: bytes, ids: Keys) -> Keys:
+    """Derive a key from every word of the secret, uint64[len(ids)]."""
+    keys = np.zeros(len(ids), np.uint64)
+    for word in np.frombuffer(secret, "<u8"):
+        keys = philox(ids, word, keys, Stream.SECRET)[:, 0]
+    return keys
+
+
+def describe_secret(traits: MethodTraits) -> list[str]:
+    """Describe in a note where unpredictable draws come from; no note for a method without any."""
+    if not traits.draws_secrets:
+        return []
+    if traits.noise_seed is not None:
+        return [f"{SEEDED} (noise_seed={traits.noise_seed}); remove noise_seed for noise that cannot be predicted"]
+    return ["noise from a secret of the operating system: the run writes no checkpoints and cannot be resumed or "
+            "repeated; with noise_seed=1 it repeats, without a guarantee"]  # fmt: skip
+
+
+def require_repeatable(algorithm: Any, what: str) -> None:
+    """Refuse what needs a run that can be repeated.
+
+    Raises
+    ------
+    ExperimentError
+        If the method draws from a secret of the operating system.
+    """
+    if algorithm.traits.is_secret:
+        raise ExperimentError(
+            f"{what} cannot be combined with {algorithm.name} without noise_seed: its noise comes from a secret of the "
+            f"operating system, which must not be written to a file. Remove {what.split()[0]}, or use "
+            f"{algorithm.name}:noise_seed=1 for a run without a guarantee"
+        )
