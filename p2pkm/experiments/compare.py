@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from p2pkm.core.cache import sharing
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.mpi_environment import launched
 from p2pkm.core.spec import split_specs
@@ -19,7 +20,7 @@ from p2pkm.core.units import count, tell_folder
 from p2pkm.core.validation import whole
 from p2pkm.experiments.config import Experiment, build, parse_graph
 from p2pkm.experiments.run import OutputOptions
-from p2pkm.experiments.study.file import read_seeds
+from p2pkm.experiments.study.file import check_runs, read_seeds
 from p2pkm.experiments.study.run import describe, open_folder, refuse_ranks, run_study, tell_compilation
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.metrics.milestones import EXPLAINED
@@ -44,6 +45,7 @@ _FAILED = 4
 MARK = "comparison.json"
 
 
+@sharing()
 def compare(  # noqa: PLR0913 - the public signature
     algorithms: str | Iterable[str], graphs: str | Iterable[str] = "ring", *, seeds: str | Iterable[int] = "0-4",
     reference: str | None = None, jobs: int = 1, out: str | os.PathLike[str] | None = None, plot: bool = False,
@@ -153,6 +155,7 @@ class Comparison(NamedTuple):
         return self._asdict() | {"base": self.base.to_mapping()}
 
 
+@sharing()
 def lead_compare(asked: Comparison, manner: OutputOptions, jobs: int = 1) -> int:
     """Run methods on graphs over seeds, print the table, write the folder, and return the exit code.
 
@@ -220,16 +223,45 @@ def run_comparison(
 
 
 def expand_runs(asked: Comparison) -> list[Experiment]:
-    """Return the runs: every method on every graph, methods with a server once, as a star; for every seed."""
-    base = asked.base
-    cells = []
+    """Return the runs: every method on every graph, methods with a server once, as a star; for every seed.
+
+    All have the same number of devices: the given one, else that of the device column or of the graphs, else 16.
+
+    Raises
+    ------
+    P2PKMError
+        If a method on a graph can never run, or the graphs have different numbers of devices.
+    """
+    on_graphs, served = list[Experiment](), list[Experiment]()
+    configurations = []
     for algorithm in asked.algorithms:
-        method = build(replace(base, algorithm=algorithm, graph=None), base.draft_k)
-        for graph in (None,) if needs_hub(method) else asked.graphs:
-            one = replace(base, algorithm=algorithm, graph=graph, devices=base.devices or 16, out=None)
+        method = build(replace(asked.base, algorithm=algorithm, graph=None), asked.base.draft_k)
+        hub = needs_hub(method)
+        for graph in (None,) if hub else asked.graphs:
+            one = replace(asked.base, algorithm=algorithm, graph=graph, out=None)
             parse_graph(one, method)
-            cells += [replace(one, seed=seed) for seed in asked.seeds]
-    return cells
+            (served if hub else on_graphs).append(one)
+            configurations.append(one)
+
+    def with_seeds(some: Sequence[Experiment], **more: Any) -> list[Experiment]:
+        return [replace(one, seed=seed, **more) for one in some for seed in asked.seeds]
+
+    found = check_runs(with_seeds(on_graphs), _name_cell)
+    sizes = {int(one.devices or 0): one.graph for one in found}
+    if len(sizes) > 1:
+        listed = ", ".join(f"{graph} has {size}" for size, graph in sizes.items())
+        raise ExperimentError(
+            f"the graphs have different numbers of devices: {listed}; expected one number for all. Use --devices "
+            f"{max(sizes)}, or graphs of one size"
+        )
+    size = next(iter(sizes), None)
+    resolved = check_runs(with_seeds(served, devices=size), _name_cell)
+    return with_seeds(configurations, devices=size or resolved[0].devices)
+
+
+def _name_cell(cell: Experiment) -> str:
+    """Return what tells a configuration from the others."""
+    return f"algorithm = {cell.algorithm}" + (f", graph = {cell.graph}" if cell.graph else "")
 
 
 def compare_rows(rows: Sequence[Row], reference: str) -> dict[str, Any]:

@@ -140,9 +140,12 @@ class Study:
         ------
         ExperimentError
             If a figure is not a number, or spread is none of these.
+        DataError
+            If no run has ended.
         """
         from p2pkm.storage.latex_table import write_latex
 
+        require_ended(read_rows(self), self)
         alone = {"graph": None}  # of the method without messages
         groups = {
             name: {seed: row | alone if is_alone(row["algorithm"]) else row for seed, row in group.items()}
@@ -248,6 +251,28 @@ def read_rows(source: Any) -> list[Row]:
         source = source.to_dict(orient="records")
     rows = [{name: None if _is_missing(value) else value for name, value in row.items()} for row in source]
     return [row for row in rows if row.get("error") is None]
+
+
+def require_ended(rows: Sequence[Row], source: Any) -> None:
+    """Refuse to tell of a study of which no run has ended.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        Those that have ended.
+    source : Study or other
+        What they are of; a study says why its first run failed.
+
+    Raises
+    ------
+    DataError
+        If there are none.
+    """
+    if rows:
+        return
+    failed = source.failed if isinstance(source, Study) else []
+    why = f": {count(len(failed), 'run')} failed, the first of them with {failed[0]['error']}" if failed else ""
+    raise DataError(f"no run of the study has ended{why}; expected at least one. Run it again with other options")
 
 
 def _is_missing(value: Any) -> bool:

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import p2pkm.experiments.study.file
 import p2pkm.experiments.study.run
-from p2pkm.core.errors import ExperimentError
+from p2pkm.core.errors import DataError, ExperimentError, TopologyError, TrainingError
 from p2pkm.core.spec import split_specs
 from p2pkm.experiments.compare import compare_rows, interval, tabulate
 from p2pkm.experiments.config import Experiment
@@ -187,14 +188,113 @@ def test_all_methods_meet_the_same_points_and_partition(monkeypatch):
     assert not np.array_equal(seen[0].points, seen[3].points)
 
 
-def test_a_failed_run_is_a_row_with_its_error_and_code_4(tmp_path):
-    ending = here("compare", "--algorithm", "fkm,gtvmin", "--graph", "random-regular:degree=9", *SMALL, "--seeds", "0",
-                  "--format", "json", "--out", tmp_path / "c")  # fmt: skip
+def test_a_failed_run_is_a_row_with_its_error_and_code_4(tmp_path, monkeypatch):
+    execute = p2pkm.experiments.study.run.execute
+
+    def fail(prepared, *given):
+        if prepared.run.algorithm.name == "gtvmin":
+            raise TrainingError("the loss is nan")
+        return execute(prepared, *given)
+
+    monkeypatch.setattr(p2pkm.experiments.study.run, "execute", fail)
+    ending = here("compare", "--algorithm", "fkm,gtvmin", *SMALL, "--seeds", "0", "--format", "json", "--out",
+                  tmp_path / "c")  # fmt: skip
     assert ending.code == 4
     rows = json.loads(ending.out)["rows"]
-    assert rows[0]["error"] is None
-    assert "degree" in rows[1]["error"]
-    assert not list((tmp_path / "c/runs").glob(f"{rows[1].get('key')}*"))
+    assert [row["error"] for row in rows] == [None, "TrainingError: the loss is nan"]
+    assert [path.stem for path in (tmp_path / "c/runs").iterdir()] == [rows[0]["key"]]
+
+
+IMPOSSIBLE = {
+    "a graph that cannot be": (("--graph", "ring,random-regular:degree=9"), "graph = random-regular:degree=9"),
+    "a disconnected graph": (("--graph", "erdos-renyi:p=0,ring"), "graph = erdos-renyi:p=0"),
+    "more clusters than points": (("-k", "999"), "algorithm = gtvmin"),
+    "noise that a method cannot have": (("--min-cluster-size", "3", "--algorithm", "gtvmin,epidemic"), "epidemic"),
+}
+
+
+@pytest.mark.parametrize(("words", "named"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_a_configuration_that_can_never_run_is_refused_once_before_the_first_run(words, named, tmp_path, monkeypatch):
+    monkeypatch.setattr(p2pkm.experiments.study.run, "execute", None)
+    ending = here("compare", "--algorithm", "gtvmin,fkm", *SMALL, *words, "--seeds", "0-4", "--out", tmp_path / "c")
+    assert ending.code in (2, 3)
+    assert named in ending.err and ending.err.count("error:") == 1
+    assert not (tmp_path / "c").exists()
+
+
+def test_what_fails_with_one_seed_alone_is_a_row(monkeypatch):
+    """Such as a random graph that is disconnected; only what can run with none of its seeds is refused."""
+    for module in (p2pkm.experiments.study.run, p2pkm.experiments.study.file):
+        prepare = module.prepare_and_validate
+
+        def refuse(cell, world, prepare=prepare):
+            if cell.seed in broken:
+                raise TopologyError("the graph is disconnected")
+            return prepare(cell, world)
+
+        monkeypatch.setattr(module, "prepare_and_validate", refuse)
+    words = ("compare", "--algorithm", "consensus", *SMALL, "--out", "none", "--format", "json", "--seeds", "0-1")
+    broken = {0}
+    ending = here(*words)
+    assert ending.code == 4
+    assert [row["error"] for row in json.loads(ending.out)["rows"]] == [
+        "TopologyError: the graph is disconnected",
+        None,
+    ]
+    broken = {0, 1}
+    ending = here(*words)
+    assert ending.code == 3 and ending.err.count("disconnected") == 1
+
+
+@pytest.fixture
+def hospitals(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = [f"{rng.normal():.3f},{rng.normal():.3f},{i % 3},{('Turku', 'Oulu', 'Ii', 'Lahti', 'Pori')[i % 5]},{i}"
+             for i in range(60)]  # fmt: skip
+    path = tmp_path / "hospitals.csv"
+    path.write_text("\n".join(["x,y,kind,hospital,number", *lines]) + "\n")
+    return path
+
+
+def test_a_comparison_takes_columns_as_a_run_does(hospitals):
+    """Devices of the device column, classes of the label column, without the dropped one: as `run` has them."""
+    words = ("--data", hospitals, "--label-column", "kind", "--device-column", "hospital", "--drop", "number",
+             "--rounds", "2", "--out", "none", "--format", "json")  # fmt: skip
+    names = ("devices", "clusters", "centroids_sha256", "bytes", "ratio_mean", "ari")
+    for algorithm in ("gtvmin", "fkm"):
+        run = here("--algorithm", algorithm, *words)
+        ending = here("compare", "--algorithm", algorithm, *words, "--seeds", "0")
+        assert (run.code, ending.code) == (0, 0), ending.err
+        row, summary = json.loads(ending.out)["rows"][0], json.loads(run.out)
+        assert summary["devices"] == 5
+        assert all(row[name] == summary[name] for name in names if name in row) and "centroids_sha256" in row
+    again = here("compare", "--algorithm", "gtvmin,fkm", *words, "--seeds", "0", "--devices", "4")
+    assert again.code == 3 and "5 devices, expected 4" in again.err
+
+
+def test_graphs_with_a_size_of_their_own_give_it_to_all_methods():
+    words = ("--data", "grid16:points=40", "--rounds", "1", "--out", "none", "--format", "json", "--seeds", "0", "-q")
+    ending = here("compare", "--algorithm", "consensus,fkm", "--graph", "karate", *words)
+    assert [row["devices"] for row in json.loads(ending.out)["rows"]] == [34, 34]
+    ending = here("compare", "--algorithm", "consensus", "--graph", "karate,ring", *words)
+    assert ending.code == 2 and "karate:weighted=false has 34" in ending.err and "ring has 16" in ending.err
+
+
+def test_in_python_a_comparison_that_can_never_run_raises(tmp_path):
+    with pytest.raises(TopologyError, match="degree"):
+        p2pkm.compare(["gtvmin"], ["random-regular:degree=9"], seeds="0-2", devices=4, out=tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+    with pytest.raises(DataError, match="clusters"):
+        p2pkm.study(grid={"clusters": [999]}, seeds="0-2", devices=4, data="grid16:points=5")
+
+
+def test_a_study_without_a_run_that_ended_has_no_table():
+    failed = [row("a", "ring", seed, None, error="TrainingError: the loss is nan") for seed in (0, 1)]
+    with pytest.raises(DataError, match=r"2 runs failed, the first of them with TrainingError: the loss is nan"):
+        p2pkm.Study(failed).to_latex()
+    with pytest.raises(DataError, match="no run"):
+        p2pkm.Study([]).to_latex()
+    assert "2 failed" in repr(p2pkm.Study(failed)) and p2pkm.Study(failed)._repr_html_()
 
 
 def test_mistakes_are_refused_before_any_run(tmp_path):

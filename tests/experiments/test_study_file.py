@@ -1,9 +1,10 @@
 import tomllib
+from functools import partial
 
 import pytest
 
 from p2pkm.core.errors import ExperimentError, P2PKMError
-from p2pkm.experiments.study.file import EXAMPLE, check_runs, expand_grid, parse_study, read_study
+from p2pkm.experiments.study.file import EXAMPLE, check_runs, expand_grid, name_run, parse_study, read_study
 
 SMALL = 'devices = 4\ndata = "grid16:points=5"\n'
 
@@ -113,7 +114,7 @@ def test_a_run_that_can_never_work_is_refused_before_any_other(text, words):
     text = text if "data" in text else 'data = "grid16:points=5"\n' + text
     study = parse_study(tomllib.loads("devices = 4\n" + text), "s.toml")
     with pytest.raises(P2PKMError) as error:
-        check_runs(expand_grid(study, "s.toml"), study)
+        check_runs(expand_grid(study, "s.toml"), partial(name_run, study=study))
     assert words in str(error.value)
 
 

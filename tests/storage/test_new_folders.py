@@ -14,9 +14,7 @@ from p2pkm.storage.lock import Lock, make_new_folder
 from p2pkm.storage.run_folder import claim_new
 from tests.support.run_cli import SMALL, here
 
-STUDY = (
-    'data = "grid16:points=5"\ndevices = 4\nrounds = 1\nseeds = [0]\nplot=false\n[grid]\ngraph = ["ring", "star"]\n'
-)
+STUDY = 'data = "grid16:points=5"\ndevices = 4\nrounds = 1\nseeds = [0]\nplot=false\n[grid]\ngraph = ["ring", "star"]\n'
 SHORT = (*SMALL, "--rounds", 1)
 TWICE = {
     "run": SHORT,

@@ -1,6 +1,6 @@
 """A study as somebody writes it down: options of all runs, lists to combine, single runs, seeds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
@@ -147,18 +147,39 @@ def expand_grid(study: StudyFile, where: str) -> list[Experiment]:
     return [replace(cell, seed=seed) for cell in cells for seed in study.seeds]
 
 
-def check_runs(cells: Sequence[Experiment], study: StudyFile) -> None:
-    """Refuse runs that can never work: prepare each once, with the first seed.
+def check_runs(cells: Sequence[Experiment], name: Callable[[Experiment], str]) -> list[Experiment]:
+    """Refuse configurations that can never run, and return the others as they are run, each with its first seed.
+
+    A configuration is refused if it cannot be prepared with any of its seeds: a random graph may be disconnected
+    with one of them.
+
+    Parameters
+    ----------
+    cells : sequence of Experiment
+    name : callable
+        Returns what tells a run from the others, for the message.
 
     Raises
     ------
     P2PKMError
-        If data, graph or options of a run cannot be used.
+        If data, graph or options of a configuration cannot be used; it names the first such.
     """
+    groups: dict[Experiment, list[Experiment]] = {}
+    for cell in cells:
+        groups.setdefault(replace(cell, seed=0), []).append(cell)
     with sharing():
-        for cell in cells:
-            if cell.seed == study.seeds[0]:
-                _call(cell, study, lambda cell: prepare_and_validate(replace(cell, out="none"), LocalWorld()))
+        return [_prepare_first(group, name) for group in groups.values()]
+
+
+def _prepare_first(cells: Sequence[Experiment], name: Callable[[Experiment], str]) -> Experiment:
+    """Return the first run of a configuration that can be prepared, resolved."""
+    errors = []
+    for cell in cells:
+        try:
+            return prepare_and_validate(replace(cell, out="none"), LocalWorld()).experiment
+        except P2PKMError as error:
+            errors.append(error)
+    raise type(errors[0])(f"the run with {name(cells[0])}: {errors[0]}") from None
 
 
 def name_run(cell: Experiment, study: StudyFile) -> str:

@@ -7,11 +7,13 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from p2pkm.core.cache import sharing
 from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.core.mpi_environment import launched
 from p2pkm.core.spec import read_count
@@ -21,7 +23,7 @@ from p2pkm.core.validation import whole
 from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.console import StatusLine
 from p2pkm.experiments.run import OutputOptions
-from p2pkm.experiments.study.file import StudyFile, check_runs, expand_grid, parse_study, read_study
+from p2pkm.experiments.study.file import StudyFile, check_runs, expand_grid, name_run, parse_study, read_study
 from p2pkm.experiments.study.run import deal, describe, open_folder, refuse_ranks, run_study, tell_compilation
 from p2pkm.metrics.milestones import EXPLAINED, MILESTONES
 from p2pkm.metrics.registry import Table, columns, keys
@@ -45,6 +47,7 @@ _RECENT, _LEAST = 21, 3  # ends of runs that tell how long the others take, and 
 _PAUSE = 3.0  # seconds between two plain lines of progress
 
 
+@sharing()
 def lead_sweep(
     path: str, out: str | None, jobs: int, manner: OutputOptions, *, plot: bool | None, part: str | None
 ) -> int:
@@ -71,7 +74,7 @@ def lead_sweep(
         raise ExperimentError(f"--jobs {jobs} under mpirun, which deals the runs to its ranks; give one of them")
     study = read_study(path)
     cells = expand_grid(study, path)
-    check_runs(cells, study)
+    check_runs(cells, partial(name_run, study=study))
     out = out or study.base.get("out")
     cells = cells if part is None else take_share(cells, part, out)
     if manner.dry_run:
@@ -93,6 +96,7 @@ def lead_sweep(
     return _FAILED if failed else 0
 
 
+@sharing()
 def study(  # noqa: PLR0913 - the public signature
     *, grid: Mapping[str, Iterable[Any]] | None = None, runs: Iterable[Mapping[str, Any]] | None = None,
     seeds: str | Iterable[int] = "0-4", jobs: int = 1, out: str | os.PathLike[str] | None = None, plot: bool = False,
@@ -151,7 +155,7 @@ def study(  # noqa: PLR0913 - the public signature
     chosen = {name: value for name, value in (options | given).items() if value is not None}
     asked = parse_study(chosen | {"plot": plot}, "study(...)")
     cells = expand_grid(asked, "study(...)")
-    check_runs(cells, asked)
+    check_runs(cells, partial(name_run, study=asked))
     folder = open_folder("none" if out is None else os.fspath(out), "sweep", MARK)
     with nullcontext() if folder is None else Lock(folder):
         rows = run_sweep(cells, asked, folder, OutputOptions(quiet=not progress), jobs=whole(jobs, 1, "jobs"))
@@ -333,8 +337,6 @@ def _show_plan(cells: Sequence[Experiment], study: StudyFile, *, as_json: bool) 
     """Return which runs a study has."""
     if as_json:
         return json.dumps({"runs": len(cells), "cells": [cell.to_mapping() for cell in cells]})
-    from p2pkm.experiments.study.file import name_run
-
     each = dict.fromkeys(name_run(cell, study) for cell in cells)
     seeds = f"seed{'s' * (len(study.seeds) > 1)} {', '.join(map(str, study.seeds))}"
     return "\n".join([f"{count(len(cells), 'run')}: {len(each)} with {seeds} each", *(f"  {name}" for name in each)])
