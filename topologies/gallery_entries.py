@@ -62,7 +62,7 @@ def read_recipe(name: str) -> GalleryEntry:
     """
     import tomllib
 
-    known, key = recipes(), name.replace("_", "-").lower()
+    known, key = recipes(), str(name).replace("_", "-").lower()
     if key not in known:
         raise GraphError(f"the gallery has no {name!r}; known: {', '.join(known)}")
     return GalleryEntry(**tomllib.loads((_folder() / f"{key}.toml").read_text("utf-8")))

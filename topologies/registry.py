@@ -106,7 +106,7 @@ def edge_markov(
     if not all(chances):
         raise GraphError(f"edge-markov: on is {on} and off is {off}; expected numbers above 0, at most 1")
     root = whole(seed, "edge-markov: seed", 0)
-    known = getattr(FAMILIES.get(over.replace("_", "-").lower()), "__kwdefaults__", None) or {}
+    known = getattr(FAMILIES.get(str(over).replace("_", "-").lower()), "__kwdefaults__", None) or {}
     options: dict[str, Any] = {"seed": root} if "seed" in known else {}
     built = build(over, n, **options)
     if isinstance(built, TimeVaryingGraph):
@@ -219,7 +219,7 @@ def build(name: str, n: int | None = None, *, light: bool | None = None, **optio
     >>> graph.number_of_nodes(), graph.number_of_edges()
     (20, 40)
     """
-    key = name.replace("_", "-").lower()
+    key = str(name).replace("_", "-").lower()
     families = extend({**FAMILIES, **TIME_VARYING}, GRAPHS, key)
     if key not in families:
         raise GraphError(f"unknown graph {name!r}. {_nearest(key, families)}")

@@ -19,7 +19,7 @@ from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
 from p2pkm.core.spec import Spec, read_value, suggest
 from p2pkm.core.states import optional
 from p2pkm.core.traits import MessageContent
-from p2pkm.core.validation import whole
+from p2pkm.core.validation import single, whole
 from p2pkm.core.wire_format import number_bits, to_bytes
 from p2pkm.methods.building_blocks.quantization import FINEST, count_bits
 from p2pkm.methods.building_blocks.spanning_tree import grow
@@ -68,8 +68,8 @@ class Quantization:
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        if self.code not in _READ:
-            raise ExperimentError(f"unknown quantize {self.code!r}. {suggest(self.code, _READ)}")
+        if single(self.code, "quantize") not in _READ:
+            raise ExperimentError(f"unknown quantize {self.code!r}. {suggest(str(self.code), _READ)}")
         whole(self.threshold, 1, "quantize:threshold")
         if self.bits is not None:
             whole(self.bits, 1, "quantize:bits", FINEST)

@@ -13,6 +13,7 @@ from p2pkm.channel.transform import Transform
 from p2pkm.core.plugins import TRANSFORMS as GROUP
 from p2pkm.core.plugins import extend
 from p2pkm.core.spec import Spec, parse, split_specs
+from p2pkm.core.validation import single
 
 TRANSFORMS: dict[str, type[Transform]] = {
     kind.name: kind
@@ -42,7 +43,7 @@ class PluginTransforms:
         if given is None or isinstance(given, PluginTransforms):
             return given
         found: list[tuple[Any, Spec]] = []
-        for text in split_specs([given]) if given else []:
+        for text in [] if single(given, "transforms") == "" else split_specs([given]):
             kinds = extend(TRANSFORMS, GROUP, text)
             spec = parse(text, {one: kind for one, kind in kinds.items() if one not in TRANSFORMS}, "transform")
             found.append((kinds[spec.name], spec))

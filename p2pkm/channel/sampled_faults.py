@@ -111,8 +111,8 @@ class Faults:
         """Return the first round of the partition and the one after its last."""
         if self.partition is None:
             return 0, 0
-        rounds = read_range(self.partition)
-        if rounds is None or "-" not in self.partition:
+        rounds = read_range(str(self.partition))
+        if rounds is None or "-" not in str(self.partition):
             raise ExperimentError(
                 f"faults partition is {self.partition!r}; expected its first and last round, as in 10-20"
             )

@@ -1,7 +1,9 @@
 """What a method is: three pure functions on a batch of devices, and a state of arrays."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, Union, get_args, get_origin
 
 import numpy as np
 
@@ -9,6 +11,7 @@ from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.expected_messages import EveryTurn, Known, Pattern, Reports
 from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.traits import MethodTraits
+from p2pkm.core.validation import single
 
 
 class State(Protocol):
@@ -60,8 +63,30 @@ class RunOutline(NamedTuple):
     streamed: bool = False
 
 
+@cache
+def _list_scalars(kind: Any) -> dict[str, bool]:
+    """Return the parameters of a dataclass in their order, and whether each is declared as one number or word."""
+    return {one.name: _is_scalar(one.type) for one in fields(kind) if one.init} if is_dataclass(kind) else {}
+
+
+def _is_scalar(kind: Any) -> bool:
+    """Return whether a declared type holds numbers and words alone; of one that is written as text nothing is known."""
+    if get_origin(kind) in (Union, UnionType):
+        return all(map(_is_scalar, get_args(kind)))
+    return get_origin(kind) is Literal or kind in (int, float, str, bool, NoneType)
+
+
 class MethodBase:
     """What every method, server method and stage inherits: hooks that few need, with what holds for the others."""
+
+    def __new__(cls, *given: Any, **options: Any) -> Self:
+        """Refuse an array or a list where a parameter is one number or word."""
+        kind: Any = cls
+        scalars = _list_scalars(kind)
+        for name, value in [*zip(scalars, given, strict=False), *options.items()]:
+            if scalars.get(name):
+                single(value, name)
+        return super().__new__(cls)
 
     if TYPE_CHECKING:
 

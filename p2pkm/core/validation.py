@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Iterable
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from p2pkm.core.sorting import blocks
 from p2pkm.core.spec import suggest
 
 _ALL = slice(0, None)
+_SHORT = 60  # letters of a value that a message repeats
 LARGEST = 1e100  # of what becomes a coordinate: its square must not overflow
 
 
@@ -26,6 +28,46 @@ def whole(value: object, least: int, name: str, most: int | None = None) -> int:
     if number >= 2**63:
         raise ExperimentError(f"{name} is {number}; expected a whole number below 2^63")
     return number
+
+
+def single(value: Any, name: str) -> Any:
+    """Return an option that must be one value; arrays, lists and tables are refused."""
+    if isinstance(value, (Iterable, np.ndarray)) and not isinstance(value, (str, bytes)):
+        raise ExperimentError(f"{name} is {_describe(value)}; expected one value")
+    return value
+
+
+def list_of(values: Any, name: str) -> list[Any]:
+    """Return values as a list of Python's own numbers and words."""
+    scalar = values.ndim == 0 if isinstance(values, np.ndarray) else not isinstance(values, Iterable)
+    if scalar or isinstance(values, (str, bytes)):
+        raise ExperimentError(f"{name} is {_describe(values)}; expected a list of values")
+    return [value.item() if isinstance(value, np.generic) else value for value in values]
+
+
+def numeric(values: Any, what: str) -> NDArray[np.float64]:
+    """Return an array of numbers, float64[...]."""
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise DataError(f"{what} is {_describe(values)}; expected an array of numbers") from None
+
+
+def path_of(value: Any, name: str) -> Path:
+    """Return the path of a file or folder."""
+    try:
+        return Path(value)
+    except TypeError:
+        raise ExperimentError(f"{name} is {_describe(value)}; expected a path, such as 'runs/one'") from None
+
+
+def _describe(value: Any) -> str:
+    """Return a value as it was given if that is short, else its type and, of an array, its shape."""
+    text = repr(value)
+    if len(text) <= _SHORT and "\n" not in text and " at 0x" not in text:
+        return text
+    shape = f" and of shape {value.shape}" if isinstance(value, np.ndarray) else ""
+    return f"of type {type(value).__name__}{shape}"
 
 
 def positive(value: object, name: str, *, zero: bool = False, most: float = sys.float_info.max) -> float:
@@ -49,7 +91,7 @@ def _float(value: Real) -> float:
 def one_of(value: str, known: Iterable[str], name: str) -> str:
     """Return an option that must be one of a few words."""
     words = list(known)
-    if value not in words:
+    if single(value, name) not in words:
         raise ExperimentError(f"{name} is {value!r}. {suggest(str(value), words)}")
     return value
 

@@ -12,7 +12,7 @@ from p2pkm.core.brief import brief
 from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
 from p2pkm.core.sorting import blocks, offsets_of, sort_by
-from p2pkm.core.validation import matrix, name_features, precision
+from p2pkm.core.validation import matrix, name_features, precision, single
 from p2pkm.data.table import Labels, encode
 
 
@@ -96,7 +96,7 @@ class Shards:
         DataError
             If an array has the wrong shape or kind; the message names the first wrong entry.
         """
-        points, features = matrix(X, dtype=precision(dtype), missing=missing), name_features(X)
+        points, features = matrix(X, dtype=precision(dtype), missing=single(missing, "missing")), name_features(X)
         owner = _owners(device, len(points))
         n = _count(devices, int(owner.max()) + 1)
         mass = _weights(weights, len(points))

@@ -24,7 +24,7 @@ from p2pkm.channel.quantization import Quantization
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import RunOutline
 from p2pkm.core.spec import suggest
-from p2pkm.core.validation import bounded, whole
+from p2pkm.core.validation import bounded, single, whole
 from p2pkm.data.out_of_core.shards import Sharded
 from p2pkm.data.readers.intake import ANSWERS, FILLING
 from p2pkm.data.shards import Shards
@@ -183,7 +183,7 @@ def _check_checkpoints(algorithm: Any, options: Mapping[str, Any]) -> None:
 
 def _check_scale(algorithm: Any, scale: str) -> None:
     """Refuse a scale that there is not, and any where the points must not be measured."""
-    if scale not in SCALES:
+    if single(scale, "scale") not in SCALES:
         raise ExperimentError(f"scale is {scale!r}. {suggest(str(scale), SCALES)}")
     if scale != "none" and algorithm.traits.no_measuring:
         raise ExperimentError(f"scale is {scale!r}, but {algorithm.name} {algorithm.traits.no_measuring}; leave it out")
@@ -192,7 +192,7 @@ def _check_scale(algorithm: Any, scale: str) -> None:
 def _check_missing(algorithm: Any, options: Mapping[str, Any]) -> None:
     """Refuse to fill in values where the points must not be measured, or change."""
     missing = options.get("missing", "refuse")
-    if missing not in ANSWERS:
+    if single(missing, "missing") not in ANSWERS:
         raise ExperimentError(f"missing is {missing!r}. {suggest(str(missing), ANSWERS)}")
     if missing in FILLING and algorithm.traits.no_measuring:
         raise ExperimentError(

@@ -17,7 +17,7 @@ from p2pkm.core.mpi_environment import launched
 from p2pkm.core.spec import split_specs
 from p2pkm.core.termination import INTERRUPTED
 from p2pkm.core.units import count, tell_folder
-from p2pkm.core.validation import whole
+from p2pkm.core.validation import list_of, single, whole
 from p2pkm.experiments.config import Experiment, build, parse_graph
 from p2pkm.experiments.run import OutputOptions
 from p2pkm.experiments.study.file import check_runs, read_seeds
@@ -103,7 +103,9 @@ def compare(  # noqa: PLR0913 - the public signature
         raise ExperimentError(f"{where}: {wrong[0]} is given; give {wrong[0]}s, a list")
     folder = "none" if out is None else os.fspath(out)
     base = Experiment.from_mapping(options | {"plot": plot, "out": folder}, where)
-    chosen = read_seeds(seeds if isinstance(seeds, str) else list(seeds), where)
+    chosen = read_seeds(seeds if isinstance(seeds, str) else list_of(seeds, f"{where}: seeds"), where)
+    single(reference, "reference")
+    single(progress, "progress")
     asked = Comparison.of(base, methods, places, chosen, reference)
     cells = expand_runs(asked)
     rows, _ = run_comparison(asked, cells, OutputOptions(quiet=not progress), whole(jobs, 1, "jobs"))
@@ -114,7 +116,7 @@ def compare(  # noqa: PLR0913 - the public signature
 
 def _read_names(given: str | Iterable[str], where: str, what: str) -> list[str]:
     """Return specs as they were given, and refuse a class, a method or a graph in the place of its name."""
-    names: list[Any] = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    names: list[Any] = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list_of(given, what)
     if not all(isinstance(one, str) for one in names):
         example = {"algorithms": "gtvmin:coupling=30", "graphs": "small-world:degree=4"}[what]
         raise ExperimentError(

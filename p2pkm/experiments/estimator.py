@@ -18,10 +18,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import blocks, sort_by
+from p2pkm.core.validation import numeric
 from p2pkm.data.partition import iid
 from p2pkm.data.partition.by_column import column, name_devices
 from p2pkm.data.shards import Shards, unweighted
-from p2pkm.experiments.estimator_parameters import ResolvedParameters, arrange, check, find_k_max
+from p2pkm.experiments.estimator_parameters import ResolvedParameters, arrange, check, find_k_max, split_start
 from p2pkm.experiments.simulate import simulate
 from p2pkm.kernels import pick
 from p2pkm.metrics.result import Result
@@ -56,8 +57,9 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     coupling : float or "auto", default=None
         How strongly neighbors pull at each other; None: the method's default; ``"auto"``: as strongly as the graph
         needs.
-    init : str or Init, default=None
-        None: the method's default. How devices get their first centroids: ``"global"`` chooses among clusterings of the
+    init : str, Init or array_like of shape (n_clusters, n_features), default=None
+        None: the method's default. An array: all devices start from these centroids. Else how devices get their first
+        centroids: ``"global"`` chooses among clusterings of the
         summaries of all devices,
         ``"local"`` starts each device from its own points; all values: `p2pkm.Init`.
     groups : int, "auto" or bool, default=False
@@ -157,8 +159,9 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         ValueError
             If rows, graph or a parameter cannot be used; `p2pkm.core.errors` has the kinds.
         """
-        points, given = validate_data(self, X, dtype=KINDS, order="C"), self.get_params(deep=False)
-        check(given, len(points))
+        points = validate_data(self, X, dtype=KINDS, order="C")
+        check(self.get_params(deep=False), len(points))
+        given, start = split_start(self.get_params(deep=False), points.shape[1])
         weights = weigh(sample_weight, len(points))
         rows = len(points[_find_counted(weights)])
         k_max = find_k_max(given, rows)
@@ -168,7 +171,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             _warn_of_devices(y, len(points), self.n_clusters)
         at, shards = deal_rows(given, points, weights, devices)
         result = simulate(at.method, at.graph, shards, rounds=self.max_iter, seed=at.seed, baselines=False,
-                          k_max=k_max)  # fmt: skip
+                          k_max=k_max, start=_repeat(start, at.devices))  # fmt: skip
         self.wire_bytes_ = 0
         self._keep(result, points.dtype)
         self.labels_, self.inertia_ = _assign(points, weights, self.cluster_centers_)
@@ -206,9 +209,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         weights = weigh(sample_weight, len(points))
         counted = _find_counted(weights)
         own = points[counted]
-        given = (
-            self.get_params(deep=False) | {"n_devices": n} | ({} if self.n_clusters != "auto" else {"n_clusters": k})
-        )
+        given, _ = split_start(self.get_params(deep=False), points.shape[1])
+        given |= {"n_devices": n} | ({} if self.n_clusters != "auto" else {"n_clusters": k})
         check(given, len(own))
         at = arrange(given, len(own), None)
         if devices is None:
@@ -340,7 +342,7 @@ def weigh(sample_weight: ArrayLike | None, m: int) -> Floats:
     """Return the weight of each row, float64[m]."""
     if sample_weight is None:
         return unweighted(m)
-    weights = np.asarray(sample_weight, np.float64)
+    weights = numeric(sample_weight, "sample_weight")
     if weights.ndim == 0:
         weights = np.broadcast_to(weights, (m,))
     if weights.shape != (m,):
@@ -354,6 +356,11 @@ def weigh(sample_weight: ArrayLike | None, m: int) -> Floats:
     if not weights.any():
         raise DataError("every sample_weight is zero; expected at least one row that counts")
     return weights
+
+
+def _repeat(start: Floats | None, n: int) -> Floats | None:
+    """Return the same centroids for every device, float64[n, k, d]."""
+    return None if start is None else np.broadcast_to(start, (n, *start.shape))
 
 
 def _are_discrete(values: NDArray[Any]) -> bool:

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import Integers
+from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.spec import parameters, parse
-from p2pkm.core.validation import positive, whole
+from p2pkm.core.validation import bounded, numeric, positive, single, whole
 from p2pkm.experiments.config import Experiment, build, build_topology, parse_graph
 from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.methods.init.value import Init
 from p2pkm.methods.registry import known
 from p2pkm.network.graph import Topology
 from p2pkm.network.world import connect
@@ -45,6 +46,8 @@ def check(given: Mapping[str, Any], m: int) -> None:
         whole(given[name], 1, name)
     if given["n_devices"] is not None:
         whole(given["n_devices"], 1, "n_devices")
+    for name in ("coupling", "groups", "n_clusters"):
+        single(given[name], name)
     if given["coupling"] not in (None, "auto", "rehearsal"):
         positive(given["coupling"], "coupling", zero=True)
     positive(given["tol"], "tol", zero=True)
@@ -55,6 +58,30 @@ def check(given: Mapping[str, Any], m: int) -> None:
 def _is_auto(given: Mapping[str, Any]) -> bool:
     """Return whether the devices are to choose the number of clusters."""
     return isinstance(given["n_clusters"], str) and given["n_clusters"] == "auto"
+
+
+def split_start(given: Mapping[str, Any], d: int) -> tuple[dict[str, Any], Floats | None]:
+    """Return the parameters without centroids to start from, and these, float64[k, d]; None if `init` is a name.
+
+    Raises
+    ------
+    ValueError
+        If `init` is neither a name nor a centroid for each cluster.
+    """
+    init = given["init"]
+    if init is None or isinstance(init, str | Init):
+        return dict(given), None
+    if _is_auto(given):
+        raise ExperimentError("init is an array with n_clusters='auto'; expected a name, such as 'global', or a number")
+    start, shape = numeric(init, "init"), (given["n_clusters"], d)
+    if start.shape != shape:
+        raise DataError(
+            f"init has shape {start.shape}; expected {shape}, a centroid for each cluster, or a name, such as 'global'"
+        )
+    if not np.isfinite(start).all():
+        raise DataError("init has NaN or infinite numbers; expected finite ones")
+    bounded(start, "init")
+    return {**given, "init": None}, start
 
 
 def find_k_max(given: Mapping[str, Any], m: int) -> int | None:

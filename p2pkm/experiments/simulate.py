@@ -20,7 +20,7 @@ from p2pkm.core.batch import Floats
 from p2pkm.core.cache import digest
 from p2pkm.core.errors import DataError, ExperimentError, P2PKMError
 from p2pkm.core.termination import STOPPED
-from p2pkm.core.validation import bounded, whole
+from p2pkm.core.validation import bounded, numeric, path_of, single, whole
 from p2pkm.core.version import __version__
 from p2pkm.data.shards import Shards
 from p2pkm.data.stream import DataStream
@@ -164,6 +164,10 @@ def simulate(  # noqa: PLR0913 - the public signature
     _check_kinds(algorithm, shards)
     check_declaration(type(algorithm), type(algorithm).__name__)
     seed = whole(seed, 0, "seed")
+    flags = {"all_rounds": all_rounds, "baselines": baselines, "silhouette": silhouette, "progress": progress,
+             "allow_disconnected": allow_disconnected}  # fmt: skip
+    _check_flags(flags)
+    folder = None if checkpoint is None else path_of(checkpoint, "checkpoint")
     if checkpoint_every is not None:
         whole(checkpoint_every, 1, "checkpoint_every")
         if checkpoint is None:
@@ -199,8 +203,8 @@ def simulate(  # noqa: PLR0913 - the public signature
             line = held.enter_context(closing(ProgressLine(algorithm.name, config.rounds)))
             hooks = replace(hooks, sink=line)
         writer, saved, refusal = None, None, None
-        if checkpoint is not None and world.rank == 0:
-            writer, saved, refusal = _open(Path(checkpoint), checkpoint_every, _identify(config, given), held)
+        if folder is not None and world.rank == 0:
+            writer, saved, refusal = _open(folder, checkpoint_every, _identify(config, given), held)
         part = _deal(config, shards, given, rank_partition, world, saved, refusal)
         if checkpoint is not None:
             part = replace(part, interrupted=held.enter_context(asked_to_stop()))
@@ -209,6 +213,12 @@ def simulate(  # noqa: PLR0913 - the public signature
     if stopped:
         signal.raise_signal(stopped)
     return result
+
+
+def _check_flags(flags: dict[str, Any]) -> None:
+    """Refuse arrays and lists where yes or no is expected."""
+    for name, value in flags.items():
+        single(value, name)
 
 
 def _check_kinds(algorithm: Any, shards: Any) -> None:
@@ -288,7 +298,7 @@ def _tell(note: str) -> None:
 
 def check_centers(centers: Any, d: int) -> Floats:
     """Return known centers as float64[c, d]."""
-    found: Floats = np.asarray(centers, np.float64)
+    found: Floats = numeric(centers, "true_centers")
     bounded(found, "true_centers")
     if found.ndim != 2 or found.shape[1] != d:
         raise DataError(f"true_centers have shape {found.shape}; expected (number of centers, {d}), as the points")

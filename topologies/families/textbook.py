@@ -215,7 +215,7 @@ def d_cliques(n: int, *, size: int = 4, between: Literal["complete", "ring"] = "
     (12, 21)
     """
     total, each = whole(n, "d-cliques: n", 1), whole(size, "d-cliques: size", 1)
-    if between not in ("complete", "ring"):
+    if not isinstance(between, str) or between not in ("complete", "ring"):
         raise GraphError(f"d-cliques: between is {between!r}; expected 'complete' or 'ring'")
     cliques = [range(first, min(first + each, total)) for first in range(0, total, each)]
     count = len(cliques)

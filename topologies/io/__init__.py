@@ -49,7 +49,10 @@ def read(path: str | PathLike[str], *, isolated: bool = False) -> Graph:
     >>> sorted(graph.edges)
     [('0', '1'), ('1', '2')]
     """
-    source = Path(path)
+    try:
+        source = Path(path)
+    except TypeError:
+        raise GraphError(f"the path is {path!r}; expected that of a file, such as 'graph.graphml'") from None
     reader = _reader(source)
     _refuse_file(source)
     try:

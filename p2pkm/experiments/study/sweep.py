@@ -11,15 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from p2pkm.core.cache import sharing
 from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.core.mpi_environment import launched
 from p2pkm.core.spec import read_count
 from p2pkm.core.termination import INTERRUPTED
 from p2pkm.core.units import count, tell_folder
-from p2pkm.core.validation import whole
+from p2pkm.core.validation import list_of, single, whole
 from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.console import StatusLine
 from p2pkm.experiments.run import OutputOptions
@@ -149,9 +147,16 @@ def study(  # noqa: PLR0913 - the public signature
     ['graph']
     """
     refuse_ranks("study", "sweep")
-    lists = None if grid is None else {name: _plain_list(values, f"grid[{name!r}]") for name, values in grid.items()}
-    given = {"grid": lists, "runs": None if runs is None else [dict(run) for run in runs],
-             "seeds": seeds if isinstance(seeds, str) else _plain_list(seeds, "seeds")}  # fmt: skip
+    if grid is not None and not isinstance(grid, Mapping):
+        raise ExperimentError(f"grid is {grid!r}; expected lists of values by option, such as {{'graph': ['ring']}}")
+    lists = None if grid is None else {name: list_of(values, f"grid[{name!r}]") for name, values in grid.items()}
+    single_runs = None if runs is None else list_of(runs, "runs")
+    for run in single_runs or []:
+        if not isinstance(run, Mapping):
+            raise ExperimentError(f"runs holds {run!r}; expected options, such as {{'algorithm': 'consensus'}}")
+    given = {"grid": lists, "runs": None if single_runs is None else [dict(run) for run in single_runs],
+             "seeds": seeds if isinstance(seeds, str) else list_of(seeds, "seeds")}  # fmt: skip
+    single(progress, "progress")
     chosen = {name: value for name, value in (options | given).items() if value is not None}
     asked = parse_study(chosen | {"plot": plot}, "study(...)")
     cells = expand_grid(asked, "study(...)")
@@ -162,13 +167,6 @@ def study(  # noqa: PLR0913 - the public signature
     if len(rows) < len(cells):
         raise KeyboardInterrupt
     return Study(rows, folder)
-
-
-def _plain_list(values: Any, name: str) -> list[Any]:
-    """Return values as a list of Python's own numbers and words."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise ExperimentError(f"{name} is {values!r}; expected a list of values")
-    return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
 def run_sweep(

@@ -60,7 +60,7 @@ def parse_shape(text: str) -> Shape:
     ExperimentError
         If it is none.
     """
-    sides = [read_count(side) or 0 for side in text.lower().split("x")]
+    sides = [read_count(side) or 0 for side in str(text).lower().split("x")]
     if len(sides) not in (2, 3) or 0 in sides:
         raise ExperimentError(
             f"shape is {text!r}; expected height x width, or height x width x channels, such as 28x28"

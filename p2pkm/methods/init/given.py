@@ -6,6 +6,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Stream
 from p2pkm.core.errors import DataError
+from p2pkm.core.validation import numeric
 from p2pkm.kernels.reference import uniforms
 
 
@@ -38,7 +39,7 @@ def cluster_from_random_points(clients: Devices, k: int, *, starts: int, limit: 
 
 def check_start(start: Any, n: int, k: int, d: int, *, shared: bool) -> Floats:
     """Return given centroids, one set for each device, if they can be used; shared: all sets have to be the same."""
-    centroids = np.ascontiguousarray(start, np.float64)
+    centroids = np.ascontiguousarray(numeric(start, "start"))
     if centroids.shape != (n, k, d):
         raise DataError(f"start has shape {centroids.shape}; expected {(n, k, d)}: devices x clusters x features")
     absent = np.isposinf(centroids)

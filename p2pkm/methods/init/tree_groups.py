@@ -11,7 +11,7 @@ from p2pkm.core.expected_messages import Known, TreeWalk, Way
 from p2pkm.core.messages import Delivery, Tables
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.core.validation import whole
+from p2pkm.core.validation import single, whole
 from p2pkm.core.wire_format import to_bytes
 from p2pkm.methods.building_blocks.device_groups import MOST, DeviceRows, find_groups, price
 from p2pkm.methods.building_blocks.spanning_tree import Front, keep, source_of, sum_below
@@ -158,7 +158,7 @@ class TreeGroups(TreeRows):
 
 def check_groups(groups: int | str) -> int | Literal["auto"]:
     """Return what `groups` of a method means: a number of groups, or auto, as True says, too."""
-    if groups is True or groups == AUTO:
+    if single(groups, "groups") is True or groups == AUTO:
         return "auto"
     if isinstance(groups, str):
         raise ExperimentError(f"groups is {groups!r}; expected auto or a whole number of at least 1")

@@ -14,7 +14,7 @@ from p2pkm.core.protocols import MethodBase, RunOutline, Work
 from p2pkm.core.spec import suggest
 from p2pkm.core.states import optional, register
 from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.core.validation import positive, whole
+from p2pkm.core.validation import positive, single, whole
 from p2pkm.methods.building_blocks.averaging import find_moves
 from p2pkm.methods.building_blocks.centroid_swaps import swap
 from p2pkm.methods.building_blocks.coupling_choice import (
@@ -515,7 +515,7 @@ def _check(given: GTVMin) -> None:
              "robust": ("none", "saturate", *RULES)}  # fmt: skip
     for name, known in words.items():
         value = getattr(given, name)
-        if value not in known:
+        if single(value, name.removesuffix("_rule")) not in known:
             raise ExperimentError(f"unknown {name.removesuffix('_rule')} {value!r}. {suggest(str(value), known)}")
     if (given.groups or given.robust == "saturate") and isinstance(given.coupling, str):
         raise ExperimentError(

@@ -11,7 +11,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import MessageContent, ServerTraits
-from p2pkm.core.validation import whole
+from p2pkm.core.validation import positive, whole
 from p2pkm.kernels.reference import philox, uniforms
 from p2pkm.methods.server.finite_field import limbs
 from p2pkm.methods.server.finite_field.effort import estimate
@@ -113,8 +113,8 @@ class MUFC(ServerMethodBase):
             raise ExperimentError(
                 f"low is {self.low} and high is {self.high}; expected both, finite and low below high, or neither"
             )
-        if not self.max_seconds > 0:
-            raise ExperimentError(f"max_seconds is {self.max_seconds}; expected a number above 0")
+        if self.max_seconds != math.inf:
+            positive(self.max_seconds, "max_seconds")
 
     @property
     def traits(self) -> ServerTraits:
