@@ -93,10 +93,12 @@ def scatter(seed, moved):
     """Return 8 devices with many points at a place near each of two corners, and few near the others; these may move.
 
     Neighbors together know all four corners, so that nobody has reason to take few points and others as one cluster.
+    The few points of a device are fewer than LEAST together, for the accept test counts them as one group.
     """
     rng, blocks = np.random.default_rng(seed), []
     for i in range(8):
-        sizes = np.roll([*rng.integers(LEAST, 9, 2), LEAST - 1, 1], i)
+        few = rng.integers(0, LEAST)
+        sizes = np.roll([*rng.integers(LEAST, 9, 2), few, LEAST - 1 - few], i)
         places = 9.0 * np.array([[0, 0], [1, 0], [0, 1], [1, 1]]) + rng.normal(0, 0.4, (4, 2))
         places += moved * rng.normal(0, 0.05, (4, 2)) * (sizes < LEAST)[:, None]
         blocks.append(np.repeat(places, sizes, axis=0))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.chunks import iter_chunks
@@ -13,6 +14,7 @@ from p2pkm.core.protocols import MethodBase
 from p2pkm.core.sorting import blocks
 from p2pkm.core.traits import MethodTraits
 from p2pkm.core.wire_format import number_bits, to_bytes
+from p2pkm.methods.building_blocks.small_clusters import find_grouped_points
 from p2pkm.methods.building_blocks.spanning_tree import (
     Front,
     Routes,
@@ -24,10 +26,9 @@ from p2pkm.methods.building_blocks.spanning_tree import (
     route,
     source_of,
 )
-from p2pkm.methods.init.select_candidate import judges
 from p2pkm.network.graph import Topology
 
-_SUMS, _TOTALS, _LOSSES, _CHOICE = range(4)  # up, down, up, down
+_SUMS, _TOTALS, _EXCESS, _CHOICE = range(4)  # up, down, up, down
 _WAYS = 4
 
 
@@ -78,19 +79,24 @@ class AcceptTest(MethodBase):
 
         mean_i min_c |x - w_ic|^2  <=  min_c (|x - u_c|^2 + V_c),
 
-    so the sum of the right side over all points bounds the mean of the devices' pooled costs. Every device adds it up
-    over its own points, beside the loss of the start, which is the same everywhere: if the first sum is the larger one,
-    all take the start back. So the mean pooled cost of the devices never ends above that of the start, whatever the
-    method did. In each component of a disconnected graph this is about its own points.
+    so the sum of the right side over all points bounds the mean of the devices' pooled costs. Every device adds up over
+    its own points by how much it exceeds the loss of the start, which is the same everywhere: if the sum over all
+    devices is positive, all take the start back. So the mean pooled cost of the devices never ends above that of the
+    start, whatever the method did. In each component of a disconnected graph this is about its own points.
 
     Message: up the tree k rows of d + 1 columns, the sums of ``w_ic - start_c`` and of its square over the subtree;
-    down those of all devices; up the two losses of the subtree; down whether to take the start back. All in one round.
+    down those of all devices; up the excess of the bound over the loss of the start, summed over the subtree; down
+    whether to take the start back. All in one round.
 
     Where tables travel as integers all of these are whole numbers: offsets in steps s, which GTVMin moves by, the sums
-    of their squares in s^2, and in the place of the losses 0 and by how much the bound is above the loss of the start,
-    in s^2, rounded up. So nothing is lost but less than one s^2 a device, on the safe side.
+    of their squares in s^2, and the excess of a device in s^2, rounded up. Rounding adds less than one s^2 a device, on
+    the safe side.
 
-    Privacy: the sums show a parent what the method's own messages have shown it; of the losses see `select-candidate`.
+    Privacy: the sums show a parent what the method's own messages have shown it; the excess of a leaf is one number
+    from all its points. With a `min_cluster_size` p it is a sum over groups of at least p points, by the start and by
+    the mean device alike: the cells of at least p points, and the points of all smaller cells together, which are left
+    out while they are fewer than p (`p2pkm.methods.building_blocks.small_clusters.find_grouped_points`). The bound then
+    holds on the points that are counted.
 
     Attributes
     ----------
@@ -130,11 +136,11 @@ class AcceptTest(MethodBase):
         return f"jacobi*{max(1, int(self.tree.layer.max())) * _WAYS}"
 
     def expected_messages(self, known: Known) -> TreeWalk:
-        """Return sums up and down, losses up, the choice down."""
+        """Return sums up and down, the excess up, the choice down."""
         one = np.ones(len(self.tree.layer), np.int64)
         sure = one > 0
         ways = (Way(True, self.k * one, known.features + 1, sure), Way(False, self.k * one, known.features + 1, sure),
-                Way(True, one, 2, sure), Way(False, one, 1, sure))  # fmt: skip
+                Way(True, one, 1, sure), Way(False, one, 1, sure))  # fmt: skip
         return TreeWalk(*self.tree, ways)
 
     def link_alpha(self, devices: Devices, state: Any = None) -> Floats:
@@ -197,9 +203,9 @@ class AcceptTest(MethodBase):
             return AcceptState(centroids, previous, done, reverted, centroids, None, state.rehearsed, None)
         if way == _TOTALS:
             _average(held, self.sizes[devices.ids])
-            held = _price(state.start, held, devices)
-        elif way == _LOSSES:  # of meaning at the roots
-            held = (held[:, :, 1:] > held[:, :, :1]).astype(np.float64)
+            held = _excess(state.start, held, devices)
+        elif way == _EXCESS:  # the total at the roots
+            held = (held > 0.0).astype(np.float64)
         return state._replace(walk=AcceptWalk(routes, held))
 
 
@@ -239,28 +245,39 @@ def _average(held: Floats, sizes: Integers) -> None:
         found[absent] = np.inf
 
 
-def _price(start: Floats, held: Floats, devices: Devices) -> Floats:
-    """Return the loss of the start and the bound of `AcceptTest` on the own points, float64[n, 1, 2].
+def _excess(start: Floats, held: Floats, devices: Devices) -> Floats:
+    """Return by how much the bound of `AcceptTest` exceeds the loss of the start on the own points, float64[n, 1, 1].
 
-    On a grid 0 and the bound less that loss, in squared steps of a point, rounded up.
+    On a grid in squared steps of a point, rounded up.
 
     A column of zeros beside the points and of the root of V_c beside u_c adds V_c to every squared distance.
     """
-    points, weights, offsets = judges(devices, start.shape[1])
+    points, weights, offsets = devices.kernel_inputs
     unit = np.ones(len(devices)) if devices.grid is None else devices.grid.unit
-    losses = np.zeros((len(devices), 1, 2))
+    excess = np.zeros((len(devices), 1, 1))
     for own, rows in iter_chunks(offsets):
         wide = np.column_stack((points[rows], np.zeros(rows.stop - rows.start, points.dtype)))
         begins = offsets[own.start : own.stop + 1] - rows.start
         begun = np.dstack((start[own], np.where(np.isinf(start[own, :, 0]), np.inf, 0.0)))
         step = unit[own, None]
         spread = np.sqrt(np.maximum(held[own, :, -1], 0.0)) * step
-        ends = np.dstack((start[own] + held[own, :, :-1] * step[:, :, None], spread))
-        for number, sets in enumerate((begun, ends)):
-            losses[own, 0, number] = devices.kernels.losses(wide, weights[rows], begins, sets)[0]
+        ended = np.dstack((start[own] + held[own, :, :-1] * step[:, :, None], spread))
+        first, last = _losses(wide, weights[rows], begins, (begun, ended), devices)
+        np.subtract(last, first, out=excess[own, 0, 0], where=first < np.inf)  # inf: a start without rows
     if devices.grid is not None:
-        begun, ended = losses[:, 0].T
-        rise = np.subtract(ended, begun, out=np.zeros(len(devices)), where=begun < np.inf)  # inf: a start without rows
-        rise = np.ceil(rise / unit / unit / devices.unit)
-        losses[:, 0] = np.column_stack((np.zeros_like(rise), rise))
-    return losses
+        excess = np.ceil(excess / (unit * unit * devices.unit)[:, None, None])
+    return excess
+
+
+def _losses(
+    points: NDArray[Any], weights: Floats, offsets: Integers, sets: tuple[Floats, Floats], devices: Devices
+) -> list[Floats]:
+    """Return the losses of two sets of each device, float64[n, k, d], on the points that may be counted for both."""
+    found = [devices.kernels.losses(points, weights, offsets, one) for one in sets]
+    if devices.min_count >= 2:
+        labelings = [labels for _, labels in found]
+        counted = find_grouped_points(offsets, labelings, sets[0].shape[1], devices.min_count)
+        counted |= labelings[0] < 0  # a start without rows costs infinity
+        weights = np.where(counted, weights if len(weights) else 1.0, 0.0)
+        found = [devices.kernels.losses(points, weights, offsets, one) for one in sets]
+    return [losses for losses, _ in found]
