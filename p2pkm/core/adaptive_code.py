@@ -24,6 +24,7 @@ import numpy as np
 from p2pkm.core.batch import Floats, Integers
 
 LENGTHS = 64  # of a number without a bound: below 2^63
+_PLACES = 1 << 62  # pairs of a column and a node that int64 can number
 SLACK = 1e-6  # bits, for rounding of logarithms
 
 
@@ -71,6 +72,9 @@ def bounded_bits(numbers: Integers, owner: Integers, widths: Integers) -> Floats
         inside = width > level
         above, last = numbers[inside] >> (level + 1), (numbers[inside] >> level) & 1
         room = int(above.max(initial=0)) + 1
+        if room * count * columns > _PLACES:
+            above = np.unique(above, return_inverse=True)[1]
+            room = int(above.max(initial=0)) + 1
         nodes, which = np.unique(place[inside] * room + above, return_inverse=True)
         yeses = np.bincount(which, last, len(nodes)).astype(np.int64)
         bits = decision_bits(np.bincount(which, minlength=len(nodes)) - yeses, yeses)

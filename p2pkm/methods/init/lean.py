@@ -1,27 +1,36 @@
 """Rows and centroids in few bits: coordinates on a grid that all agree on, weights and spreads as whole numbers.
 
-A box and the step of the grid in it are agreed on along the tree. Then a coordinate is the number of its cell, and rows
-are sent in no order, in the code of `p2pkm.core.adaptive_code`; `code_rows` and `code_box` read what they have written.
+A box and the step of the grid in it are agreed on along the tree: the box is the smallest that holds the rows of all
+devices, the step the geometric mean of what all rows ask for (`own_box`, `widen`, `settle`). Then a coordinate is the
+number of its cell, and rows are sent in no order, in the code of `p2pkm.core.adaptive_code`; `code_rows` and `code_box`
+read what they have written.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from p2pkm.core.adaptive_code import Coder, bounded_bits, order_bits, unbounded_bits, whole_bits
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.messages import Delivery, Tables
+from p2pkm.core.messages import Tables
+from p2pkm.core.sorting import blocks
 from p2pkm.core.wire_format import to_bytes
-from p2pkm.methods.building_blocks.spanning_tree import Front, single_rows, source_of
 from p2pkm.methods.building_blocks.weighted_rows import in_points
 
-_CELLS = 8.0  # in the distance of clusters that share a box evenly
+# Step that a row asks for, in root mean square coordinates of the offset to the nearest row of its device.
+_SHARE = 0.5
+_SHARE_WITHIN = 0.35  # where the SSE of rows travels, whose root is rounded to quarter steps
+_EQUAL = 0.25  # the same in standard deviations of the points, where all rows are equal
+_VOTE = 8  # in a factor of two: votes are logarithms of steps in eighths, rounded down
 _FINER = 2  # bits that coordinates of centroids have more, and spreads
 _ENDS, _MANTISSA, _EXPONENT = 6, 52, 12  # bits of a side of the box, of an end at most, of a power of two
+_MEAN = _EXPONENT + 3  # bits of a vote
 _LEAST = 1000  # minus the least exponent
-_MOST = 30  # bits of a coordinate at most
+_MOST = 50  # bits of a coordinate at most
 _WHOLE = 2.0**40  # weights above are of single precision
 _SINGLE = 32  # bits
+_EIGHTHS = 0.5 * np.cumprod(np.append(1.0, np.full(_VOTE - 1, math.sqrt(math.sqrt(math.sqrt(2.0))))))
 
 
 class Cells(NamedTuple):
@@ -33,13 +42,14 @@ class Cells(NamedTuple):
 
     @classmethod
     def of(cls, boxes: Floats, finer: int = 0) -> "Cells":
-        """Return the cells of boxes, float64[t, 2 d + 1], with a step 2^-finer of what is agreed on."""
-        d = boxes.shape[1] // 2
+        """Return the cells of boxes, float64[t, 2 d + 2], with a step 2^-finer of what is agreed on."""
+        d = boxes.shape[1] // 2 - 1
         real = np.isfinite(boxes[:, :1])
-        low, sides = np.where(real, boxes[:, :d], 0.0), np.where(real, -boxes[:, d:-1] - boxes[:, :d], 0.0)
+        low, sides = np.where(real, boxes[:, :d], 0.0), np.where(real, -boxes[:, d : 2 * d] - boxes[:, :d], 0.0)
         widest = sides.max(axis=1, initial=0.0)
-        wish = np.where(np.isfinite(boxes[:, -1]), -boxes[:, -1], 0.0)
-        step = np.where(wish > 0.0, wish, _power(widest) * 2.0**-10)
+        votes, voters = boxes[:, -2:].astype(np.int64).T
+        agreed = np.ldexp(1.0, votes // (_VOTE * np.maximum(voters, 1)))
+        step = np.where(voters > 0, agreed, _power(widest) * 2.0**-10)
         step = np.maximum(step, _power(widest) * 2.0**-_MOST) * 2.0**-finer
         cells = np.ceil(sides / np.where(step > 0.0, step, 1.0)[:, None])
         return cls(low, np.where(step > 0.0, step, 1.0), np.frexp(cells)[1].astype(np.int64))
@@ -56,70 +66,166 @@ class Cells(NamedTuple):
         return np.argmax(self.widths, axis=1)
 
 
-def own_box(front: Front, devices: Devices, k: int, *, within: bool = False) -> Front:
-    """Return lower and minus upper ends of the rows of each device, and minus the step it asks for, one row of 2 d + 1.
+def own_box(tables: Tables, devices: Devices, k: int, *, within: bool = False) -> Floats:
+    """Return the box of the rows of each device and its vote on the step, float64[t, 2 d + 2].
 
-    The ends are rounded outwards to 2^-6 of the longest side; +inf where there are no rows. The step is 1/8 of the
-    distance that k clusters have if they share evenly a box in which coordinates are as far from their mean as those of
-    the rows, in the mean over them, or as those of points where all rows are equal; a power of two. within: at most the
-    root of the mean SSE of a point and coordinate, so that it is not the grid which keeps rows of a cluster apart.
+    The columns are the lower ends, minus the upper ends, the sum of the votes and their number. The ends are rounded
+    outwards to 2^-6 of the longest side; +inf where there are no rows. Each of the r distinct rows of a device has one
+    vote, all for the same step::
+
+        c sqrt(D / d) min(1, r / 2 k)^(1 / min(d, 2))
+
+    with D the median, over the points, of the squared distance of a row to the nearest other row of its device. Fewer
+    rows than 2 k lie farther apart than those of all devices together. c is 1/2; within: .35, and the step is at most
+    the root of the mean SSE of a point and coordinate, so that rows of a cluster are not kept apart by the grid. Where
+    all rows are equal there is one vote, for a quarter of the standard deviation of the points; none if that is 0.
     """
-    d, tables, count = devices.d, front.tables, len(front.who)
-    ends = np.full((count, 2 * d + 1), np.inf)
-    flat, owner = tables.flat(), np.repeat(np.arange(count), tables.rows)
+    d, flat, count = devices.d, tables.flat(), len(tables.rows)
+    owner = np.repeat(np.arange(count), tables.rows)
     rows, weights = flat[:, 1 : 1 + d], flat[:, 1 + d] / devices.unit
+    ends = np.full((count, 2 * d + 2), np.inf)
     np.minimum.at(ends[:, : 2 * d], owner, np.column_stack((rows, -rows)))
+    low, real = ends[:, :d].copy(), np.isfinite(ends[:, 0])
+    widest = np.where(real, (-ends[:, d : 2 * d] - low).max(axis=1, initial=0.0, where=real[:, None]), 0.0)
+    unit = np.where(widest > 0.0, _power(widest), 1.0)
+    gaps, voters = _typical_gaps((rows - low[owner]) / unit[owner, None], weights, owner, count, devices)
+    share = np.minimum(1.0, voters / (2.0 * k))
+    step = (_SHARE_WITHIN if within else _SHARE) * np.sqrt(gaps / d) * (share if d == 1 else np.sqrt(share)) * unit
     mass = np.bincount(owner, weights, count)
-    mass = np.where(mass > 0.0, mass, 1.0)
-    apart = np.zeros((count, d))
-    for f in range(d):  # differences from the lower end, for the sake of large offsets
-        above = rows[:, f] - ends[owner, f]
-        means = np.bincount(owner, weights * above, count) / mass
-        apart[:, f] = np.bincount(owner, weights * np.abs(above - means[owner]), count) / mass
-    longest = np.where(apart.max(axis=1, initial=0.0) > 0.0, apart.max(axis=1, initial=0.0), 1.0)
-    size = longest * np.sqrt(np.cumsum((apart / longest[:, None]) ** 2, axis=1)[:, -1] / d)
-    inside = np.sqrt(np.bincount(owner, flat[:, 2 + d] / devices.unit, count) / mass / d)
-    size = np.where(size > 0.0, size, inside)
-    step = 4.0 * size * float(k) ** (-1.0 / d) / _CELLS
+    inside = np.sqrt(np.bincount(owner, flat[:, 2 + d] / devices.unit, count) / np.where(mass > 0.0, mass, 1.0) / d)
     step = np.where((inside > 0.0) & within, np.minimum(step, inside), step)
-    ends[:, -1] = np.where(np.isfinite(ends[:, 0]), -_power(step), np.inf)
-    return single_rows(front.who, _outwards(ends)[1])
+    step, voters = np.where(voters > 0, step, inside * _EQUAL), np.maximum(voters, 1)
+    voters = np.where(step > 0.0, voters, 0)
+    ends[:, -2], ends[:, -1] = voters * _count_eighths(np.where(voters > 0, step, 1.0)), voters
+    return _outwards(ends)[1]
 
 
-def widen(own: Front, received: Delivery, devices: Devices) -> Front:
-    """Return the least of the own row and of those that each device received, column by column, ends outwards."""
-    least = own.tables.flat()
-    np.minimum.at(least, np.searchsorted(own.who, source_of(devices, received.edges)), received.tables.flat())
-    return single_rows(own.who, _outwards(least)[1])
+def _typical_gaps(
+    rows: Floats, weights: Floats, owner: Integers, count: int, devices: Devices
+) -> tuple[Floats, Integers]:
+    """Return the median, by weight, of the squared distances of each device's rows to the nearest other one.
+
+    rows: float64[r, d], those of a device between 0 and 2. Equal ones are one. Returns 0 for devices without two, and
+    how many rows have another one, int64[count].
+    """
+    order = np.lexsort((*rows.T[::-1], owner))
+    rows, owner = rows[order], owner[order]
+    new = np.ones(len(rows), np.bool_)
+    new[1:] = (owner[1:] != owner[:-1]) | (rows[1:] != rows[:-1]).any(axis=1)
+    mass = np.bincount(np.cumsum(new) - 1, weights[order], int(new.sum()))
+    rows, owner = rows[new], owner[new]
+    sizes = np.bincount(owner, minlength=count)
+    offsets, found = np.concatenate(([0], np.cumsum(sizes))), np.zeros(count)
+    most = int(sizes.max(initial=0))
+    voters = np.zeros(count, np.int64)
+    for some in blocks(count, most * (devices.d + 4)) if most > 1 else ():
+        own = slice(offsets[some.start], offsets[some.stop])
+        place = owner[own] - some.start, np.arange(own.start, own.stop) - offsets[owner[own]]
+        padded = np.full((some.stop - some.start, most, devices.d), np.inf)
+        padded[place] = rows[own]
+        held = np.zeros(padded.shape[:2])
+        held[place] = mass[own]
+        gaps = _nearest_others(padded, devices)
+        held[gaps == np.inf] = 0.0
+        ascending = np.argsort(gaps, axis=1, kind="stable")
+        reached = np.cumsum(np.take_along_axis(held, ascending, axis=1), axis=1)
+        half = np.argmax(2.0 * reached >= reached[:, -1:], axis=1)
+        voters[some] = np.count_nonzero(gaps < np.inf, axis=1)
+        middle = np.take_along_axis(gaps, np.take_along_axis(ascending, half[:, None], axis=1), axis=1)[:, 0]
+        found[some] = np.where(voters[some] > 0, middle, 0.0)
+    return found, voters
 
 
-def count_box_bytes(ends: Floats) -> Integers:
-    """Return the bytes of boxes, float64[t, 2 d + 1], on the wire, int64[t]."""
-    count, d = len(ends), ends.shape[1] // 2
-    numbers, rounded, _ = _outwards(ends)
+def _nearest_others(rows: Floats, devices: Devices) -> Floats:
+    """Return the squared distance of each row to the nearest other one of its device, float64[n, r]; inf: none.
+
+    Two rows differ in some bit of their places: for each bit the rows with a 0 there look among those with a 1, and
+    these among them. That takes log2(r) / 2 times as many distances, of a kernel that finds them quickly.
+
+    Parameters
+    ----------
+    rows : float64[n, r, d]
+        Distinct; absent ones are +inf.
+    """
+    n, most, _ = rows.shape
+    nearest, real, places = np.full((n, most), np.inf), np.isfinite(rows[:, :, 0]), np.arange(most)
+    for bit in range((most - 1).bit_length()):
+        side = (places >> bit) & 1
+        for own, other in ((0, 1), (1, 0)):
+            asking, sets = places[side == own], np.ascontiguousarray(rows[:, side == other])
+            device, at = np.nonzero(real[:, asking])
+            points = rows[device, asking[at]]
+            offsets = np.concatenate(([0], np.cumsum(np.bincount(device, minlength=n))))
+            _, labels = devices.kernels.losses(points, np.zeros(0), offsets, sets)
+            gaps = np.cumsum(np.square(points - sets[device, labels]), axis=1)[:, -1]
+            gaps[(labels < 0) | (gaps == 0.0)] = np.inf
+            nearest[device, asking[at]] = np.minimum(nearest[device, asking[at]], gaps)
+    return nearest
+
+
+def _count_eighths(steps: Floats) -> Floats:
+    """Return ``floor(8 log2 step)``, without logarithms, whose last bit depends on the processor."""
+    mantissa, exponent = np.frexp(steps)
+    return (_VOTE * (exponent - 1) + np.searchsorted(_EIGHTHS, mantissa, side="right") - 1).astype(np.float64)
+
+
+def widen(boxes: Floats, own: Integers, received: Floats) -> Floats:
+    """Return boxes with what others sent to their owners: ends are the least, rounded outwards, and votes add up.
+
+    Parameters
+    ----------
+    boxes : float64[t, 2 d + 2]
+    own : int64[r]
+        For which of them each box that was received is.
+    received : float64[r, 2 d + 2]
+    """
+    wider = boxes.copy()
+    np.minimum.at(wider[:, :-2], own, received[:, :-2])
+    np.add.at(wider[:, -2:], own, received[:, -2:])
+    return _outwards(wider)[1]
+
+
+def settle(boxes: Floats) -> Floats:
+    """Return boxes with one vote instead of all: for the largest power of two up to their geometric mean."""
+    settled, (votes, voters) = boxes.copy(), boxes[:, -2:].astype(np.int64).T
+    settled[:, -2] = _VOTE * (votes // (_VOTE * np.maximum(voters, 1)))
+    settled[:, -1] = np.minimum(voters, 1)
+    return settled
+
+
+def count_box_bytes(boxes: Floats) -> Integers:
+    """Return the bytes of boxes, float64[t, 2 d + 2], on the wire, int64[t]."""
+    count, d = len(boxes), boxes.shape[1] // 2 - 1
+    numbers, rounded, _ = _outwards(boxes)
     owner, real = np.repeat(np.arange(count), d), np.isfinite(rounded[:, 0])
     bits = unbounded_bits(numbers[np.repeat(real, d)], owner[np.repeat(real, d)], count).sum(axis=1)
-    return to_bytes(whole_bits(1 + bits + np.where(real, 2 * _EXPONENT, 0)))
+    voters = boxes[:, -1]
+    bits += np.where(voters > 0, _MEAN + np.frexp(np.maximum(voters, 1.0) - 1.0)[1], 0)
+    return to_bytes(whole_bits(1 + bits + np.where(real, _EXPONENT + 2 * np.frexp(voters + 1.0)[1] - 1, 0)))
 
 
-def code_box(coder: Coder, d: int, ends: Floats | None) -> Floats:
-    """Write a box, float64[2 d + 1], or read it."""
-    numbers, exponent, wish = np.zeros((d, 2), np.int64), 0, 0
-    if not coder.plain(1, None if ends is None else int(np.isfinite(ends[0]))):
-        return np.full(2 * d + 1, np.inf)
-    if ends is not None:
-        numbers, _, exponents = _outwards(ends[None])
-        exponent, wish = int(exponents[0]), int(np.frexp(-ends[-1])[1]) if ends[-1] else -(2 ** (_EXPONENT - 1))
-    given, half = ends is not None, 2 ** (_EXPONENT - 1)
+def code_box(coder: Coder, d: int, box: Floats | None) -> Floats:
+    """Write a box, float64[2 d + 2], or read it."""
+    given, half = box is not None, 2 ** (_EXPONENT - 1)
+    numbers, exponent, votes, voters = np.zeros((d, 2), np.int64), 0, 0, 0
+    if not coder.plain(1, None if box is None else int(np.isfinite(box[0]))):
+        return np.concatenate((np.full(2 * d, np.inf), np.zeros(2)))
+    if box is not None:
+        numbers, _, exponents = _outwards(box[None])
+        exponent, votes, voters = int(exponents[0]), int(box[-2]), int(box[-1])
     exponent = coder.plain(_EXPONENT, exponent + half if given else None) - half
-    wish = coder.plain(_EXPONENT, wish + half if given else None) - half
     read = np.array([[coder.unbounded(part, int(row[part]) if given else None) for part in (0, 1)] for row in numbers])
     unit = 2.0**exponent
-    return np.concatenate((
-        read[:, 0] * unit,
-        -(read[:, 0] + read[:, 1]) * unit,
-        [-(2.0 ** (wish - 1)) if wish > -half else -0.0],
-    ))
+    number = coder.count(voters if given else None)
+    total = _code_votes(coder, number, votes if given else None) if number else 0
+    return np.concatenate((read[:, 0] * unit, -(read[:, 0] + read[:, 1]) * unit, [total, number]))
+
+
+def _code_votes(coder: Coder, voters: int, votes: int | None) -> int:
+    """Code the sum of so many votes, or read it: their mean, rounded down, and what is left."""
+    mean, rest = (None, None) if votes is None else divmod(votes, voters)
+    whole = coder.plain(_MEAN, None if mean is None else mean + 2 ** (_MEAN - 1)) - 2 ** (_MEAN - 1)
+    return whole * voters + coder.plain((voters - 1).bit_length(), rest)
 
 
 class PackedRows(NamedTuple):
@@ -181,7 +287,7 @@ def pack_rows(tables: Tables, boxes: Floats, unit: float, *, within: bool = Fals
 
     Parameters
     ----------
-    boxes : float64[t, 2 d + 1]
+    boxes : float64[t, 2 d + 2]
         Of each table, see `own_box`.
     unit : float
         Mean weight of a point.
@@ -264,7 +370,7 @@ def expect_bits(d: int, k: int, *, within: bool) -> tuple[float, float, float]:
     """Return about how many bits a number has in a box, in rows (mean, weight, SSE) and in centroids."""
     spread = np.log2(k) / d + 3.0  # of a coordinate that lies evenly in the box
     row = d * spread + 4.0 + (5.0 if within else 0.0) - 3.0
-    return 8.0 * (5 + d) / (2 * d + 1), row / (d + 2), spread + _FINER - np.log2(k) / d
+    return 8.0 * (7 + d) / (2 * d + 2), row / (d + 2), spread + _FINER - np.log2(k) / d
 
 
 def code_rows(
@@ -321,15 +427,15 @@ def _code_row(
 
 def _outwards(ends: Floats) -> tuple[Integers, Floats, Integers]:
     """Return lower ends and sides, int64[t d, 2], the ends that these stand for, and the exponent of their unit."""
-    d, rounded = ends.shape[1] // 2, ends.copy()
+    d, rounded = ends.shape[1] // 2 - 1, ends.copy()
     real = np.isfinite(ends[:, 0])
     for _ in range(2):  # rounded ends may lie so far apart that their unit is twice as long
-        both = np.where(real[:, None], rounded[:, :-1], 0.0)
+        both = np.where(real[:, None], rounded[:, :-2], 0.0)
         widest, most = (-both[:, d:] - both[:, :d]).max(axis=1, initial=0.0), np.abs(both).max(axis=1, initial=0.0)
         coarse = np.where(widest > 0.0, np.frexp(widest)[1] - _ENDS, -_LEAST)
         exponent = np.maximum(np.where(most > 0.0, np.frexp(most)[1] - _MANTISSA, -_LEAST), coarse).clip(-_LEAST)
         whole = np.floor(np.ldexp(both, -exponent[:, None]))
-        rounded[real, :-1] = np.ldexp(whole, exponent[:, None])[real]
+        rounded[real, :-2] = np.ldexp(whole, exponent[:, None])[real]
     numbers = np.stack((whole[:, :d], -whole[:, d:] - whole[:, :d]), axis=2).reshape(-1, 2)
     return numbers.astype(np.int64), rounded, exponent
 

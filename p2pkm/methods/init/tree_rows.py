@@ -7,9 +7,9 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.expected_messages import Known, TreeWalk, Way
-from p2pkm.core.messages import SparseMessages, Tables
+from p2pkm.core.messages import Delivery, SparseMessages, Tables
 from p2pkm.methods.building_blocks.breathing import search
-from p2pkm.methods.building_blocks.spanning_tree import Front
+from p2pkm.methods.building_blocks.spanning_tree import Front, single_rows, source_of
 from p2pkm.methods.building_blocks.weighted_rows import Rows, summarize
 from p2pkm.methods.init.lean import (
     count_box_bytes,
@@ -19,6 +19,8 @@ from p2pkm.methods.init.lean import (
     own_box,
     pack_centroids,
     pack_rows,
+    settle,
+    widen,
 )
 from p2pkm.methods.init.tree_summaries import (
     BOX,
@@ -45,7 +47,7 @@ class TreeRows(TreeSummaries):
     breathing k-means (Fritzke 2020, with 5 centroids at first). B is at least the cost on all points, so what comes
     down costs at most that.
 
-    With `lean` the devices first agree along the tree on the box of all means and on a step (2 d + 1 numbers up and
+    With `lean` the devices first agree along the tree on the box of all means and on a step (2 d + 2 numbers up and
     down). Coordinates are then whole numbers of steps, those of the centroids of quarter steps; rows are sent in no
     order, by an adaptive code (`p2pkm.methods.init.lean`), and without their SSE, which is the same for all
     centroids. What is read is what was encoded, so that B less the SSE bounds the cost up to this rounding.
@@ -86,7 +88,7 @@ class TreeRows(TreeSummaries):
         one, d = np.ones(len(walk.layer), np.int64), known.features
         ends, row, centroid = expect_bits(d, self.k, within=self.needs_within)
         up, down = walk.ways
-        box = tuple(Way(way, one, 2 * d + 1, one > 0, ends) for way in (True, False))
+        box = tuple(Way(way, one, 2 * d + 2, one > 0, ends) for way in (True, False))
         return replace(walk, ways=(*box, up._replace(bits=row), down._replace(bits=centroid)))
 
     def initial_state(self, devices: Devices, start: Any) -> RootedState:
@@ -95,7 +97,21 @@ class TreeRows(TreeSummaries):
         walk = state.walk
         if not self.lean or walk is None:
             return state
-        return state._replace(walk=walk._replace(front=own_box(walk.front, devices, self.k, within=self.needs_within)))
+        boxes = own_box(walk.own, devices, self.k, within=self.needs_within)
+        return state._replace(walk=walk._replace(box=boxes, front=single_rows(walk.front.who, boxes[walk.front.who])))
+
+    def update(self, state: RootedState, inbox: Delivery, devices: Devices) -> RootedState:
+        """Take in what came up or down; boxes are widened on their way up, and the roots agree on the step."""
+        walk = state.walk
+        if walk is None or walk.box is None or self.first_way + devices.turn // walk.routes.depth != ENDS:
+            return super().update(state, inbox, devices)
+        depth, step = walk.routes.depth, devices.turn
+        layer = walk.routes.layer(depth - 1 - step)
+        children = np.searchsorted(layer, source_of(devices, inbox.edges))
+        boxes = widen(walk.box[layer], children, inbox.tables.flat())
+        if step < depth - 1:
+            return state._replace(walk=walk._replace(front=single_rows(layer, boxes)))
+        return state._replace(walk=turn(walk, single_rows(layer, settle(boxes))))
 
     def arrive(self, state: RootedState, walk: Walk, way: int, devices: Devices) -> RootedState:
         """Encode the own rows in the box that has come to all devices, or take the centroids."""
@@ -138,8 +154,8 @@ class TreeRows(TreeSummaries):
             return messages
         tables, who = messages.tables, messages.who
         if way in (ENDS, BOX):
-            return messages._replace(wire=count_box_bytes(tables.flat().reshape(-1, 2 * devices.d + 1)))
-        box = np.zeros((0, 2 * devices.d + 1)) if walk.box is None else walk.box[who]
+            return messages._replace(wire=count_box_bytes(tables.flat().reshape(-1, 2 * devices.d + 2)))
+        box = np.zeros((0, 2 * devices.d + 2)) if walk.box is None else walk.box[who]
         return messages._replace(wire=self.count_bytes(tables, way, box, who, devices))
 
     def count_bytes(self, tables: Tables, way: int, box: Floats, who: Integers, devices: Devices) -> Integers:

@@ -25,7 +25,6 @@ from p2pkm.methods.building_blocks.spanning_tree import (
     source_of,
 )
 from p2pkm.methods.init.flooded_summaries import cluster_collections
-from p2pkm.methods.init.lean import own_box, widen
 from p2pkm.methods.init.reduce_summaries import reduce, tell_pairs
 from p2pkm.methods.init.select_candidate import judges, price
 
@@ -48,8 +47,9 @@ class Walk(NamedTuple):
         On the way down the fronts so far, the last one first: (front, (front before, ...)).
     candidates : Tables
         The candidates of each device, q k rows in each.
-    box : float64[n, 2 d + 1] or None
-        Box and step that numbers are encoded with, see `p2pkm.methods.init.lean`; None: they are not encoded.
+    box : float64[n, 2 d + 2] or None
+        Box and step that numbers are encoded with, see `p2pkm.methods.init.lean`; on the way up those of the own rows.
+        None: they are not encoded.
     """
 
     routes: Routes
@@ -225,9 +225,6 @@ class TreeSummaries(MethodBase):
             return state._replace(walk=walk) if not last else self.arrive(state, walk, way, devices)
         layer = walk.routes.layer(walk.routes.depth - 1 - step)
         front = Front(layer, walk.own.take(layer))
-        if way == ENDS:
-            front = widen(own_box(front, devices, self.k, within=self.needs_within), inbox, devices)
-            return state._replace(walk=turn(walk, front) if last else walk._replace(front=front))
         if way == _LOSSES:
             front = _add(front, inbox, devices)
             return state._replace(walk=turn(walk, _choose(front)) if last else walk._replace(front=front))

@@ -1,5 +1,7 @@
 """Rows and centroids in few bits: messages of the counted length can be read, and the start hardly gets worse."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +13,8 @@ import p2pkm
 import topologies
 from p2pkm.core.adaptive_code import Coder
 from p2pkm.core.messages import Tables
-from p2pkm.methods.building_blocks.spanning_tree import Front
+from p2pkm.kernels import numba as compiled
+from p2pkm.kernels import reference
 from p2pkm.methods.init.lean import (
     Cells,
     code_box,
@@ -22,6 +25,8 @@ from p2pkm.methods.init.lean import (
     own_box,
     pack_centroids,
     pack_rows,
+    settle,
+    widen,
 )
 from tests.methods.init.test_tree_groups import two_kinds
 from tests.methods.init.test_tree_summaries import GRAPHS, mix, seeds
@@ -33,7 +38,13 @@ SEEDS = st.integers(0, 10**6)
 class Points:
     """What `own_box` asks of devices."""
 
-    d, unit = 3, 2.0
+    d, unit, kernels = 3, 2.0, reference
+
+
+class Plane(Points):
+    """The same in the plane, where points weigh 1."""
+
+    d, unit = 2, 1.0
 
 
 def draw(seed, counts):
@@ -44,14 +55,20 @@ def draw(seed, counts):
         2.0 * rng.integers(1, 300, total), rng.uniform(0, 40, total),
     ))  # fmt: skip
     flat[rng.random(total) < 0.1 * (seed % 2), 4] /= 3.0
+    flat[0, 1:3] *= 10.0 ** rng.integers(0, 14)  # one row may lie far away
     starts = np.cumsum(counts) - counts
     tables = Tables(flat, starts, np.array(counts))
-    one = own_box(Front(np.array([0]), Tables(flat, np.array([0]), np.array([total]))), Points, 5)
-    return tables, np.repeat(one.tables.values, len(counts), axis=0)
+    return tables, np.repeat(box_of(flat, Points, 5), len(counts), axis=0)
+
+
+def box_of(flat, devices, k, **options):
+    """Return the box of one device with these rows, float64[1, 2 d + 2]."""
+    return own_box(Tables(flat, np.array([0]), np.array([len(flat)])), devices, k, **options)
 
 
 def test_numbers():
-    ends = np.array([[0.0, -1.0, 7.0, -8.0, -1.0, -7.0, -0.25]])
+    # five votes, an eighth of a bit short of 2^-1 together
+    ends = np.array([[0.0, -1.0, 7.0, -8.0, -1.0, -7.0, 5 * 8 * -1.0 - 1, 5]])
     low, step, widths = Cells.of(ends)
     assert_array_equal(low, [[0, -1, 7]])
     assert_array_equal(step, [0.25])
@@ -124,12 +141,12 @@ def test_a_box_holds_the_rows_and_is_read_as_it_was(seed, size, offset, count):
     rng = np.random.default_rng(seed)
     flat = np.zeros((count, 6))
     flat[:, 1:4], flat[:, 4] = offset + size * rng.normal(size=(count, 3)), 2.0
-    ends = own_box(Front(np.array([0]), Tables(flat, np.array([0]), np.array([count]))), Points, 5).tables.values
+    ends = box_of(flat, Points, 5)
     length, writer = int(count_box_bytes(ends)[0]), Coder()
     code_box(writer, 3, ends[0])
     assert_array_equal(code_box(Coder(writer.finish(8 * length)), 3, None), ends[0])
     if not count:
-        assert np.isinf(ends).all()
+        assert np.isinf(ends[:, :6]).all() and not ends[:, 6:].any()
         return
     assert (ends[0, :3] <= flat[:, 1:4].min(axis=0)).all()
     assert (-ends[0, 3:6] >= flat[:, 1:4].max(axis=0)).all()
@@ -144,35 +161,149 @@ def sort(rows):
     return rows[np.lexsort(rows.T)]
 
 
-def test_the_step_is_an_eighth_of_the_distance_of_clusters():
-    side = np.linspace(0.0, 40.0, 5)  # 25 clusters 10 apart, whose coordinates are 12 from their mean: 4 * 12 / 5 / 8
-    flat = np.zeros((25, 5))
-    flat[:, 1:3], flat[:, 3] = np.stack(np.meshgrid(side, side), axis=2).reshape(-1, 2), 1.0
+def step_of(flat, devices, k, **options):
+    """Return the step that one device asks for, the power of two below."""
+    return Cells.of(box_of(flat, devices, k, **options)).step[0]
 
-    class Plane:
-        d, unit = 2, 1.0
 
-    ends = own_box(Front(np.array([0]), Tables(flat, np.array([0]), np.array([25]))), Plane, 25).tables.values[0]
-    assert ends[-1] == -1.0
-    flat[0, 1:3] = 1e4  # which one row far away hardly changes
-    ends = own_box(Front(np.array([0]), Tables(flat, np.array([0]), np.array([25]))), Plane, 25).tables.values[0]
-    assert ends[-1] >= -64.0
+def rows_of(means, weights=1.0, sse=0.0):
+    """Return rows (origin, mean, weight, SSE)."""
+    means = np.asarray(means, float)
+    return np.column_stack((np.zeros(len(means)), means, np.broadcast_to(weights, len(means)),
+                            np.broadcast_to(sse, len(means))))  # fmt: skip
+
+
+def ask(flat, d, k, *, unit, within):
+    """Return the vote of one device and how many rows it has, row by row with logarithms."""
+    means, inverse = np.unique(flat[:, 1 : 1 + d], axis=0, return_inverse=True)
+    weights = np.bincount(inverse.ravel(), flat[:, 1 + d] / unit)
+    gaps = ((means[:, None] - means) ** 2).sum(axis=2)
+    gaps[gaps == 0.0] = np.inf
+    spread = math.sqrt((flat[:, 2 + d] / unit).sum() / weights.sum() / d)
+    if len(means) == 1:
+        return (math.floor(8 * math.log2(spread / 4)), 1) if spread else (0, 0)
+    order = np.argsort(gaps.min(axis=1))
+    half = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
+    step = math.sqrt(gaps.min(axis=1)[order][half] / d) * min(1, len(means) / 2 / k) ** (1 / min(d, 2))
+    step *= 0.35 if within else 0.5
+    return math.floor(8 * math.log2(min(step, spread) if within and spread else step)), len(means)
+
+
+@given(SEEDS, st.integers(1, 40), st.integers(1, 9), st.booleans(), st.booleans())
+def test_each_row_votes_for_a_share_of_the_typical_distance_to_the_nearest_other_one(seed, count, k, within, alike):
+    rng = np.random.default_rng(seed)
+    flat = rows_of(rng.normal(size=(count, 3)), 2.0 * rng.integers(1, 9, count), rng.uniform(0, 9, count) * (seed % 3))
+    flat = np.concatenate((flat, flat[: count // 3]))  # some are equal
+    flat[:, 1:4] = flat[0, 1:4] if alike else flat[:, 1:4]
+    mean, voters = ask(flat, 3, k, unit=2.0, within=within)
+    votes = box_of(flat, Points, k, within=within)[0, 6:]
+    assert_array_equal(votes, [mean * voters, voters])
+
+
+@given(SEEDS, st.integers(-40, 40), st.booleans())
+def test_steps_and_cells_scale_exactly_with_the_rows(seed, power, within):
+    rng = np.random.default_rng(seed)
+    flat = rows_of(np.round(100.0 * rng.standard_cauchy((20, 3))), 2.0, rng.uniform(0, 9, 20))
+    larger = flat.copy()
+    larger[:, 1:4] *= 2.0**power
+    larger[:, 5] *= 4.0**power
+    one, other = (Cells.of(box_of(rows, Points, 5, within=within)) for rows in (flat, larger))
+    assert_array_equal(one.step * 2.0**power, other.step)
+    assert_array_equal(one.low * 2.0**power, other.low)
+    assert_array_equal(one.widths, other.widths)
+
+
+def test_the_step_is_half_the_distance_of_rows_in_a_coordinate_and_an_outlier_does_not_change_it():
+    side = np.linspace(0.0, 40.0, 5)  # 25 rows 10 apart, of 13 clusters: sqrt(100 / 2) / 2
+    flat = rows_of(np.stack(np.meshgrid(side, side), axis=2).reshape(-1, 2))
+    assert step_of(flat, Plane, 12) == 2.0
+    for far in (1e4, 1e12):
+        flat[0, 1:3] = far
+        assert step_of(flat, Plane, 12) == 2.0
+    assert step_of(flat[1:7], Plane, 12) == 1.0  # a quarter of the rows are twice as far apart
+    assert step_of(flat[:, [0, 1, 3, 4]][1:6], type("Line", (Plane,), {"d": 1}), 10) == 1.0  # 10 / 2 / 4
 
 
 def test_rows_that_are_all_equal_ask_for_the_step_of_their_points_and_no_step_is_above_the_spread_within():
-    def ask(rows, sse, *, within):
-        flat = np.column_stack((np.zeros(4), rows, np.full((4, 2), [4.0, sse])))  # of weight 4, which is two points
-        front = Front(np.array([0]), Tables(flat, np.array([0]), np.array([4])))
-        return -own_box(front, Plane, 9, within=within).tables.values[0, -1]
-
-    class Plane:
-        d, unit = 2, 2.0
-
-    equal, apart = np.ones((4, 2)), 8.0 * np.array([[0, 0], [0, 6], [6, 0], [6, 6]])
+    equal, apart = np.ones((4, 2)), 32.0 * np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
     for within in (False, True):
-        assert ask(equal, 4 * 2 * 9.0, within=within) == 0.5  # 4 * 3 / sqrt(9) / 8, with 9 the variance of a coordinate
-    assert ask(apart, 4 * 2 * 9.0, within=False) == 4.0  # 4 * 24 / sqrt(9) / 8
-    assert ask(apart, 4 * 2 * 9.0, within=True) == 2.0  # the power of two below 3
+        # the variance of a coordinate is 9
+        assert step_of(rows_of(equal, 2.0, 2 * 2 * 9.0), Plane, 2, within=within) == 0.5
+    assert step_of(rows_of(apart, 2.0, 2 * 2 * 9.0), Plane, 2) == 8.0  # the power of two below 32 / sqrt(2) / 2
+    assert step_of(rows_of(apart, 2.0, 2 * 2 * 9.0), Plane, 2, within=True) == 2.0  # that below 3
+    assert box_of(rows_of(equal), Plane, 2)[0, -1] == 0  # no spread, no vote
+
+
+@pytest.mark.parametrize("kernels", [compiled, reference])
+def test_votes_of_a_device_do_not_depend_on_the_others(kernels):
+    rng = np.random.default_rng(0)
+    counts = np.array([0, 1, 7, 64, 0, 3, 2])
+    flat = rows_of(rng.normal(size=(counts.sum(), 2)) * 10.0 ** rng.integers(-3, 9, (counts.sum(), 1)))
+    devices = type("Devices", (Plane,), {"kernels": kernels})
+    together = own_box(Tables(flat, np.cumsum(counts) - counts, counts), devices, 5)
+    for i, (start, count) in enumerate(zip(np.cumsum(counts) - counts, counts, strict=True)):
+        assert_array_equal(together[i], box_of(flat[start : start + count], Plane, 5)[0])
+
+
+def test_the_root_takes_the_geometric_mean_of_all_votes():
+    """Whatever the order: ends are the least, votes add up, and one vote for the mean comes down."""
+    rng = np.random.default_rng(0)
+    drawn = [rng.normal(size=(count, 2)) * 2.0**power for count, power in ((5, 0), (3, 9), (4, -6))]
+    boxes = np.concatenate([box_of(rows_of(one), Plane, 5) for one in drawn])
+    votes, voters = boxes[:, -2].sum(), boxes[:, -1].sum()
+    found = widen(widen(boxes[:1], np.array([0]), boxes[1:2]), np.array([0]), boxes[2:])
+    assert_array_equal(found[0, -2:], [votes, voters])
+    assert (found[0, :4] <= boxes[:, :4].min(axis=0)).all()
+    assert_array_equal(settle(found)[0, -2:], [8 * np.floor(votes / voters / 8), 1])
+    assert_array_equal(Cells.of(settle(found)).step, Cells.of(found).step)
+    assert Cells.of(found).step == 2.0 ** np.floor(votes / voters / 8)
+    nothing = np.array([[np.inf] * 4 + [0.0, 0.0]])
+    assert_array_equal(settle(nothing), nothing)
+    assert_array_equal(widen(found, np.array([0]), nothing), found)
+
+
+def outlier(rng):
+    """Return grid16 with a point far away."""
+    points = p2pkm.grid16(points=40, seed=int(rng.integers(1000)))[0]
+    return np.concatenate((np.full((1, 2), 1e5), points[1:])), 17
+
+
+def dominant(rng):
+    """Return 30 clusters along one of ten features."""
+    points = rng.normal(size=(900, 10))
+    points[:, 0] += np.repeat(1e3 * rng.uniform(size=30), 30)
+    return points, 30
+
+
+def line(rng):
+    """Return 20 clusters on a line in twenty dimensions."""
+    along = np.repeat(rng.uniform(0.0, 100.0, 20), 40) + 0.3 * rng.normal(size=800)
+    return along[:, None] * rng.normal(size=20) + 0.1 * rng.normal(size=(800, 20)), 20
+
+
+def heavy_tails(rng):
+    """Return noise around ten places with heavier tails than those of Cauchy's distribution."""
+    return np.repeat(30.0 * rng.uniform(size=(10, 2)), 80, axis=0) + 0.1 * rng.standard_t(0.6, (800, 2)), 40
+
+
+def nested(rng):
+    """Return four groups of six clusters, far apart."""
+    centers = np.repeat(1e4 * np.array([[0, 0], [0, 1], [1, 0], [1, 1]]), 6, axis=0) + rng.uniform(0, 30, (24, 2))
+    return np.repeat(centers, 30, axis=0) + 0.2 * rng.normal(size=(720, 2)), 24
+
+
+@pytest.mark.parametrize("draw", [outlier, dominant, line, heavy_tails, nested])
+@pytest.mark.parametrize("seed", range(2))
+def test_encoded_rows_are_as_good_as_real_numbers_on_data_of_every_shape(draw, seed):
+    points, k = draw(np.random.default_rng(seed))
+    shards = p2pkm.Shards.deal(points, p2pkm.partition.iid(len(points), 5, seed=seed), devices=5)
+    plain, lean = (
+        p2pkm.simulate(p2pkm.TreeLloyd(k, init=init), topologies.ring(5), shards, seed=seed, baselines=False)
+        for init in ("rows", "rows:lean=true")
+    )
+    assert np.isfinite(lean.centroids).all()
+    assert lean.rounds[-1]["objective"] < 1.05 * plain.rounds[-1]["objective"]
+    assert lean.summary["wire_bytes"] < plain.summary["wire_bytes"] / 4
 
 
 @pytest.mark.parametrize("name", GRAPHS)

@@ -57,14 +57,15 @@ def test_a_device_without_points_takes_the_group_of_its_parent(empty):
 def test_the_ledger_on_a_path_by_hand():
     """Root 1: three rows of 2 + 2 columns from 0, two times from 3 and 2; 2 groups of 3 rows and one row down.
 
-    Before that the box and a step, 5 numbers, up and down; then the deepest device opens the method with its moments.
+    Before that the box and the votes on a step, 6 numbers, up and down; then the deepest device opens the method with
+    its moments.
     """
     data = [points[:3] for points in two_kinds(n=4)]
     result = p2pkm.simulate(
         p2pkm.TreeLloyd(3, groups=2), topologies.path(4), p2pkm.Shards.from_list(data), rounds=0, baselines=False
     )
     assert result.summary["messages"] == 4 * 3 + 1
-    assert result.summary["bytes"] == 6 * 5 * 8 + (3 + 3 + 6) * 4 * 8 + 3 * (2 * 3 + 1) * 2 * 8 + 4 * 8
+    assert result.summary["bytes"] == 6 * 6 * 8 + (3 + 3 + 6) * 4 * 8 + 3 * (2 * 3 + 1) * 2 * 8 + 4 * 8
     assert result.summary["wire_bytes"] < result.summary["bytes"] / 4
 
 
