@@ -99,6 +99,13 @@ def tell_models(summary: Summary) -> Row:
     return write_figure(summary["centroid_sets"]), f"of {count(summary['devices'], 'device')}"
 
 
+def tell_centroids(summary: Summary) -> Row:
+    """Return the fewest centroids of a device or the server, if these are fewer than were asked for."""
+    held, k = summary["centroids_held"], summary["clusters"]
+    few = held is not None and held < k
+    return (f"{held:g}", f"of {k}, at the device or server with the fewest; the others are absent") if few else NO_ROW
+
+
 def tell_groups(summary: Summary) -> Row:
     """Return the number of groups if there are several."""
     several = (summary["groups"] or 0) > 1

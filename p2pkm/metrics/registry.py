@@ -133,6 +133,16 @@ def _count_bytes(result: Result) -> Floats:
     return sum_by(ledger.src, ledger.bytes, ledger.devices) + sum_by(ledger.dst, ledger.bytes, ledger.devices)
 
 
+def _count_centroids(result: Result) -> Floats:
+    """Return the finite centroids of each device and of the server; NaN: a Byzantine one, or without points and any."""
+    held = np.isfinite(result.centroids[:, :, 0]).sum(axis=1).astype(np.float64)
+    held[(held == 0.0) & (result.census.sizes == 0)] = np.nan
+    if result.byzantine is not None:
+        held[result.byzantine] = np.nan
+    server = result.server_centroids
+    return held if server is None else np.append(held, np.count_nonzero(np.isfinite(server[:, 0])))
+
+
 _NONE, _CLOSING = Table(0), Table.CLOSING
 _LABELS, _SERVER, _CENTRAL, _FAULTS = "true labels", "a server", "the central baseline", "`--faults`"
 _STREAM = "`--stream`"
@@ -239,6 +249,9 @@ METRICS: tuple[Metric, ...] = (
            per_device=True, better="lower", title="xi_2", tables=_MEANS, compute=vary_between_neighbors),
     Metric("centroid_sets", "distinct models", "number of different centroid sets", unit="models",
            tables=_CLOSING | Table.PATH, row=rows.tell_models),
+    Metric("centroids_held", "centroids", "fewest finite centroids of a device or the server", unit="centroids",
+           per_device=True, better="higher", compute=_count_centroids, reduce=np.min, over_runs=np.min,
+           tables=_CLOSING | Table.STUDY, row=rows.tell_centroids),
     Metric("groups", "groups", "groups of devices, each with a clustering of its own",
            unit="groups", needs="GTVMin, or tree Lloyd with `--groups`", tables=_CLOSING, row=rows.tell_groups),
     Metric("groups_ari", "ARI of groups", "adjusted Rand index over devices; 1 is perfect", needs="known groups",

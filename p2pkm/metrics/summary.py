@@ -119,7 +119,7 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
         records = monitor.trace
     prices.notes += [*_tell(topology, monitor, census, centroids), *_advise(monitor, topology, groups, facts),
                      *byzantine_note(monitor.left_out), *_tell_reverted(reverted, devices.clients)]  # fmt: skip
-    prices.notes += [] if facts["termination"] in STOPPED else _miss(census, centroids, monitor)
+    prices.notes += [] if facts["termination"] in STOPPED else _miss(census, centroids, model, monitor)
     text = json.dumps([records, summary, prices.notes], default=_plain) if world.rank == 0 else ""
     shared = world.broadcast(
         {"text": np.frombuffer(text.encode(), np.uint8), "losses": monitor.losses, "best": np.array(monitor.best),
@@ -195,9 +195,23 @@ def _expect(facts: dict[str, Any]) -> float | None:
     return expect_rate(facts["coupling"], facts["relaxation"], facts["schedule"])
 
 
-def _miss(census: Census, centroids: Floats, monitor: Monitor) -> list[str]:
-    """Return which devices that have points have no centroid, why, and what to change."""
+def _miss(census: Census, centroids: Floats, model: Floats | None, monitor: Monitor) -> list[str]:
+    """Return notes on devices that hold fewer centroids than were asked for, or none: which, why, what to change."""
     sizes, centroids = monitor.keep(census.sizes), monitor.keep(centroids)
+    held, k = np.isfinite(centroids[:, :, 0]).sum(axis=1), centroids.shape[1]
+    some = held[(held > 0) & (held < k)]
+    who = [f"{len(some):,} of {len(held):,} devices"] * (len(some) > 0)
+    if model is not None and 0 < len(model) < k:
+        some, who = np.append(some, len(model)), [*who, "the server"]
+    notes = [] if not who else [
+        f"{' and '.join(who)} ended with fewer than {k} centroids, the fewest {some.min()}: there are fewer distinct "
+        "points, or clusters were lost on the way. Use fewer clusters or more points per device"
+    ]  # fmt: skip
+    return notes + _tell_without(sizes, centroids)
+
+
+def _tell_without(sizes: Integers, centroids: Floats) -> list[str]:
+    """Return a note on devices that have points and no centroid."""
     without = (centroids[:, :, 0] == np.inf).all(axis=1) & (sizes > 0)
     if not without.any():
         return []

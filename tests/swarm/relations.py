@@ -203,7 +203,7 @@ def check_small_clusters(case: Any) -> Iterator[str]:
     except ExperimentError:
         return  # it sends raw points, or others of which it is not known how many stand behind them
     if call.method.name == "gtvmin" and call.method.robust == "none" and call.options["faults"] is None:
-        call = call._replace(method=call.method.replaced(init="global", accept=True))
+        call = call._replace(method=call.method.replaced(init=p2pkm.Init.of("global"), accept=True))
     given = {**_NO_LIES, "start": start, "rounds": min(call.options["rounds"], 4)}
     given["min_cluster_size"] = max(3, call.options["min_cluster_size"])
     shards, points = call.shards, call.shards.points.copy()
