@@ -21,7 +21,7 @@ ALLOWED = {  # where a library may be imported
     "rich": ("p2pkm/cli/",),
     "networkx": ("topologies/", "p2pkm/network/graph.py", "p2pkm/metrics/result.py", "p2pkm/storage/save.py"),
     "pandas": ("p2pkm/metrics/result.py", "p2pkm/storage/study_table.py"),
-    "threadpoolctl": ("p2pkm/methods/server/kfed.py",),
+    "threadpoolctl": ("topologies/single_thread.py",),
     "sklearn": (
         "p2pkm/data/sources.py",
         "p2pkm/metrics/clustering.py",
@@ -65,6 +65,41 @@ LAZY = (
     "rich",
     "threadpoolctl",
 )
+BLAS = {  # what may reach BLAS or LAPACK, whose bits depend on the number of threads
+    "cholesky", "cond", "corrcoef", "cov", "det", "dot", "eig", "eigh", "eigh_tridiagonal", "eigsh", "eigvals",
+    "eigvalsh", "einsum", "inner", "inv", "lstsq", "matmul", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv",
+    "polyfit", "qr", "silhouette_score", "slogdet", "solve", "splu", "spsolve", "svd", "svds", "tensordot", "vdot",
+    "LogisticRegression",
+}  # fmt: skip
+NO_BLAS = {  # calls outside of `single_thread` that are none of BLAS, or whose caller has the limit
+    "p2pkm/experiments/attack.py": {"noisy_sums": "norm of whole numbers, compared"},
+    "p2pkm/experiments/pair_leaks.py": {"combine": "within pair_leaks"},
+    "p2pkm/methods/building_blocks/regrown_tree.py": {"_elect": "whole numbers"},
+    "p2pkm/methods/deep/networks.py": {"_apply_linear": "JAX", "_through": "JAX"},
+    "p2pkm/methods/deep/training.py": {"loss": "JAX"},
+    "p2pkm/network/ledger.py": {"totals": "whole numbers", "wire_total": "whole numbers"},
+    "p2pkm/privacy/row_space.py": {"_multiply": "exact products and sums"},
+    "p2pkm/viz/figures/partition.py": {"_draw_map": "norm of a color scale"},
+    "p2pkm/viz/figures/study.py": {"_write_cells": "norm of a color scale"},
+    "p2pkm/viz/style.py": {"contrast": "three products"},
+    "topologies/measures/degrees.py": {"_count_triangles": "whole numbers"},
+    "topologies/measures/lanczos.py": {
+        "_find": "sparse matrix",
+        "walk_three": "norm along an axis",
+        "sample_spectrum": "sparse matrix",
+        "_walk": "norm and einsum along an axis",
+        "find_radius": "sparse matrix",
+    },
+    "topologies/measures/noise.py": {"residual_noise": "sparse matrix", "_solve": "sparse matrix"},
+    "topologies/measures/predictions.py": {"_grow": "sparse matrix", "_find_contraction": "sparse matrix"},
+    "topologies/measures/spectral.py": {"laplacian": "sparse matrix"},
+    "topologies/measures/time_varying.py": {
+        "contraction_per_round": "sparse matrices",
+        "apply": "sparse matrices",
+        "_spread": "sparse matrices",
+        "_play": "sparse matrices",
+    },
+}
 SNIFFED = 3  # in all of p2pkm and topologies
 DEMANDED = {  # parents that something outside asks for: scikit-learn, matplotlib, a test, a run
     "p2pkm/viz/picture.py": {"Figure"},
@@ -130,6 +165,30 @@ def test_heavy_libraries_are_imported_where_they_are_used():
         assert not set(names) & lazy, _relative(path)
 
 
+def _is_limited(node: ast.AST) -> bool:
+    """Return whether a function or block has the limit to one thread."""
+    calls = [one.context_expr for one in node.items] if isinstance(node, ast.With) else []
+    calls += getattr(node, "decorator_list", [])
+    return any(isinstance(one, ast.Call) and getattr(one.func, "id", "") == "single_thread" for one in calls)
+
+
+def _unlimited(node: ast.AST, function: str = "") -> set[str]:
+    """Return the functions in which BLAS may be called without the limit to one thread."""
+    if _is_limited(node):
+        return set()
+    function = node.name if isinstance(node, ast.FunctionDef) else function
+    found = {name for child in ast.iter_child_nodes(node) for name in _unlimited(child, function)}
+    product = isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, ast.MatMult)
+    called = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+    return found | {function} if product or called in BLAS else found
+
+
+def test_blas_is_called_on_one_thread():
+    """Results must not depend on the number of threads: `single_thread`, or an order of sums of our own."""
+    found = {_relative(path): names for path, tree in TREES.items() if (names := _unlimited(tree))}
+    assert found == {path: set(names) for path, names in NO_BLAS.items()}
+
+
 def test_nothing_inherits_but_protocols_tuples_errors_methods_and_transforms():
     errors = {"Exception", "ValueError", "GraphError", "P2PKMError"}
     methods = {"MethodTraits", "MethodBase", "OnGraph", "ServerMethodBase"}
@@ -154,6 +213,7 @@ FOREIGN = {  # sniffing at what somebody else hands over, or at the system
     "p2pkm/storage/run_folder.py",  # an OSError
     "p2pkm/storage/study_table.py",  # a pandas table
     "topologies/checks.py",  # a networkx graph
+    "topologies/single_thread.py",  # os, threadpoolctl
     "topologies/io/__init__.py",  # a scipy matrix
     "topologies/registry.py",  # a plug-in's function
 }

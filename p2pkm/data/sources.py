@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.fixed_order import diagonalize, multiply
 from p2pkm.core.sorting import narrow
 from p2pkm.core.spec import Spec, parse
 from p2pkm.core.validation import LARGEST, positive, whole
@@ -185,10 +186,11 @@ def digits(*, components: int | None = None) -> Data:
         raise ExperimentError(
             f"components is {components}; digits has {pixels.shape[1]} features; take at most as many"
         )
-    centered = pixels - pixels.mean(axis=0)
-    axes = np.linalg.svd(centered, full_matrices=False)[2][:components]
-    axes *= np.sign(axes[np.arange(components), np.abs(axes).argmax(axis=1)])[:, None]
-    return np.ascontiguousarray(centered @ axes.T), y
+    # Pixels are whole numbers: the sums are exact, and no order of a library's sums decides the axes.
+    scatter = len(pixels) * multiply(pixels.T, pixels) - np.outer(pixels.sum(axis=0), pixels.sum(axis=0))
+    axes = diagonalize(scatter)[1][:components]
+    axes *= np.where(axes[np.arange(components), np.abs(axes).argmax(axis=1)] < 0, -1.0, 1.0)[:, None]
+    return multiply(pixels - pixels.mean(axis=0), axes.T), y
 
 
 def _gaussians(rng: np.random.Generator, means: Points, points: int, sd: float) -> Data:

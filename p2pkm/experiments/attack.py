@@ -10,6 +10,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import parse
 from p2pkm.core.validation import positive, whole
 from p2pkm.experiments.graph_report import build_graph, check_picture, save_picture
+from topologies.single_thread import single_thread
 
 if TYPE_CHECKING:
     from p2pkm.methods.peer.private import Private
@@ -148,6 +149,7 @@ def noisy_sums(method: "Private", features: int, n: int) -> "list[NoisySum]":
     return found
 
 
+@single_thread()
 def _audit_seeds(method: "Private", seeds: "NoisySum", hidden: int, seed: int) -> "Audit":
     """Put a canary into each cell with probability 1/2, in one sum of seeds, and guess from the totals."""
     from p2pkm.privacy.attacks import audit

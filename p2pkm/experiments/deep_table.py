@@ -24,6 +24,7 @@ from p2pkm.methods.server.deepfeca import DeepFeCA
 from p2pkm.metrics.clustering import ari, nmi, purity
 from p2pkm.metrics.linear_probe import Probe, check_labels, hold_out, linear_probe
 from p2pkm.storage.deep_table import SCORES, UNTRAINED, DeepTable, Row
+from topologies.single_thread import single_thread
 
 CONTROLS = ("raw pixels", "PCA", UNTRAINED, "none", "central", "pooled")
 _PROBED = 3  # devices whose bodies are probed, where they differ
@@ -205,6 +206,7 @@ def _score(labeled: tuple[Integers, Any] | None, images: _Images) -> Row:
     return {"by_round": scores, **{name: values[-1] for name, values in scores.items()}}
 
 
+@single_thread()
 def _reduce(images: _Images, width: int) -> Floats:
     """Return the principal components of the images on devices, as many as the body is wide."""
     middle = images.own.mean(axis=0)

@@ -43,6 +43,7 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
 from p2pkm.privacy.row_space import PRIME, Echelon, Orthonormal
+from topologies.single_thread import single_thread
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -91,6 +92,7 @@ class PairLeaks:
         return brief(self)
 
 
+@single_thread()
 def pair_leaks(  # noqa: PLR0913 - the public signature
     graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology", gossips: int = 10, method: str = "consensus",
     receivers: Iterable[int] | None = None, public: Iterable[int] = (), *, faults: Faults | str | None = None,

@@ -256,7 +256,7 @@ def _go_on(state: TreeLloydState, root: int, move: Floats, now: float) -> int:
 
     If no point changes its cluster, the cost falls by n_c |z_c|^2 in each row, else by more.
     """
-    memory, gain = state.trial[root], float(state.sums[root, :, -1] @ (move**2).sum(axis=1))
+    memory, gain = state.trial[root], float(np.cumsum(state.sums[root, :, -1:] * move**2)[-1])
     state.costs[root] = now
     again = gain > _WORTH * now and memory[_STEPS] < _MOST_STEPS
     memory[_PHASE] = _MORE if again else _STEP

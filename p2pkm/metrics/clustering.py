@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
+from topologies.single_thread import single_thread
 
 
 def ari(tables: Integers) -> Floats:
@@ -93,6 +94,7 @@ def mean_square_error(distances: Floats, k: int) -> float:
     return float(np.mean(distances)) ** 2 / k
 
 
+@single_thread("sklearn.metrics")
 def silhouettes(points: Floats, centroids: Floats) -> tuple[float | None, float | None]:
     """Return the mean silhouette (Rousseeuw 1987) and its simplified form (Hruschka et al. 2004).
 

@@ -9,6 +9,7 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.validation import matrix, whole
 from p2pkm.data.random import generator
 from p2pkm.data.table import encode
+from topologies.single_thread import single_thread
 
 _ITERATIONS = 1000
 _LEAST = 1e-9  # standard deviation below which a feature is constant and does not count
@@ -114,6 +115,7 @@ def check_labels(labels: ArrayLike | None, m: int) -> NDArray[np.integer[Any]]:
     return classes
 
 
+@single_thread("sklearn.linear_model")
 def _fit(values: NDArray[Any], classes: NDArray[Any], rows: NDArray[Any], tested: NDArray[np.bool_]) -> float:
     from sklearn.linear_model import LogisticRegression
 

@@ -25,6 +25,7 @@ from p2pkm.core.batch import Devices, Floats, Integers, Keys, Mask
 from p2pkm.network.graph import Topology
 from p2pkm.privacy.gdp import epsilon_of
 from p2pkm.privacy.secure_sums import SumName, add_masks, draw_noise, link_keys, link_masks, public_words
+from topologies.single_thread import single_thread
 
 CONFIDENCE = 0.95
 _SURE = 4.0  # standard errors by which a measured mu may exceed the claimed one
@@ -113,6 +114,7 @@ def clopper_pearson(hits: Integers, count: int, confidence: float = CONFIDENCE) 
 # --- gossip of noisy values
 
 
+@single_thread()
 def gossip_view(topology: Topology, receiver: int, gossips: int) -> Floats:
     """Return what a receiver knows of the values of all devices after an average, float64[r, n].
 
@@ -131,6 +133,7 @@ def gossip_view(topology: Topology, receiver: int, gossips: int) -> Floats:
     return np.concatenate(rows)
 
 
+@single_thread()
 def filter_of(view: Floats, device: int) -> tuple[Floats, float]:
     """Return the matched filter of a device in units of its noise, float64[r], and the share of its information.
 
@@ -142,6 +145,7 @@ def filter_of(view: Floats, device: int) -> tuple[Floats, float]:
     return (inverse @ column / math.sqrt(leak) if leak > 1e-9 else np.zeros(len(view))), leak
 
 
+@single_thread()
 def attack_gossip(view: Floats, device: int, mu: float, trials: int, seed: int) -> Trials:
     """Try to tell from a view whether a point of a device is there, whose own noise gives mu (``D / s``)."""
     filter_, _ = filter_of(view, device)
@@ -170,6 +174,7 @@ class NoisySum(NamedTuple):
     sd: float
 
 
+@single_thread()
 def attack_sums(sums: list[NoisySum], hidden: int, trials: int, seed: int) -> Trials:
     """Try to tell from totals over `hidden` devices, which all that was sent comes down to, whether a point is there.
 

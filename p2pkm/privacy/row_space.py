@@ -8,6 +8,7 @@ one of the determinants that decide (a chance of about n / 2^31), and never too 
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers, Mask
+from topologies.single_thread import single_thread
 
 PRIME = 2**31 - 1
 _DROPPED = 1e-9  # a direction that is left of rows of length 1
@@ -34,6 +35,7 @@ class Orthonormal:
         self.rows: Floats = np.zeros((len(units), n))
         self.rows[np.arange(len(units)), units] = 1.0
 
+    @single_thread()
     def add(self, rows: Floats) -> Floats:
         """Add the span of more rows, float64[b, n]; return the new part of the basis.
 

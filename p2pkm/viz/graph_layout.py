@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
+from topologies.single_thread import single_thread
 
 if TYPE_CHECKING:
     from p2pkm.network.graph import Topology
@@ -91,6 +92,7 @@ def _count_hops(topology: "Topology") -> Floats:
     return hops
 
 
+@single_thread()
 def _majorize(hops: Floats) -> Floats:
     """Return the layout of least stress, sum over pairs of (distance - hops)^2 / hops^2, by majorisation."""
     n = len(hops)
@@ -108,6 +110,7 @@ def _majorize(hops: Floats) -> Floats:
     return places
 
 
+@single_thread()
 def _embed(squares: Floats) -> Floats:
     """Return the two leading directions of doubly centered squared distances, float64[n, 2].
 

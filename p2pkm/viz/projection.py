@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Floats
+from topologies.single_thread import single_thread
 
 if TYPE_CHECKING:
     from p2pkm.metrics.result import Result
@@ -30,6 +31,7 @@ class Projection2D(NamedTuple):
     names: tuple[str, str]
     note: str
 
+    @single_thread()
     def place(self, table: Floats) -> Floats:
         """Return the rows of a table in the picture, float64[rows, 2]; absent ones at NaN."""
         there = np.isfinite(table).all(axis=-1, keepdims=True)
@@ -47,6 +49,7 @@ def show_flat(result: "Result") -> Projection2D:
     return find_components(sample)
 
 
+@single_thread()
 def find_components(sample: Floats) -> Projection2D:
     """Return how points, float64[m, d], are drawn on their two principal components."""
     d, step = sample.shape[1], max(1, -(-sample.size // _ANALYZED))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from topologies.csr_graph import CSRGraph
 from topologies.measures.types import EXACT, Floats, Measure, find_sources
+from topologies.single_thread import single_thread
 
 Make: TypeAlias = Callable[[], tuple[Any, Floats]]  # a matrix and its null vector
 Advance: TypeAlias = Callable[..., tuple[Floats, Floats, Floats, Floats]]
@@ -78,11 +79,11 @@ class Spectrum(NamedTuple):
         import numpy as np
 
         values = function(self.values)
-        total = float(self.weights @ values)
+        total = float((self.weights * values).sum())
         if self.exact:
             return total, 0.0
         away = values - total / self.weights.sum()
-        return total, float(np.sqrt(2 * (self.weights @ away**2) / self.probes))
+        return total, float(np.sqrt(2 * (self.weights * away**2).sum() / self.probes))
 
     def _tell_end(self) -> str:
         if self.exact:
@@ -105,7 +106,8 @@ def find_spectrum(matrix: Any, null: Floats, seed: int) -> Spectrum:
 
     n = len(null)
     if n <= EXACT:
-        values = np.linalg.eigvalsh(matrix.toarray())[1:]
+        with single_thread():
+            values = np.linalg.eigvalsh(matrix.toarray())[1:]
         values[np.abs(values) <= 1e-13 * n * np.abs(values).max(initial=0.0)] = 0.0
         return Spectrum(values, np.ones(n - 1))
     return _find(matrix, null, seed)[0]
@@ -254,7 +256,8 @@ def _walk(
         w -= np.multiply(before, beta, out=scratch)
         diagonal.append(np.einsum("ij,ij->j", v, w))
         w -= np.multiply(v, diagonal[-1], out=scratch)
-        w -= np.multiply(null[:, None], null @ w, out=scratch)
+        along = np.multiply(null[:, None], w, out=scratch).sum(axis=0)  # by BLAS it would depend on the threads
+        w -= np.multiply(null[:, None], along, out=scratch)
         beta = np.sqrt(np.multiply(w, w, out=scratch).sum(axis=0))
         beside.append(beta)
         complete = _is_complete(diagonal[-1], beta)
@@ -323,6 +326,7 @@ def _gauge(values: Floats, weights: Floats, errors: Floats, ends: tuple[int, ...
     return max(float(errors[end] / max(abs(values[end]), 1e-300)) for end in ends)
 
 
+@single_thread("scipy.linalg")
 def _diagonalize(diagonal: list[Floats], beside: list[Floats], probe: int) -> tuple[Floats, Floats, Floats]:
     """Return Ritz values, weights (together 1) and residuals of one probe, each float64[steps]."""
     import numpy as np
@@ -335,6 +339,7 @@ def _diagonalize(diagonal: list[Floats], beside: list[Floats], probe: int) -> tu
     return values, vectors[0] ** 2, next_to[steps - 1] * np.abs(vectors[-1])
 
 
+@single_thread("scipy.sparse.linalg")
 def _invert(matrix: Any, starts: Floats, null: Floats, high: float) -> Spectrum:
     """Return the spectrum from the inverse on what is orthogonal to the null vector.
 
@@ -357,7 +362,7 @@ def _invert(matrix: Any, starts: Floats, null: Floats, high: float) -> Spectrum:
 
 def _part(v: Floats, null: Floats) -> Floats:
     """Return what of the columns is orthogonal to the null vector."""
-    return v - null[:, None] * (null @ v)
+    return v - null[:, None] * (null[:, None] * v).sum(axis=0)
 
 
 def find_radius(matrix: Any, seed: int) -> Measure:
@@ -366,7 +371,8 @@ def find_radius(matrix: Any, seed: int) -> Measure:
 
     n = matrix.shape[0]
     if n <= EXACT:
-        return Measure(float(np.linalg.eigvalsh(matrix.toarray())[-1]))
+        with single_thread():
+            return Measure(float(np.linalg.eigvalsh(matrix.toarray())[-1]))
     return walk_to_top(lambda v: matrix @ v, n, matrix.nnz, seed)
 
 

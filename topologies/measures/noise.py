@@ -5,6 +5,7 @@ from typing import Any
 
 from topologies.csr_graph import CSRGraph
 from topologies.measures.types import AnyGraph, Floats, Integers, count_links, find_sources, read, to_matrix
+from topologies.single_thread import single_thread
 
 EIGENVALUES = 2_000  # devices; up to here all eigenvalues are computed
 _SIGNS = 32_000  # random signs of an estimate, in two vectors at least
@@ -48,7 +49,8 @@ def residual_noise(graph: AnyGraph, couplings: Sequence[float], *, scaled: bool 
     count, component = csgraph.connected_components(adjacent, directed=False)
     laplacian = (diags_array(adjacent @ np.ones(n, kind)) - adjacent).tocsr()
     if n <= EIGENVALUES:
-        values = np.maximum(np.linalg.eigvalsh(laplacian.toarray())[count:], 0.0)
+        with single_thread():
+            values = np.maximum(np.linalg.eigvalsh(laplacian.toarray())[count:], 0.0)
         return np.array([np.cumsum(np.append(0.0, (1 + 2 * c * values) ** -2.0))[-1] / n for c in couplings])
     del adjacent
     probes = np.random.default_rng(seed).choice(np.array([-1.0, 1.0], kind), (n, count_signs(n)))

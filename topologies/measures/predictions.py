@@ -33,6 +33,7 @@ from topologies.measures.types import (
     read,
     to_matrix,
 )
+from topologies.single_thread import single_thread
 
 _GOAL = 1e-3  # of the distance at the start, at which `rounds` ends
 _PERIODS = 32  # of a power iteration
@@ -141,6 +142,7 @@ def predict(  # noqa: PLR0913 - what is known of the graph, and how it is used
     return Prediction(contraction, _count_rounds(contraction), left, swept, rounds, Measure(noise, not how, how))
 
 
+@single_thread()
 def fit(values: Sequence[float], rounds: Sequence[int] | None = None) -> Fit:
     """Fit v_t = v + a q^t to values that approach an unknown limit.
 
@@ -218,6 +220,7 @@ def _measure_strengths(links: CSRGraph, given: float, *, scaled: bool, active: M
     return strengths if active is None else np.where(active, strengths, 0.0)
 
 
+@single_thread()
 def _follow_rounds(graph: Changing, given: float, *, scaled: bool) -> Measure:
     """Return the spectral radius of the product of the rounds of a period, to the power of one round.
 
@@ -272,6 +275,7 @@ def _find_contraction(links: CSRGraph, strengths: Floats, seed: int) -> Measure:
     return find_radius(matrix, seed)
 
 
+@single_thread()
 def _sweep(links: CSRGraph, strengths: Floats, colors: Integers, theta: float, seed: int) -> Measure:
     """Return the spectral radius of a round of successive over-relaxation, one color after the other.
 

@@ -6,6 +6,7 @@ from typing import Any, TypeGuard
 from topologies.measures.lanczos import walk_to_top
 from topologies.measures.spectral import DECAY, check_decay, mixing_laplacian
 from topologies.measures.types import EXACT, AnyGraph, Changing, Floats, Integers, Measure, read
+from topologies.single_thread import single_thread
 
 _ROUNDS = 32  # looked at of a graph that never repeats itself
 _TINY = 1e-9  # what a norm, or the weight of an old round, counts as 0 below
@@ -41,7 +42,9 @@ def contraction_per_round(graph: Changing, *, rounds: int | None = None, seed: i
         product = np.eye(n) - 1 / n
         for matrix in matrices:
             product = matrix @ product
-        return _tell(graph, Measure(float(np.linalg.norm(product, 2))), chosen)
+        with single_thread():
+            norm = float(np.linalg.norm(product, 2))
+        return _tell(graph, Measure(norm), chosen)
 
     def apply(v: Floats) -> Floats:
         w = v - v.mean(axis=0)

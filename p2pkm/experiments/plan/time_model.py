@@ -25,6 +25,7 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.local import LocalWorld
 from p2pkm.network.rank_partition import RankPartition, choose
 from p2pkm.network.transport import World
+from topologies.single_thread import single_thread
 
 RANKS = (1, 2, 16, 256, 4096)
 SHARED = 2e-4, 2e9  # latency, bandwidth of ranks that share cores
@@ -130,6 +131,7 @@ def calibrate(plan: RunPlan) -> Costs:
     return Costs(turn, device, point, link, max(grown, 0.0))
 
 
+@single_thread()
 def fit(rows: Floats, took: Floats) -> Floats:
     """Return the costs, at least 0, that explain what was measured with the least relative error, float64[c]."""
     known = took > 0.0

@@ -10,6 +10,7 @@ import numpy as np
 from p2pkm.core.batch import Floats
 from p2pkm.core.errors import ExperimentError
 from p2pkm.network.graph import Topology
+from topologies.single_thread import single_thread
 
 WEAK, STRONG = 10.0, 30.0
 _LARGE, _LONG = 10, 8  # from this many devices or this diameter on the least coupling is the stronger one
@@ -135,13 +136,15 @@ def _laplacian(topology: Topology, base: float) -> Any:
 def _deviate(laplacian: Any, counts: Floats, offsets: Floats) -> Floats:
     """Return how far each device's centroids end from the pooled means, squared, float64[k, n]."""
     if isinstance(laplacian, np.ndarray):
-        found = np.linalg.solve(laplacian + counts[:, :, None] * np.eye(len(laplacian)), offsets)
+        with single_thread():
+            found = np.linalg.solve(laplacian + counts[:, :, None] * np.eye(len(laplacian)), offsets)
     else:
         from scipy.sparse import diags_array
         from scipy.sparse.linalg import spsolve
 
         systems = ((diags_array(one) + laplacian).tocsc() for one in counts)
-        found = np.array([np.reshape(spsolve(*one), one[1].shape) for one in zip(systems, offsets, strict=True)])
+        with single_thread("scipy.sparse.linalg"):
+            found = np.array([np.reshape(spsolve(*one), one[1].shape) for one in zip(systems, offsets, strict=True)])
     deviations: Floats = (found.reshape(offsets.shape) ** 2).sum(axis=2)
     return deviations
 

@@ -8,12 +8,14 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Kernels, Search, Stream, cluster
 from p2pkm.core.expected_messages import Known, Reports
+from p2pkm.core.fixed_order import multiply
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
 from p2pkm.core.validation import one_of, whole
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.small_clusters import publish
+from topologies.single_thread import single_thread
 
 _CONVERGED = 10_000  # Lloyd steps; unchanged labels come long before
 
@@ -125,16 +127,13 @@ class KFED(ServerMethodBase):
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Cluster the own points; send the points themselves where they are few."""
-        from threadpoolctl import threadpool_limits
-
         k = self._width(clients)
         few, start = clients.sizes <= k, np.full((len(clients), k, clients.d), np.inf)
-        with threadpool_limits(1):  # more threads would add in another order
-            for i in np.flatnonzero(~few):
-                search = Search(k, Stream.CLIENT, limit=0, greedy=self.seeding == "greedy")
-                points, weights = clients.table(i)
-                means = _start(clients.kernels, int(clients.keys[i]), points, weights / clients.unit, search)
-                start[i, : len(means)] = means
+        for i in np.flatnonzero(~few):
+            search = Search(k, Stream.CLIENT, limit=0, greedy=self.seeding == "greedy")
+            points, weights = clients.table(i)
+            means = _start(clients.kernels, int(clients.keys[i]), points, weights / clients.unit, search)
+            start[i, : len(means)] = means
         local, _, _ = clients.refine(start, _CONVERGED, fill=True)
         for i in np.flatnonzero(few):
             local[i, : clients.sizes[i]] = clients.table(i)[0]
@@ -164,9 +163,10 @@ def _start(kernels: Kernels, key: int, points: Floats, weights: Floats, search: 
     """Return w_1 .. w_k' of one client, before its Lloyd steps."""
     if search.k >= points.shape[1]:
         return _core_means(kernels, key, points, weights, search)
-    _, _, directions = np.linalg.svd(np.sqrt(weights)[:, None] * points, full_matrices=False)
+    with single_thread():
+        _, _, directions = np.linalg.svd(np.sqrt(weights)[:, None] * points, full_matrices=False)
     basis = directions[: search.k]
-    return _product(_core_means(kernels, key, _product(points, basis.T), weights, search), basis)
+    return multiply(_core_means(kernels, key, multiply(points, basis.T), weights, search), basis)
 
 
 def _core_means(kernels: Kernels, key: int, points: Floats, weights: Floats, search: Search) -> Floats:
@@ -196,11 +196,3 @@ def _spread(rows: Floats, seeds: range, k: int) -> list[int]:
 def _squared(rows: Floats, row: Floats) -> Floats:
     """Return the squared distance of every row to one row, summed in feature order."""
     return np.cumsum(np.square(rows - row), axis=1)[:, -1]
-
-
-def _product(a: Floats, b: Floats) -> Floats:
-    """Return the matrix product, summed in the order of the features."""
-    total = np.zeros((len(a), b.shape[1]))
-    for f in range(len(b)):
-        total += a[:, f, None] * b[f]
-    return total
