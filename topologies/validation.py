@@ -1,4 +1,4 @@
-"""What counts as a graph here: what is refused, and in which order nodes become devices."""
+"""Checks of single values of a graph, the order of its nodes, and their names."""
 
 import math
 import operator
@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 else:
     Graph = Any  # networkx is imported when a graph is built, not before; the annotation must still resolve
 
+NAMES = ("name", "label")  # node attributes that name devices, in this order
 UNDIRECTED = "the penalty between neighbors is symmetric; make it undirected"
 INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,4000}(?:\.[0-9]{1,4000})?")
+_DIGITS = re.compile(r"([0-9]+)")
 
 
 def is_weight(value: object) -> bool:
@@ -29,9 +32,11 @@ def is_weight(value: object) -> bool:
 
 
 def sort_nodes(graph: Graph) -> list[Any]:
-    """List the nodes in the order of devices: device i is the i-th.
+    """List the nodes in natural order, which is the order of devices: device i is the i-th.
 
-    Numerically if every label parses as an integer (`10` and ``"10"`` alike), else by the label as text.
+    The order in which a graph or a file lists them does not matter. If every label is a decimal number, they are sorted
+    by value (`10`, ``"10"`` and ``"10.0"`` alike). Otherwise they are sorted as text in which each run of digits counts
+    as one whole number, so that ``n2`` comes before ``n10``. Labels that are equal so far are sorted as plain text.
 
     Parameters
     ----------
@@ -46,19 +51,40 @@ def sort_nodes(graph: Graph) -> list[Any]:
     >>> import networkx as nx
     >>> import topologies
     >>> topologies.sort_nodes(nx.Graph([("site-10", "site-2")]))
-    ['site-10', 'site-2']
+    ['site-2', 'site-10']
     """
-    nodes = list(graph)
-    if all(INTEGER.fullmatch(str(node)) for node in nodes):
-        return sorted(nodes, key=lambda node: (int(str(node)), str(node), type(node).__name__))
-    return sorted(nodes, key=lambda node: (str(node), type(node).__name__))
+    labels = {node: str(node) for node in graph}
+    key = _order_numbers if all(map(_NUMBER.fullmatch, labels.values())) else _order_text
+    return sorted(graph, key=lambda node: (key(labels[node]), labels[node], type(node).__name__))
+
+
+def _order_numbers(label: str) -> Any:
+    """Return the value of a decimal number, exact for any number of digits."""
+    from decimal import Decimal
+
+    return int(label) if INTEGER.fullmatch(label) else Decimal(label)
+
+
+def _order_text(label: str) -> list[Any]:
+    """Return text and whole numbers in turn, each number as its count of digits and its digits without zeros ahead."""
+    parts: list[Any] = _DIGITS.split(label)
+    for i in range(1, len(parts), 2):
+        digits = parts[i].lstrip("0")
+        parts[i] = (len(digits), digits)
+    return parts
+
+
+def is_name(value: object) -> bool:
+    """Return whether a value can name a node: text that is not empty."""
+    return isinstance(value, str) and bool(value.strip())
 
 
 def name_nodes(graph: Graph) -> dict[Any, str] | None:
     """Return the name of every node, or None if the nodes are merely numbered.
 
-    The names are the node attribute `name` or else `label`, if all nodes have one and no two the same; else the nodes
-    themselves, if they are text or whole numbers. Numbers 0 to n-1 or 1 to n are no names.
+    The names are the node attribute `name` or else `label`, if all nodes have one that is text and not empty, and no
+    two the same; else the nodes themselves, if they are text or whole numbers. Numbers 0 to n-1 or 1 to n do not count
+    as names.
 
     Parameters
     ----------
@@ -71,9 +97,9 @@ def name_nodes(graph: Graph) -> dict[Any, str] | None:
     >>> topologies.name_nodes(nx.Graph([("Turku", "Oulu")]))
     {'Turku': 'Turku', 'Oulu': 'Oulu'}
     """
-    for key in ("name", "label"):
+    for key in NAMES:
         found = dict(graph.nodes(data=key))
-        if all(isinstance(name, str) for name in found.values()) and len(set(found.values())) == len(found):
+        if all(map(is_name, found.values())) and len(set(found.values())) == len(found):
             break
     else:
         if not all(isinstance(node, (str, int)) for node in graph):

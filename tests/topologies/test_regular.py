@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+import p2pkm
 import topologies
 from topologies import GraphError
 
@@ -244,11 +245,39 @@ def test_import_costs_nearly_nothing():
 # --- order and checks ---
 
 
-def test_sort_nodes():
-    assert topologies.sort_nodes(nx.path_graph(["10", "9", "-1"])) == ["-1", "9", "10"]
-    assert topologies.sort_nodes(nx.path_graph([10, "9", 2])) == [2, "9", 10]
-    assert topologies.sort_nodes(nx.path_graph(["10", "9", "b"])) == ["10", "9", "b"]
-    assert topologies.sort_nodes(nx.path_graph([1.5, 10, 9])) == [1.5, 10, 9]
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [f"n{i}" for i in range(12)],
+        [f"{i}.0" for i in range(12)],
+        list(range(12)),
+        [2, "9", 10],
+        [1.5, 9, 10],
+        ["-10", "-1", "0", "3"],
+        ["-1.5", "-0.25", "0", "1.5", "10.25"],
+        ["9", "10", "b"],
+        ["007", "07", "7", "8", "010"],
+        ["a1b9", "a1b10", "a2", "a10b1"],
+        ["10.0.0.2", "10.0.0.10", "10.0.1.1"],
+        ["Aho 2", "Zürich 2", "Zürich 10", "Éire"],
+        [(0, 2), (0, 10), (2, 0)],
+        ["9" * 30, "1" + "0" * 30],
+        ["n" + "9" * 5000, "n1" + "0" * 5000],
+        ["a", "a1", "a1b", "b"],
+    ],
+)
+def test_nodes_are_in_natural_order_whatever_the_order_in_the_graph(labels):
+    shuffled = [labels[i] for i in np.random.default_rng(1).permutation(len(labels))]
+    graph = nx.Graph()
+    graph.add_nodes_from(shuffled)
+    assert topologies.sort_nodes(graph) == labels
+    graph = nx.relabel_nodes(nx.path_graph(len(labels)), dict(enumerate(shuffled)))
+    assert topologies.CSRGraph.from_networkx(graph).to_networkx().number_of_edges() == len(labels) - 1
+    built = p2pkm.Topology.from_graph(graph)
+    for i, label in enumerate(labels):  # device i is node i of the natural order
+        assert [labels[j] for j in built.indices[built.indptr[i] : built.indptr[i + 1]]] == sorted(
+            graph[label], key=labels.index
+        )
 
 
 @pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf"), "3", None, True, 10**400])
