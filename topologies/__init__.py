@@ -46,6 +46,7 @@ from topologies.families.textbook import (
 )
 from topologies.gallery_entries import GalleryEntry, read_recipe, recipes
 from topologies.io import read
+from topologies.io.attributes import FILE_SUMMARY as FILE_SUMMARY
 from topologies.plugins import PluginError
 from topologies.registry import DETERMINISTIC as DETERMINISTIC
 from topologies.registry import FAMILIES, FIXED, LARGE, LIGHT, TIME_VARYING, build, edge_markov, gallery

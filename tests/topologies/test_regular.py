@@ -401,7 +401,7 @@ def test_labels_may_hold_blanks_and_other_attributes_are_kept(tmp_path):
         (".txt", b"\xff\xfe\x00\x01", "cannot be read as .txt: UnicodeDecodeError"),
         (".graphml", "<graphml", "cannot be read as .graphml"),
         (".graphml", "<a/>", "cannot be read as .graphml"),
-        (".gexf", "<a/>", "cannot be read as .gexf"),
+        (".gexf", "<a/>", "cannot be read as .gexf: it has no <graph> element"),
         (".json", "{", "cannot be read as .json"),
         (".json", "[1]", "expected node-link JSON"),
         (".json", '{"nodes": [{"id": 1}, {"id": 2}]}', "expected node-link JSON"),

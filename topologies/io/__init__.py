@@ -8,15 +8,21 @@ from typing import Any
 
 from topologies.checks import check
 from topologies.errors import GraphError
+from topologies.io.attributes import FILE_SUMMARY, apply_defaults, summarize
 from topologies.io.edge_list import read_edge_list
+from topologies.io.xml import read_gexf, read_graphml
 from topologies.validation import UNDIRECTED, Graph, sort_nodes
 
 LARGEST = 2**30  # bytes
+_NODE_LINK = ("directed", "multigraph", "graph", "nodes")  # keys of node-link JSON, besides that of the links
 _FEW = 100_000  # nodes that can be made and looked at, whatever the file contains
 
 
 def read(path: str | PathLike[str], *, isolated: bool = False) -> Graph:
-    r"""Read an undirected graph; its nodes come out in sorted order, under their own labels.
+    r"""Read an undirected graph; its nodes come out in natural order (`sort_nodes`), under their own labels.
+
+    Nodes and links at any depth of a GraphML or GEXF file are nodes and links of the graph, and default attributes are
+    applied. A file that holds something else which a graph cannot have is refused: several graphs, hyperedges, times.
 
     Parameters
     ----------
@@ -25,18 +31,21 @@ def read(path: str | PathLike[str], *, isolated: bool = False) -> Graph:
         scipy.sparse.save_npz, its values are weights); .edgelist, .edges, .txt, .csv, .tsv (`read_edge_list`).
         At most 1 GiB. XML with a document type declaration is refused: entities can blow up to any size.
     isolated : bool
-        Whether nodes without a link are taken as they are.
+        Whether nodes without a link are accepted.
 
     Returns
     -------
     networkx.Graph
-        Edge attribute `weight` where the file has one; other attributes are kept and mean nothing.
+        With all attributes of the file. `weight` of links, `name` or `label` of nodes (`name_nodes`) and, with a link
+        model, `latency` and `bandwidth` of links, `access` and `speed` of nodes are used. The graph attribute
+        `file_summary` is one line about what was read and what is ignored, which runs show as a note.
 
     Raises
     ------
     GraphError
         If the file is missing, empty, too large or cannot be parsed; if the graph is directed, has parallel links,
-        self-loops, bad weights or, with more than one node and unless `isolated`, nodes without a link.
+        self-loops, bad weights or, with more than one node and unless `isolated`, nodes without a link; if the file
+        holds something that a graph cannot have.
 
     Examples
     --------
@@ -55,8 +64,9 @@ def read(path: str | PathLike[str], *, isolated: bool = False) -> Graph:
         raise GraphError(f"the path is {path!r}; expected that of a file, such as 'graph.graphml'") from None
     reader = _reader(source)
     _refuse_file(source)
+    ignored: list[str] = []
     try:
-        graph = reader(source)
+        graph = reader(source, ignored)
     except GraphError:
         raise
     except Exception as error:  # parsers of broken files raise nearly anything
@@ -64,19 +74,22 @@ def read(path: str | PathLike[str], *, isolated: bool = False) -> Graph:
             f"{source} cannot be read as {source.suffix}: {type(error).__name__}: {error}. "
             "Check that the suffix fits the content and that the file is complete"
         ) from error
+    apply_defaults(graph)
     try:
         check(graph)
     except GraphError as error:
         raise GraphError(f"{source}: {error}") from None
     if not isolated:
         _refuse_lonely(graph, source)
-    return _sorted(graph)
+    graph = _sorted(graph)
+    graph.graph[FILE_SUMMARY] = summarize(graph, source, ignored)
+    return graph
 
 
-def _reader(source: Path) -> Callable[[Path], Graph]:
-    readers: dict[str, Callable[[Path], Graph]] = {
-        ".graphml": _read_graphml,
-        ".gexf": _read_gexf,
+def _reader(source: Path) -> Callable[[Path, list[str]], Graph]:
+    readers: dict[str, Callable[[Path, list[str]], Graph]] = {
+        ".graphml": read_graphml,
+        ".gexf": read_gexf,
         ".json": _read_json,
         ".npz": _read_npz,
     }
@@ -120,60 +133,33 @@ def _sorted(graph: Graph) -> Graph:
     return plain
 
 
-def _read_graphml(source: Path) -> Graph:
-    import networkx
-
-    _refuse_doctype(source)
-    return networkx.read_graphml(source)
-
-
-def _read_gexf(source: Path) -> Graph:
-    import networkx
-
-    _refuse_doctype(source)
-    return networkx.read_gexf(source)
-
-
-class _RootReached(Exception):  # noqa: N818  no error: stops the scan
-    """The first element of an XML file has begun, so no declaration can follow."""
-
-
-def _refuse_doctype(source: Path) -> None:
-    """Look for a document type declaration, in any encoding, without expanding anything."""
-    from xml.parsers.expat import ParserCreate
-
-    def refuse(*_: object) -> None:
-        raise GraphError(f"{source} has a DOCTYPE declaration, which can hide an XML bomb; remove it from the file")
-
-    def stop(*_: object) -> None:
-        raise _RootReached
-
-    parser = ParserCreate()
-    parser.StartDoctypeDeclHandler = refuse
-    parser.StartElementHandler = stop
-    with source.open("rb") as stream:
-        try:
-            parser.ParseFile(stream)
-        except _RootReached:
-            return
-
-
-def _read_json(source: Path) -> Graph:
+def _read_json(source: Path, ignored: list[str]) -> Graph:
     import json
 
     import networkx
 
-    data = json.loads(source.read_bytes())
+    data = json.loads(source.read_bytes(), object_pairs_hook=_refuse_repeated_keys)
     found = [key for key in ("edges", "links") if isinstance(data, dict) and isinstance(data.get(key), list)]
     if len(found) != 1 or not isinstance(data.get("nodes"), list):
         raise GraphError(
             f'{source}: expected node-link JSON, an object with a list "nodes" and a list "edges" or "links" '
             "(one of them), as json.dump(networkx.node_link_data(graph), file) writes it"
         )
+    ignored += [f"key {key!r}" for key in sorted(data.keys() - {*_NODE_LINK, found[0]})]
     graph = networkx.node_link_graph(data, directed=False, multigraph=False, edges=found[0])
     if not graph.is_directed():
         _refuse_miscounted(graph, data["nodes"], data[found[0]], source)
     return graph
+
+
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; of a key that is given twice, json.loads would keep the last value in silence."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise GraphError(f"an object of the JSON file has the key {repeated!r} more than once; give it one value")
+    return found
 
 
 def _refuse_miscounted(graph: Graph, nodes: list[Any], links: list[dict[str, Any]], source: Path) -> None:
@@ -195,7 +181,7 @@ def _refuse_miscounted(graph: Graph, nodes: list[Any], links: list[dict[str, Any
         seen.add(pair)
 
 
-def _read_npz(source: Path) -> Graph:
+def _read_npz(source: Path, ignored: list[str]) -> Graph:
     import zipfile
 
     import networkx
@@ -217,7 +203,7 @@ def _read_npz(source: Path) -> Graph:
         raise GraphError(f"{source} holds values of type {matrix.dtype}; expected real numbers, the weights")
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)  # a damaged indptr would reach into foreign memory
-    matrix = sparse.coo_array(matrix).astype(numpy.float64).tocsr()
+    matrix = _without_repetitions(sparse.coo_array(matrix).astype(numpy.float64), source)
     if not numpy.isfinite(matrix.data).all():
         raise GraphError(f"{source} has weights that are NaN or infinite; expected finite numbers above 0")
     matrix.eliminate_zeros()
@@ -228,3 +214,11 @@ def _read_npz(source: Path) -> Graph:
     graph.add_nodes_from(range(matrix.shape[0]))
     graph.add_weighted_edges_from(zip(half.row.tolist(), half.col.tolist(), half.data.tolist(), strict=True))
     return graph
+
+
+def _without_repetitions(entries: Any, source: Path) -> Any:
+    """Return a matrix by rows; entries that are listed twice, which scipy adds up, are refused."""
+    matrix = entries.tocsr()
+    if matrix.nnz < entries.nnz:
+        raise GraphError(f"{source} holds an entry more than once, and scipy would add them up; list every link once")
+    return matrix

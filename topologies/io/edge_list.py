@@ -2,26 +2,40 @@
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from topologies.errors import GraphError
 from topologies.validation import INTEGER, Graph
 
-HEADERS = {("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v")}
+HEADERS = {("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"), ("node1", "node2")}
+_HEADS = {"source", "target", "src", "dst", "from", "to", "node", "nodes", "neighbor", "start", "end", "head", "tail"}
+_QUOTED = re.compile(r'(?<![^\s,])"(?:[^"]|"")*"')  # quotes begin a field; two of them stand for one
+_FIELD = re.compile(r'"((?:[^"]|"")*)"(?!\S)|(\S+)')
+_DECIMAL_COMMA = re.compile(r"\S+\s+\S+\s+[0-9]+")
 
 
-def read_edge_list(path: Path) -> Graph:
+class Line(NamedTuple):
+    """The fields of a line: two labels and perhaps a weight."""
+
+    number: int
+    fields: list[str]
+
+
+def read_edge_list(path: Path, ignored: list[str] | None = None) -> Graph:
     """Read two columns of labels and, optionally, one of weights.
 
-    Columns are parted by commas, tabs or blanks, whichever of them the first line has, in this order. A first line
-    `source,target`, `src,dst`, `from,to` or `u,v` is a header; from `#` on a line is a comment. A third
-    column ``{'weight': 2}``, as networkx writes it, is understood. Labels stay text.
+    Columns are parted by commas, tabs or blanks, as in the first line. A first line `source,target`, `src,dst`,
+    `from,to`, `u,v` or `node1,node2` is a header. Labels in double quotes may hold any character. A line that begins
+    with `#` or `%` is a comment, and so is the rest of a line after ``#`` between blanks; a `#` inside a label belongs
+    to it. A third column ``{'weight': 2}``, as networkx writes it, is understood. Labels stay text.
 
     Raises
     ------
     GraphError
-        With the number of the line that has the wrong number of columns, an unreadable weight or a known link.
+        With the number of the line that has the wrong number of columns, an unreadable weight, a known link or a `#`
+        that may begin a comment or belong to a label.
     """
     import networkx
 
@@ -30,7 +44,10 @@ def read_edge_list(path: Path) -> Graph:
     for number, fields in _rows(path):
         where = f"{path}, line {number}"
         if len(fields) not in {2, 3} or not fields[0] or not fields[1]:
-            raise GraphError(f"{where}: got {fields}; expected two labels and, optionally, a weight")
+            raise GraphError(
+                f"{where}: got {fields}; expected two labels and, optionally, a weight. A label with a blank, a comma "
+                "or a # needs double quotes"
+            )
         u, v = fields[0], fields[1]
         earlier = listed.setdefault((min(u, v), max(u, v)), number)
         if earlier != number:
@@ -39,27 +56,81 @@ def read_edge_list(path: Path) -> Graph:
     return graph
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield line numbers, from 1, and fields; comments, blank lines and the header are left out."""
-    separator = None
-    first = True
+def _rows(path: Path) -> Iterator[Line]:
+    """Yield the lines of links, numbered from 1; comments, blank lines and the header are left out."""
+    lines = _lines(path)
+    first = next(lines, None)
+    if first is None:
+        return
+    if _is_header(first.fields, path):
+        yield from lines
+        return
+    rest = list(lines)
+    _refuse_unknown_header(first, rest, path)
+    yield from chain([first], rest)
+
+
+def _lines(path: Path) -> Iterator[Line]:
+    """Yield the fields of all lines but comments and blank ones."""
+    separator, first = None, True
     with path.open(encoding="utf-8-sig") as lines:
         for number, line in enumerate(lines, start=1):
-            text = line.partition("#")[0].strip("\r\n ")
-            if not text.strip():
+            text = line.strip("\r\n ")
+            if not text.strip() or text.lstrip()[0] in "#%":
                 continue
+            where = f"{path}, line {number}"
             if first:
-                separator = next((mark for mark in ",\t" if mark in re.sub(r"\{.*\}", "", text)), None)
-            fields = _split(text, separator)
-            if not (first and _is_header(fields, path)):
-                yield number, fields
+                separator = _find_separator(text, where)
+            text = _cut_comment(text, separator, where)
+            yield Line(number, _split(text, separator))
             first = False
 
 
+def _mask(text: str) -> str:
+    """Return the text with the characters of quoted fields replaced."""
+    return _QUOTED.sub(lambda found: "x" * len(found[0]), text)
+
+
+def _find_separator(text: str, where: str) -> str | None:
+    """Return the separator of a line; None: blanks."""
+    masked = re.sub(r"\{.*\}", "", re.split(r"\s#", _mask(text))[0])
+    if "\t" in re.sub(r"\s*,\s*", ",", masked).strip():
+        return "\t"
+    if "," not in masked:
+        return None
+    if _DECIMAL_COMMA.fullmatch(masked.partition(",")[0]) and masked.partition(",")[2].isdecimal():
+        raise GraphError(f"{where}: got {text!r}, with a decimal comma; write weights with a decimal point")
+    return ","
+
+
+def _cut_comment(text: str, separator: str | None, where: str) -> str:
+    """Return a line without its comment, which begins with a # between blanks, or after one where blanks part labels.
+
+    Raises
+    ------
+    GraphError
+        If a # follows a blank or a separator, or precedes a blank, so that it may as well belong to a label.
+    """
+    masked = _mask(text)
+    for found in re.finditer("#", masked):
+        before, after = masked[found.start() - 1], masked[found.end() : found.end() + 1]
+        if before.isspace() and before != separator and (separator is None or not after.strip()):
+            return text[: found.start()].rstrip()
+        if before.isspace() or before == separator or after.isspace():
+            raise GraphError(
+                f"{where}: in {text!r}, # may begin a comment or belong to a label; put blanks around the #, or the "
+                "label into double quotes"
+            )
+    return text
+
+
 def _split(text: str, separator: str | None) -> list[str]:
+    """Return the fields of a line; attributes in braces are one field, the last."""
+    start = _mask(text).find("{")
+    if start > 0 and text.endswith("}"):
+        return [*_split(text[:start].rstrip(" " if separator is None else f" {separator}"), separator), text[start:]]
     if separator is None:
-        start = text.find("{")
-        return text.split() if start < 0 else [*text[:start].split(), text[start:]]
+        return [quoted.replace('""', '"') or plain for quoted, plain in _FIELD.findall(text)]
     if '"' in text:
         import csv
 
@@ -74,6 +145,20 @@ def _is_header(fields: list[str], path: Path) -> bool:
     if words[2:] not in ([], ["weight"]):
         raise GraphError(f"{path}: the header is {fields}; expected two columns and, optionally, 'weight'")
     return True
+
+
+def _refuse_unknown_header(first: Line, rest: list[Line], path: Path) -> None:
+    """Refuse a first line that looks like names of columns: its labels are in no other line."""
+    labels, others = set(first.fields[:2]), {field for line in rest for field in line.fields[:2]}
+    if not others or labels & others:
+        return
+    words = {re.sub(r"[\W_0-9]|id$", "", label.lower()) for label in labels}
+    numbered = all(map(INTEGER.fullmatch, others)) and not any(map(INTEGER.fullmatch, labels))
+    if numbered or words <= _HEADS:
+        raise GraphError(
+            f"{path}, line {first.number}: {first.fields} look like names of columns, for no other line has these "
+            "labels; write source and target instead, or remove the line"
+        )
 
 
 def _attributes(text: str, where: str) -> dict[str, Any]:
