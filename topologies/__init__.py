@@ -47,6 +47,7 @@ from topologies.families.textbook import (
 from topologies.gallery_entries import GalleryEntry, read_recipe, recipes
 from topologies.io import read
 from topologies.io.attributes import FILE_SUMMARY as FILE_SUMMARY
+from topologies.mixing import metropolis_weights
 from topologies.plugins import PluginError
 from topologies.registry import DETERMINISTIC as DETERMINISTIC
 from topologies.registry import FAMILIES, FIXED, LARGE, LIGHT, TIME_VARYING, build, edge_markov, gallery
@@ -102,6 +103,7 @@ __all__ = [
     "lollipop",
     "margulis",
     "measures",
+    "metropolis_weights",
     "name_nodes",
     "one_peer_exponential",
     "path",

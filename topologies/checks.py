@@ -1,10 +1,11 @@
-"""What is refused as a graph: directed links, self-loops, parallel links, bad weights."""
+"""Checks of graphs: directed links, self-loops, parallel links, bad weights, bad mixing matrices."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from topologies.csr_graph import CSRGraph, sources
 from topologies.errors import GraphError
-from topologies.validation import UNDIRECTED, Graph, is_weight
+from topologies.validation import UNDIRECTED, Graph, is_weight, whole
 
 if TYPE_CHECKING:
     from topologies.csr_graph import Floats, Integers
@@ -12,6 +13,12 @@ else:
     Integers = Floats = Any  # numpy is imported when a graph is checked, not before
 
 
+CHECKED = 32  # rounds of a graph that changes which are looked at before a run
+_ROUNDING = 1e-9  # by which shares may differ at the ends of a link, or add up to more than 1
+_MATRIX = (
+    "The mixing matrix has to be symmetric and doubly stochastic: shares of at least 0, those of a device up to 1 in "
+    "all; its own share is the rest"
+)
 _FEW = 1 << 17  # links below which sorting takes less time than the import of scipy
 
 
@@ -20,8 +27,9 @@ def check(graph: Graph) -> None:
 
     Parameters
     ----------
-    graph : networkx.Graph or CSRGraph
-        Edge attribute `weight` (default 1, no unit) has to be a finite number above 0.
+    graph : networkx.Graph, CSRGraph or TimeVaryingGraph
+        Edge attribute `weight` (default 1, no unit) has to be a finite number above 0. Of a graph that changes, the
+        links in use and the mixing matrix of up to 32 rounds are checked, too: symmetric and doubly stochastic.
 
     Raises
     ------
@@ -33,7 +41,9 @@ def check(graph: Graph) -> None:
     >>> import topologies
     >>> topologies.check(topologies.ring(5))
     """
-    (_check_csr if isinstance(graph, CSRGraph) else _check_networkx)(graph)
+    if hasattr(graph, "union"):
+        return _check_varying(graph)
+    return (_check_csr if isinstance(graph, CSRGraph) else _check_networkx)(graph)
 
 
 def _check_networkx(graph: Graph) -> None:
@@ -90,6 +100,73 @@ def _check_symmetry(n: int, indptr: Integers, indices: Integers, given: Floats |
         raise GraphError(f"a link stands at one of its ends only, but {UNDIRECTED}: list it at both")
     if (turned != weights).any():
         raise GraphError(f"the ends of a link have different weights, but {UNDIRECTED}")
+
+
+def _check_varying(graph: Any) -> None:
+    """Refuse a period that is not one, and rounds whose links or mixing matrix cannot be used."""
+    if graph.period is not None:
+        whole(graph.period, "the period of the graph", 1)
+    check(graph.union)
+    opposite = find_opposite(graph.union)
+    for turn in range(min(graph.period or CHECKED, CHECKED)):
+        check_round(graph, turn, opposite)
+
+
+def find_opposite(graph: CSRGraph) -> Integers:
+    """Return the entry (j, i) of each entry (i, j) of a symmetric graph, int64[2 * links]."""
+    import numpy as np
+
+    return np.argsort(graph.indices, kind="stable")
+
+
+def check_round(graph: Any, turn: int, opposite: Integers) -> None:
+    """Refuse a round of a graph that changes: which links are in use, and the mixing matrix if it has its own.
+
+    Raises
+    ------
+    GraphError
+        If the arrays have another shape than the links, differ at the ends of a link, or are no shares.
+    """
+    import numpy as np
+
+    mask, size = np.asarray(graph.active(turn)), len(graph.indices)
+    if mask.shape != (size,) or mask.dtype != np.bool_:
+        raise GraphError(f"active({turn}) is of type {mask.dtype} and shape {mask.shape}; expected bool and ({size},)")
+    if (mask[opposite] != mask).any():
+        raise GraphError(f"active({turn}) differs at the ends of {_tell_link(graph, mask[opposite] != mask)}")
+    if graph.own_mixing is None:
+        return
+    shares = np.asarray(graph.own_mixing(turn))
+    if shares.shape != (size,) or shares.dtype.kind not in "fiu":
+        raise GraphError(
+            f"own_mixing({turn}) is of type {shares.dtype} and shape {shares.shape}; expected real numbers and "
+            f"({size},), one for each entry of the indices"
+        )
+    for reason, where in _list_wrong(shares, mask, opposite):
+        if where.any():
+            value = shares[np.argmax(where)]
+            raise GraphError(f"own_mixing({turn}): the share {value} of {_tell_link(graph, where)} {reason}. {_MATRIX}")
+    sums = np.bincount(sources(graph.union), shares, len(graph.union))
+    if (sums > 1 + _ROUNDING).any():
+        device = int(np.argmax(sums))
+        raise GraphError(f"own_mixing({turn}): the shares of device {device} add up to {sums[device]:g}. {_MATRIX}")
+
+
+def _list_wrong(shares: Any, mask: Any, opposite: Integers) -> Iterator[tuple[str, Any]]:
+    """Yield what may be wrong with shares, and where it is; what comes later needs what comes before to be right."""
+    import numpy as np
+
+    yield "is not a finite number of at least 0", ~(np.isfinite(shares) & (shares >= 0))
+    yield "is above 0, but the link is not in use", (shares > 0) & ~mask
+    yield "differs from that at the other end", np.abs(shares - shares[opposite]) > _ROUNDING
+
+
+def _tell_link(graph: Any, where: Any) -> str:
+    """Return which link the first marked entry belongs to."""
+    import numpy as np
+
+    entry = int(np.argmax(where))
+    return f"link {int(sources(graph.union)[entry])} - {int(graph.indices[entry])}"
 
 
 def _transpose(n: int, indptr: Integers, indices: Integers, weights: Any) -> tuple[Integers, Integers, Any]:

@@ -172,7 +172,7 @@ class Devices:
     degrees : int64[n]
         Number of edges in use.
     neighbor_degrees : int32[e] or int64[e]
-        The same of the neighbor at each edge; of no meaning where the edge is not in use.
+        The same of the neighbor at each edge; undefined where the edge is not in use.
     varying : bool
         Whether the edges in use change from round to round of the last stage.
     shares : float64[e] or None
@@ -209,6 +209,8 @@ class Devices:
         Centroids move by whole steps, where the method can; None: as they like.
     secrets : Secrets or None
         Keys of unpredictable draws, for methods with the trait `draws_secrets`; None for all other methods.
+    neighbor_mean_weights : float64[e] or None
+        Mean weight of the links in use of the neighbor at each edge; None: all links weigh the same.
     """
 
     ids: Integers
@@ -240,6 +242,7 @@ class Devices:
     min_count: int = 0
     grid: Grid | None = None
     secrets: Secrets | None = field(default=None, repr=False)
+    neighbor_mean_weights: Floats | None = None
 
     def __len__(self) -> int:
         """Return the number of devices in this batch."""
@@ -299,14 +302,25 @@ class Devices:
         """Return the position of the device that each own edge leads from, int64[e]."""
         return np.arange(len(self)).repeat(self.indptr[1:] - self.indptr[:-1])
 
+    @cached_property
+    def mean_link_weights(self) -> Floats:
+        """Return the mean weight of each device's links in use, float64[n]; 1 of a device without links."""
+        parts = np.where(self.active_edges, self.link_weights / np.maximum(self.degrees, 1)[self.sources], 0.0)
+        return np.where(self.degrees > 0, np.bincount(self.sources, parts, len(self)), 1.0)
+
     def with_active_edges(
-        self, active_edges: Mask, neighbor_degrees: NDArray[np.integer[Any]], shares: Floats | None = None
+        self,
+        active_edges: Mask,
+        neighbor_degrees: NDArray[np.integer[Any]],
+        shares: Floats | None = None,
+        neighbor_mean_weights: Floats | None = None,
     ) -> "Devices":
-        """Return the batch with other edges in use; see `active_edges`, `neighbor_degrees` and `shares` above."""
+        """Return the batch with other edges in use; see the attributes of the same names."""
         degrees = np.bincount(self.sources[active_edges], minlength=len(self))
         return replace(
-            self, active_edges=active_edges, degrees=degrees, neighbor_degrees=neighbor_degrees, shares=shares
-        )
+            self, active_edges=active_edges, degrees=degrees, neighbor_degrees=neighbor_degrees, shares=shares,
+            neighbor_mean_weights=neighbor_mean_weights,
+        )  # fmt: skip
 
     def at_stage_start(self, active_devices: Mask) -> "Devices":
         """Return the batch at the opening of a stage."""

@@ -100,6 +100,8 @@ class MethodTraits:
         Its end is compared with the start that all devices agreed on, by a stage after it.
     cuts_links : bool
         Later stages use fewer links: its last state has `edge_active` and `edge_degrees`.
+    link_weights : str
+        What the weights of links do in the method, such as "multiply alpha_ij"; empty: they are ignored.
     has_objective : bool
         It has `link_alpha` and `penalties`, so that the objective, equation (7), is known; without penalties it is the
         pooled cost, as long as all devices hold the same centroids.
@@ -157,6 +159,7 @@ class MethodTraits:
     rehearses: bool = False
     accepts: bool = False
     cuts_links: bool = False
+    link_weights: str = ""
     has_objective: bool = False
     moves_on_grid: bool = False
     counts_on_grid: bool = False

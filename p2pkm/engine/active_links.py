@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p2pkm.core.batch import Devices
+from p2pkm.core.errors import TopologyError
 from p2pkm.network.transport import Network
+from topologies.checks import CHECKED, check_round, find_opposite
+from topologies.errors import GraphError
+from topologies.mixing import is_weighted, mean_link_weights
 
 if TYPE_CHECKING:
     from topologies import TimeVaryingGraph
@@ -47,12 +51,27 @@ class ActiveLinks:
             return False
         self._round += 1
         graph, placement = self._graph, self._network.placement
+        if self._round >= CHECKED and (graph.period is None or self._round < graph.period):
+            self._check()
         mask = graph.active(self._round)
         degrees = np.diff(np.concatenate(([0], np.cumsum(mask)))[graph.indptr])
-        shares = None if graph.own_mixing is None else graph.own_mixing(self._round)[placement.edges]
-        self.devices = self.devices.with_active_edges(mask[placement.edges], degrees[placement.indices], shares)
+        shares = means = None
+        if graph.own_mixing is not None:
+            shares = np.asarray(graph.own_mixing(self._round), np.float64)[placement.edges]
+        if is_weighted(graph.union):
+            means = mean_link_weights(graph.union, mask)[placement.indices]
+        self.devices = self.devices.with_active_edges(mask[placement.edges], degrees[placement.indices], shares, means)
         self._network.set_active_edges(self.devices.active_edges)
         return True
+
+    def _check(self) -> None:
+        """Refuse links in use, or a mixing matrix, that the check before the run has not seen."""
+        if self._graph is None:
+            return
+        try:
+            check_round(self._graph, self._round, find_opposite(self._graph.union))
+        except GraphError as error:
+            raise TopologyError(str(error)) from None
 
     def snapshot(self) -> dict[str, int]:
         """Return the round of the graph, and the last one that was not at rest."""

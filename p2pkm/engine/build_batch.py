@@ -15,6 +15,7 @@ from p2pkm.kernels.streams import shared_key
 from p2pkm.network.graph import Topology
 from p2pkm.network.rank_partition import imbalance
 from p2pkm.network.transport import Network, World
+from topologies.mixing import is_weighted, mean_link_weights
 
 _DRAW = 64  # numbers of 8 bytes that the draw of a key takes while it is computed
 
@@ -27,7 +28,7 @@ def build_batch(
     Number of points, their weight and their variance are added up device by device, so they do not depend on the
     placement. secret: see `p2pkm.engine.run_secret`.
     """
-    placement = network.placement
+    placement, links = network.placement, topology.links
     weight, scale = _measure(shards, network, kernels)
     return Devices(
         ids=placement.ids,
@@ -56,6 +57,7 @@ def build_batch(
         turn=0,
         active_devices=np.ones(len(placement.ids), np.bool_),
         secrets=None if secret is None else derive_keys(secret, placement.ids),
+        neighbor_mean_weights=mean_link_weights(links)[placement.indices] if is_weighted(links) else None,
     )
 
 

@@ -25,7 +25,14 @@ from p2pkm.engine.run_secret import describe_secret, draw_secret
 from p2pkm.engine.virtual_time import Timing, compute_virtual_time
 from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.kernels.streams import shared_key
-from p2pkm.methods.init.pipelines import Stage, choosing_stage, imputing_stage, scaling_stage, stages
+from p2pkm.methods.init.pipelines import (
+    Stage,
+    choosing_stage,
+    describe_graph_use,
+    imputing_stage,
+    scaling_stage,
+    stages,
+)
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.metrics.cost_ratio import CostEvaluator, cluster_centrally, gather_points
 from p2pkm.metrics.monitor import Monitor, Record
@@ -145,7 +152,8 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
         channel.adapt(algorithm, topology), setting, config.rounds, seeded=part.start is not None
     )
     warnings = channel.start(played, devices, network)
-    _tell(hooks, prices, [stage.note for stage in played if stage.note] + warnings + describe_secret(algorithm.traits))
+    notes = describe_graph_use(algorithm, topology) + [stage.note for stage in played if stage.note] + warnings
+    _tell(hooks, prices, notes + describe_secret(algorithm.traits))
     monitor.exclude(channel.left_out, altered=channel.alters)
     ending = run(played, part.start, context._replace(devices=devices, feed=feed))
     network.close()

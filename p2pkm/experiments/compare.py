@@ -21,7 +21,7 @@ from p2pkm.core.validation import list_of, single, whole
 from p2pkm.experiments.config import Experiment, build, parse_graph
 from p2pkm.experiments.run import OutputOptions
 from p2pkm.experiments.study.file import check_runs, read_seeds
-from p2pkm.experiments.study.run import describe, open_folder, refuse_ranks, run_study, tell_compilation
+from p2pkm.experiments.study.run import describe, open_folder, refuse_ranks, run_study, tell_compilation, tell_graphs
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.metrics.milestones import EXPLAINED
 from p2pkm.metrics.registry import Table, columns, keys
@@ -211,6 +211,7 @@ def run_comparison(
         if folder is not None:
             write_json(folder, MARK, asked.to_mapping())
         tell_compilation(quiet=manner.quiet)
+        tell_graphs(cells, quiet=manner.quiet)
         rows = [_without(row, "options") for row in run_study(cells, folder, connect(), tell, jobs=jobs)]
         compared = compare_rows(rows, asked.reference)
         errors = [row["error"] for row in rows if row["error"] is not None]

@@ -1,6 +1,18 @@
 """What experiments show while they run and when they end; the command line passes its terminal."""
 
+import sys
 from typing import Any, Protocol
+
+
+def tell(note: str) -> None:
+    """Print a note on standard error."""
+    print(f"p2pkm: {note}", file=sys.stderr, flush=True)
+
+
+def tell_file_summary(summary: str) -> None:
+    """Print what was read of the file of a graph; it is empty of other graphs."""
+    if summary:
+        tell(summary)
 
 
 class StatusLine(Protocol):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.plugins import families, summarize
 from p2pkm.core.spec import Spec, complete, parameters, parse, show
+from p2pkm.experiments.console import tell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -281,10 +282,12 @@ def build_graph(text: str, n: int | None, seed: int) -> NamedGraph:
     spec = parse_spec(text, seed)
     usual = None if spec.name in topologies.FIXED else _USUAL
     try:
-        graph = topologies.build(spec.name, n or usual, **spec.options)
+        graph: Any = topologies.build(spec.name, n or usual, **spec.options)
         topology = Topology.from_graph(read(graph))
     except topologies.GraphError as error:
         raise TopologyError(f"graph {spec}: {error}") from None
+    if spec.name == "file":
+        tell(graph.graph[topologies.FILE_SUMMARY])
     return NamedGraph(spec, graph, topology)
 
 

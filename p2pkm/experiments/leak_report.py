@@ -11,6 +11,7 @@ from p2pkm.core.plugins import families
 from p2pkm.core.spec import complete, parse, read_range
 from p2pkm.core.units import count
 from p2pkm.experiments.config import build_topology
+from p2pkm.experiments.console import tell_file_summary
 from p2pkm.experiments.graph_report import check_picture, save_picture
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def report_leaks(query: LeakQuery, out: str | None) -> dict[str, Any]:
     kinds = families(query.graph)
     spec = complete(parse(query.graph, kinds, "graph"), kinds, query.seed)
     topology = build_topology(spec, query.devices, _USUAL)
+    tell_file_summary(topology.file_summary)
     leaks = pair_leaks(
         topology, query.gossips, query.method, receivers, public or (), faults=query.faults,
         stale_policy=query.stale_policy, seed=query.seed,

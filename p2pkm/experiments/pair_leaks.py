@@ -34,6 +34,7 @@ from p2pkm.data.shards import Shards
 from p2pkm.engine.active_links import ActiveLinks
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.kernels import reference
+from p2pkm.methods.building_blocks.averaging import mixing, relative_weights
 from p2pkm.methods.building_blocks.total_variation import received_edges
 from p2pkm.methods.peer.consensus import ConsensusLloyd
 from p2pkm.methods.peer.pushsum import PushSumLloyd
@@ -43,6 +44,7 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
 from p2pkm.privacy.row_space import PRIME, Echelon, Orthonormal
+from topologies.mixing import is_weighted, mean_link_weights, metropolis_weights
 from topologies.single_thread import single_thread
 
 if TYPE_CHECKING:
@@ -242,15 +244,14 @@ class _KrylovSpaces:
     """One matrix of weights W: the rows are those of I, W, W^2, ... at the neighbors."""
 
     def __init__(self, topology: Topology, gossips: int, method: str, public: Integers) -> None:
-        n, degrees = topology.n, topology.degrees
+        n = topology.n
         self._topology, self._gossips, self._public = topology, gossips, public
         self._starts = topology.indptr[:-1] + np.arange(n)  # of the entries of each column: its device, its neighbors
         self._from = np.insert(topology.indices, topology.indptr[:-1], np.arange(n))
-        to = np.repeat(np.arange(n), degrees + 1)
-        den = 1 + degrees[to] if method == "pushsum" else 1 + np.maximum(degrees[to], degrees[self._from])
+        values, den = _list_weights(topology, self._from, method)
         self._weights: list[tuple[_Numbers, Any]] = []
         for numbers in (_Reals(), _Residues()):
-            weights: Any = numbers.fractions(np.ones(len(den)), den)
+            weights: Any = numbers.fractions(values, den)
             if method != "pushsum":
                 weights[self._starts] = 0
                 weights[self._starts] = numbers.reduce(1 - np.add.reduceat(weights, self._starts))
@@ -282,6 +283,19 @@ class _KrylovSpaces:
         """Return rows times W."""
         numbers, weights = self._weights[kind]
         return numbers.reduce(np.add.reduceat(numbers.reduce(rows[:, self._from] * weights), self._starts, axis=1))
+
+
+def _list_weights(topology: Topology, rows: Integers, method: str) -> tuple[Any, Any]:
+    """Return the entries of W by column, each a numerator and a denominator: the device itself, then its neighbors."""
+    degrees, links = topology.degrees, topology.links
+    to = np.repeat(np.arange(topology.n), degrees + 1)
+    if not is_weighted(links):
+        den = 1 + degrees[to] if method == "pushsum" else 1 + np.maximum(degrees[to], degrees[rows])
+        return np.ones(len(den)), den
+    if method == "pushsum":
+        relative = topology.weights / mean_link_weights(links)[topology.sources]
+        return np.insert(relative, topology.indptr[:-1], 1.0), 1 + degrees[to]
+    return np.insert(metropolis_weights(links), topology.indptr[:-1], 0.0), np.ones(len(to))
 
 
 class _Exchange(NamedTuple):
@@ -379,10 +393,13 @@ def _weigh(exchange: _Exchange, method: str, numbers: _Numbers) -> tuple[Any, An
     """Return the weight of each own edge, [e], and what a device keeps, [n], of links in use alone."""
     devices = exchange.devices
     if method == "pushsum":
-        ones = np.ones(len(devices.indices))
-        return numbers.fractions(ones, ones), numbers.fractions(np.ones(len(devices)), 1 + devices.degrees)
-    if devices.shares is not None:
-        weights: Any = numbers.fractions(devices.shares, np.ones(len(devices.shares)))
+        ones, relative = np.ones(len(devices.indices)), relative_weights(devices)
+        return numbers.fractions(ones if relative is None else relative, ones), numbers.fractions(
+            np.ones(len(devices)), 1 + devices.degrees
+        )
+    if devices.shares is not None or devices.neighbor_mean_weights is not None:
+        shares = mixing(devices)
+        weights: Any = numbers.fractions(shares, np.ones(len(shares)))
     else:
         most = np.maximum(devices.degrees[devices.sources], devices.neighbor_degrees)
         weights = numbers.fractions(np.ones(len(most)), 1 + most)

@@ -341,6 +341,7 @@ def take(devices: Devices, part: _Part) -> Devices:
         degrees=devices.degrees[which],
         neighbor_degrees=devices.neighbor_degrees[edges],
         shares=None if devices.shares is None else devices.shares[edges],
+        neighbor_mean_weights=None if devices.neighbor_mean_weights is None else devices.neighbor_mean_weights[edges],
         keys=devices.keys[which],
         secrets=None if devices.secrets is None else devices.secrets._replace(keys=devices.secrets.keys[which]),
         active_devices=devices.active_devices[which],

@@ -59,6 +59,11 @@ def find(name: str) -> Callable[..., Any]:
     return partial(kind, **home.fixed) if home.fixed else kind
 
 
+def with_link_weights() -> list[str]:
+    """Return the names of the methods in which the weights of links act, with their default parameters."""
+    return [name for name in METHODS if find(name)(1).traits.link_weights]
+
+
 def known(spec: str) -> dict[str, Callable[..., Any]]:
     """Return all names, and the class behind the one that a spec begins with; the others are not imported."""
     wanted = spec.strip().partition(":")[0].replace("_", "-").lower()

@@ -48,6 +48,8 @@ class Topology:
         Which of these links are in use in which round; None: all of them, always.
     names : tuple of str, length n, or None
         What the devices are called, a hub ``server``; None: by their numbers.
+    file_summary : str
+        One line about what was read of the graph's file; empty: it is not from a file.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class Topology:
     hub: int = -1
     varying: "TimeVaryingGraph | None" = None
     names: tuple[str, ...] | None = None
+    file_summary: str = ""
 
     @classmethod
     def star(cls, clients: int) -> "Topology":
@@ -80,13 +83,18 @@ class Topology:
         Raises
         ------
         TopologyError
-            As `from_networkx` does; the arrays of a CSRGraph have to be a symmetric matrix, sorted, too.
+            As `from_networkx` does; the arrays of a CSRGraph have to be a symmetric matrix, sorted, too; the mixing
+            matrix of a graph that changes has to be symmetric and doubly stochastic.
         """
         import topologies
 
         if isinstance(graph, Topology):
             return graph
         if isinstance(graph, topologies.TimeVaryingGraph):
+            try:
+                topologies.check(graph)
+            except topologies.GraphError as error:
+                raise TopologyError(str(error)) from None
             return replace(cls.from_graph(graph.union), varying=graph, names=None)
         if not isinstance(graph, topologies.CSRGraph):
             return cls.from_networkx(graph)
@@ -100,7 +108,7 @@ class Topology:
 
     @classmethod
     def from_networkx(cls, graph: "nx.Graph") -> "Topology":
-        """Read a networkx graph; device i is the i-th node in sorted order (numerically if all labels are integers).
+        """Read a networkx graph; device i is the i-th node in natural order, see `topologies.sort_nodes`.
 
         Raises
         ------
@@ -117,7 +125,8 @@ class Topology:
         number = {node: i for i, node in enumerate(nodes)}
         links = [(number[u], number[v], float(data.get("weight", 1.0))) for u, v, data in graph.edges(data=True)]
         built = cls.from_links(len(number), np.array(links).reshape(-1, 3))
-        return built if names is None else replace(built, names=tuple(names[node] for node in nodes))
+        called = None if names is None else tuple(names[node] for node in nodes)
+        return replace(built, names=called, file_summary=str(graph.graph.get(topologies.FILE_SUMMARY, "")))
 
     @classmethod
     def from_links(cls, n: int, links: Floats) -> "Topology":
@@ -162,7 +171,7 @@ class Topology:
         number = np.array([place[name] for name in self.names])
         once = self.sources < self.indices
         ends = (number[self.sources[once]], number[self.indices[once]], self.weights[once])
-        return replace(self.from_links(self.n, np.column_stack(ends)), names=names)
+        return replace(self.from_links(self.n, np.column_stack(ends)), names=names, file_summary=self.file_summary)
 
     def number(self, graph: "nx.Graph") -> dict[Any, int]:
         """Return the device of every node of the graph that this was read from."""
@@ -191,6 +200,13 @@ class Topology:
     def n(self) -> int:
         """Return the number of devices, a hub included."""
         return len(self.indptr) - 1
+
+    @property
+    def links(self) -> "CSRGraph":
+        """Return the same links as a graph of arrays."""
+        import topologies
+
+        return topologies.CSRGraph(self.indptr, self.indices, self.weights)
 
     @property
     def clients(self) -> int:
@@ -249,7 +265,7 @@ class Topology:
         return str(call("card", self))
 
     def to_arrays(self) -> dict[str, Any]:
-        """Return what another rank needs to build the same topology, but for `varying`."""
+        """Return what another rank needs to build the same topology, without `varying` and `file_summary`."""
         names = {} if self.names is None else {"names": np.frombuffer(json.dumps(self.names).encode(), np.uint8)}
         return {"indptr": self.indptr, "indices": self.indices, "weights": self.weights, "colors": self.colors,
                 "hops": np.array(self.hops), "hub": np.array(self.hub), **names}  # fmt: skip

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+import topologies
 from p2pkm.core.batch import Devices, Floats, Integers, Keys, Mask
 from p2pkm.network.graph import Topology
 from p2pkm.privacy.gdp import epsilon_of
@@ -120,10 +121,9 @@ def gossip_view(topology: Topology, receiver: int, gossips: int) -> Floats:
 
     Its own value, and in each turn what its neighbors send: rows of I, W, W^2, ... with Metropolis weights.
     """
-    n, degrees = topology.n, topology.degrees
+    n = topology.n
     mixing = np.zeros((n, n))
-    ends = topology.sources, topology.indices
-    mixing[ends] = 1.0 / (1 + np.maximum(degrees[ends[0]], degrees[ends[1]]))
+    mixing[topology.sources, topology.indices] = topologies.metropolis_weights(topology.links)
     mixing[np.arange(n), np.arange(n)] = 1.0 - mixing.sum(axis=1)
     near = topology.indices[topology.indptr[receiver] : topology.indptr[receiver + 1]]
     power, rows = np.eye(n), [np.eye(n)[[receiver]]]

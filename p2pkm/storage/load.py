@@ -103,7 +103,7 @@ def _read_topology(path: Path) -> Topology:
         return Topology.from_arrays(load_arrays(path))
     import topologies
 
-    return Topology.from_networkx(topologies.read(path, isolated=True))
+    return replace(Topology.from_networkx(topologies.read(path, isolated=True)), file_summary="")
 
 
 def _assemble(

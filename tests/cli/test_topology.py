@@ -1,6 +1,7 @@
 """`p2pkm topology list | describe | draw`."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import topologies
 from p2pkm.experiments.graph_comparison import shorten
 from p2pkm.experiments.graph_report import _MEANINGS, GraphQuery, build_graph, measure
 from p2pkm.network.graph import Topology
+from p2pkm.storage.load import load
 from p2pkm.viz.figures.graph import plot_topology
 from p2pkm.viz.figures.graph_comparison import Panel, plot_graphs
 from tests.support.run_cli import here
@@ -257,3 +259,33 @@ def test_leaks_of_devices_without_a_path(tmp_path):
         (1, 4, 1),
         (None, 8, 0),
     ]
+
+
+def test_every_command_that_reads_a_graph_says_what_it_has_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("g.csv").write_text("a,b,2\nb,c\nc,d\nd,a\n")
+    line = "p2pkm: g.csv: 4 nodes and 4 links; names are the ids; weight 2 on 1 of 4 links, 1 on the others\n"
+    small = ("--data", "grid16:points=5", "--rounds", 1, "--no-plot", "--graph", "file:g.csv", "--out")
+    Path("study.toml").write_text(
+        'graph = "file:g.csv"\nalgorithm = "admm"\ndata = "grid16:points=5"\nrounds = 1\nseeds = "0-1"\n'
+    )
+    commands = {
+        "run": ("run", *small, "run"),
+        "compare": ("compare", *small, "none", "--algorithm", "gtvmin,admm", "--seeds", "0-1", "--devices", 4),
+        "sweep": ("sweep", "study.toml", "--out", "none"),
+        "plan": ("plan", "--graph", "file:g.csv", "--data", "grid16:points=5"),
+        "describe": ("topology", "describe", "file:g.csv"),
+        "side by side": ("topology", "compare", "file:g.csv", "ring", "--devices", 4),
+        "draw": ("topology", "draw", "file:g.csv", "--out", "g.svg"),
+        "leaks": ("topology", "leaks", "file:g.csv", "--gossips", 2),
+        "faults": ("faults", "loss=0.1", "--graph", "file:g.csv", "--rounds", 2, "--out", "trace.jsonl"),
+    }
+    for name, words in commands.items():
+        found = here(*words)
+        assert found.code == 0, (name, found)
+        assert found.err.count(line) == 1, (name, found.err)
+        ignored = found.err.count("the weights of the links (1 to 2) are ignored by admm")
+        assert ignored == (name in ("compare", "sweep")), name
+    assert load("run").notes[0] == line.removeprefix("p2pkm: ").strip()
+    assert load("run").topology.file_summary == ""
+    assert here("run", *small, "none", "--quiet").err == ""

@@ -15,6 +15,7 @@ from p2pkm.methods.peer.consensus import ConsensusLloyd
 from p2pkm.methods.peer.pushsum import PushSumLloyd
 from p2pkm.methods.peer.tracking import TrackingLloyd
 from p2pkm.network.graph import Topology
+from topologies.time_varying.random import switch_links
 
 METHODS = ["consensus", "pushsum", "tracking"]
 GRAPHS = {
@@ -26,6 +27,17 @@ GRAPHS = {
 }
 
 
+def weigh(graph):
+    """Return the graph with a weight on each link."""
+    rng = np.random.default_rng(7)
+    for u, v in graph.edges:
+        graph[u][v]["weight"] = float(rng.integers(1, 9))
+    return graph
+
+
+GRAPHS["weighted"] = weigh(topologies.small_world(16, degree=4, rewire=0.3, seed=2))
+
+
 def distances(graph, v):
     return Topology.from_graph(graph).layers(v)
 
@@ -33,11 +45,12 @@ def distances(graph, v):
 def weights(graph, method):
     """Return W of one gossip, z <- W z, by loops."""
     topology = Topology.from_graph(graph)
-    n, degrees = topology.n, topology.degrees
-    W = np.zeros((n, n))
-    for j, i in zip(topology.sources, topology.indices, strict=True):
-        W[j, i] = 1 / (1 + degrees[i]) if method == "pushsum" else 1 / (1 + max(degrees[i], degrees[j]))
-    return W + np.diag(1 / (1 + degrees) if method == "pushsum" else 1 - W.sum(axis=1))
+    w = np.zeros((topology.n, topology.n))
+    w[topology.sources, topology.indices] = topology.weights
+    kept = w.sum(axis=1) / topology.degrees  # what a device keeps weighs as much as its mean link
+    q = w / (w.sum(axis=1) + kept)[:, None]
+    W = q.T if method == "pushsum" else np.minimum(q, q.T)
+    return W + np.diag(1 - q.sum(axis=1) if method == "pushsum" else 1 - W.sum(axis=1))
 
 
 def by_definition(rows):
@@ -151,6 +164,9 @@ CHANGING = {
     "matchings": topologies.random_matchings(8, seed=3),
     "links come and go": topologies.edge_markov(8, seed=3),
     "base": topologies.simple_base(8),
+    "weighted links come and go": switch_links(
+        topologies.CSRGraph.from_networkx(weigh(topologies.complete(8))), 0.3, 0.5, 3
+    ),
 }
 
 
@@ -158,8 +174,9 @@ CHANGING = {
 @pytest.mark.parametrize("faults", FAULTS)
 @pytest.mark.parametrize("stale", ["keep", "drop"])
 def test_the_rows_are_those_that_a_run_sends(method, faults, stale):
-    """Also with running totals, which push-sum and tracking send where messages may be lost."""
+    """Also with running totals, which push-sum and tracking send where messages may be lost, and with weights."""
     graph = topologies.small_world(9, degree=4, rewire=0.3, seed=2)
+    graph = weigh(graph) if stale == "keep" else graph
     more = {} if faults is None else {"faults": faults, "stale_policy": stale, "seed": 5}
     found = p2pkm.pair_leaks(graph, 3, method, **more)
     known = really_received(method, graph, 9, 3, **more)

@@ -28,3 +28,14 @@ def test_clients_of_a_server_may_be_called_again():
     star = Topology.star(2).call(("b", "a"))
     assert star.names == ("b", "a", SERVER)
     assert star.call(("b", "a")).names == star.names
+
+
+def test_a_topology_keeps_the_line_about_the_file_of_its_graph(tmp_path):
+    (tmp_path / "g.csv").write_text("Turku,Oulu,2\nOulu,Rauma\n")
+    topology = Topology.from_graph(topologies.read(tmp_path / "g.csv"))
+    assert topology.file_summary == (
+        "g.csv: 3 nodes and 2 links; names are the ids; weight 2 on 1 of 2 links, 1 on the others"
+    )
+    assert topology.call(("Turku", "Rauma", "Oulu")).file_summary == topology.file_summary
+    assert Topology.from_arrays(topology.to_arrays()).file_summary == ""
+    assert Topology.from_graph(topologies.ring(4)).file_summary == ""

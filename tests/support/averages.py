@@ -31,13 +31,18 @@ def deal(n, seed=0, d=2, *, empty=True):
     return [rng.normal(0, 3, (0 if empty and i % 4 == 1 else int(rng.integers(1, 9)), d)) for i in range(n)]
 
 
-def scene(name, seed=0, k=4, **options):
-    """Return data, neighbors, the batch and a common start whose last row is absent everywhere."""
+def scene(name, seed=0, k=4, *, weighted=False, **options):
+    """Return data, neighbors, the batch and a common start whose last row is absent everywhere.
+
+    weighted: links have weights, and links are returned instead of neighbors.
+    """
     n, links = GRAPHS[name]
+    if weighted:
+        links = weigh(links)
     data = deal(n, seed)
     start = np.random.default_rng(seed + 1).normal(0, 3, (k, 2))
     start[-1] = np.inf
-    return data, neighbors(n, links), arrange(data, links, **options), np.array([start] * n)
+    return data, links if weighted else neighbors(n, links), arrange(data, links, **options), np.array([start] * n)
 
 
 def draw(graph, k=3, **options):
@@ -90,6 +95,25 @@ def divide(table, centroids, least):
     """Return S / n by plain loops, the old centroid where n is below `least`."""
     rows = zip(table, centroids, strict=True)
     return np.array([row[:-1] / row[-1] if row[-1] >= least else old for row, old in rows])
+
+
+def weigh(links, seed=5):
+    """Return the links with weights between 1/8 and 8."""
+    return [(i, j, 2.0**power) for (i, j), power in zip(links, weights_of(links, seed), strict=True)]
+
+
+def weights_of(links, seed):
+    return np.random.default_rng(seed).uniform(-3, 3, len(links))
+
+
+def proposals(n, links):
+    """Return q, with q_ij the share that device i proposes to give j: w_ij over all weights of i and their mean."""
+    w = np.zeros((n, n))
+    for i, j, weight in links:
+        w[i, j] = w[j, i] = weight
+    count = (w > 0).sum(axis=1)
+    strength = w.sum(axis=1) * (1 + 1 / np.maximum(count, 1))
+    return w / np.where(count > 0, strength, 1.0)[:, None]
 
 
 def metropolis(near):

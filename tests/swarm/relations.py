@@ -22,7 +22,7 @@ from p2pkm.experiments.config import Experiment as Config
 from p2pkm.experiments.config import prepare
 from p2pkm.experiments.simulate import simulate
 from p2pkm.methods.building_blocks import averaging, small_clusters
-from p2pkm.methods.building_blocks.averaging import mixing
+from p2pkm.methods.building_blocks.averaging import mixing, relative_weights
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.network.graph import Topology
 from p2pkm.storage.toml import load_toml
@@ -322,7 +322,8 @@ def _turns(call: Call) -> int:
 def _under_way(state: Any, devices: Any) -> Any:
     """Return what every device has offered and its neighbors have not received yet, float64[e, k, d + 1]."""
     left = state.account.total[devices.indices] - state.account.edge_received
-    return left if type(state).__name__ == "PushSumState" else mixing(devices)[:, None, None] * left
+    weights = relative_weights(devices) if type(state).__name__ == "PushSumState" else mixing(devices)
+    return left if weights is None else weights[:, None, None] * left
 
 
 def _adds_up(parts: tuple[Any, ...], expected: Any, devices: Any) -> Iterator[str]:

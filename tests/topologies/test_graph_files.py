@@ -184,7 +184,7 @@ REFUSED = (
     ("nodes.json", '{"nodes": [{"id": 1}], "nodes": [{"id": 2}], "edges": []}', "has the key 'nodes' more than once"),
     ("cytoscape.json", json.dumps(nx.cytoscape_data(nx.path_graph(3))), "expected node-link JSON"),
     ("adjacency.json", json.dumps(nx.adjacency_data(nx.path_graph(3))), "expected node-link JSON"),
-    ("types.json", '{"nodes": [{"id": 1}, {"id": "2"}], "edges": [{"source": 1, "target": 2}]}', "list every node once"),
+    ("types.json", '{"nodes": [{"id": 1}, {"id": "2"}], "edges": [{"source": 1, "target": 2}]}', "list every node"),
     ("multi.json", json.dumps(nx.node_link_data(nx.MultiGraph([(0, 1), (0, 1)]), edges="edges")), "more than once"),
 )  # fmt: skip
 

@@ -12,11 +12,10 @@ from topologies.measures.types import (
     Floats,
     Mask,
     Measure,
-    count_active,
-    count_links,
     read,
     to_matrix,
 )
+from topologies.mixing import metropolis_weights
 
 DECAY = 0.95  # what Vogels et al. fitted to the training of ResNet-20 on CIFAR-10 is 0.951
 _APART = "no path between some devices"
@@ -131,11 +130,7 @@ def mixing_laplacian(links: CSRGraph, active: Mask | None = None) -> tuple[Any, 
 
 def mixing_strengths(links: CSRGraph, active: Mask | None = None) -> Floats:
     """Return the entry of the Metropolis matrix of each directed edge, float64[2 * links]; 0 if it is not active."""
-    import numpy as np
-
-    degrees = count_active(links, active)
-    strengths: Floats = 1.0 / (1 + np.maximum(degrees.repeat(count_links(links)), degrees[links.indices]))
-    return strengths if active is None else np.where(active, strengths, 0.0)
+    return metropolis_weights(links, active)
 
 
 def find_connectivity(links: CSRGraph, spectrum: Spectrum) -> Measure:

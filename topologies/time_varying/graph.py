@@ -2,17 +2,10 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from topologies.csr_graph import CSRGraph, Floats, Integers, pack, sources
-
-if TYPE_CHECKING:
-    from numpy import bool_
-    from numpy.typing import NDArray
-
-    Bools = NDArray[bool_]
-else:
-    Bools = Any  # numpy is imported when a graph is built, not before
+from topologies.mixing import Bools, metropolis_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +25,9 @@ class TimeVaryingGraph:
         ``active(round) -> bool[2 * links]``: which entries of ``union.indices`` are in use in round 0, 1, ...; a
         function of the round alone, and the same at both ends of a link.
     own_mixing : callable or None
-        The weights that the paper gives the links in use, see `mixing`; None: it gives none.
+        ``own_mixing(round) -> float64[2 * links]``: the weights that the paper, or the user, gives the links in use,
+        see `mixing`; None: it gives none. They have to be symmetric, at least 0, 0 where a link is not in use, and
+        those of a device may add up to 1 at most; `topologies.check` refuses others.
 
     Examples
     --------
@@ -61,6 +56,11 @@ class TimeVaryingGraph:
     def indices(self) -> Integers:
         """Every device that is ever a neighbor, int64[2 * links], ascending within a device."""
         return self.union.indices
+
+    @property
+    def weights(self) -> Floats | None:
+        """Weights of the links that are ever in use, float64[2 * links]; None: all 1."""
+        return self.union.weights
 
     @property
     def name(self) -> str:
@@ -106,19 +106,16 @@ class TimeVaryingGraph:
 
         Entry e, of device i and its neighbor ``indices[e]``, is the share of the neighbor in the new value of i; its
         own share is what is missing to 1. The shares are the paper's, `own_mixing`, or else those of Metropolis and
-        Hastings for the links in use: 1 / (1 + the larger degree of the two).
+        Hastings for the links in use and their weights, see `topologies.metropolis_weights`: without weights, 1 / (1 +
+        the larger degree of the two).
 
         Returns
         -------
         float64[2 * links]
         """
-        import numpy as np
-
         if self.own_mixing is not None:
             return self.own_mixing(turn)
-        degrees = self.degrees(turn)
-        larger = np.maximum(degrees[sources(self.union)], degrees[self.indices])
-        return self.active(turn) / (1.0 + larger)
+        return metropolis_weights(self.union, self.active(turn))
 
 
 class Exchange(NamedTuple):

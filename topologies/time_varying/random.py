@@ -13,7 +13,8 @@ from topologies.csr_graph import CSRGraph, Integers, sources
 from topologies.errors import GraphError
 from topologies.families import csr as large
 from topologies.families.random import draws, geometric_options, regular_options, unconnected
-from topologies.time_varying.graph import Bools, Exchange, TimeVaryingGraph, record
+from topologies.mixing import Bools
+from topologies.time_varying.graph import Exchange, TimeVaryingGraph, record
 from topologies.validation import is_weight, whole
 
 if TYPE_CHECKING:

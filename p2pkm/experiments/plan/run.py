@@ -10,6 +10,7 @@ from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.expected_messages import Volume
 from p2pkm.core.mpi_environment import launched, local_size
 from p2pkm.experiments.config import Experiment
+from p2pkm.experiments.console import tell
 from p2pkm.experiments.plan import time_model as speed
 from p2pkm.experiments.plan import virtual_time as life
 from p2pkm.experiments.plan.calibration import launch
@@ -19,6 +20,7 @@ from p2pkm.experiments.plan.memory_check import weigh_plan
 from p2pkm.experiments.plan.memory_model import MemoryEstimate, MemoryInputs, need, refuse, together
 from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.experiments.plan.text import show
+from p2pkm.methods.init.pipelines import describe_graph_use
 from p2pkm.network.rank_partition import check_rank_partition
 from p2pkm.network.world import connect
 
@@ -63,6 +65,8 @@ def lead_plan(experiment: Experiment, wanted: Wanted) -> int:
     world = connect()
     check_rank_partition(experiment.rank_partition, wanted.ranks or world.size)
     plan = build_plan(experiment, world.size if launched() else None)
+    for note in describe_graph_use(plan.algorithm, plan.topology):
+        tell(note)
     ranks = wanted.ranks or world.size
     limit, refusals = available(), [] if plan.refusal is None else [plan.refusal]
     parts = [speed.split(plan.topology, speed.divide(plan, r, ranks)) for r in sorted({ranks, *speed.RANKS})]

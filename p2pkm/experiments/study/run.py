@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -18,10 +19,12 @@ from p2pkm.core.errors import ExperimentError, NetworkError, P2PKMError
 from p2pkm.core.mpi_environment import launched
 from p2pkm.core.termination import STOPPED
 from p2pkm.engine.signals import asked_to_stop
-from p2pkm.experiments.config import Experiment, Prepared
+from p2pkm.experiments.config import Experiment, Prepared, build, build_topology, parse_graph
+from p2pkm.experiments.console import tell
 from p2pkm.experiments.run import OutputOptions, execute, prepare_and_validate
 from p2pkm.experiments.study.process_pool import serve, work_through
 from p2pkm.kernels.compile_time import announce_compilation
+from p2pkm.methods.init.pipelines import describe_graph_use, needs_hub
 from p2pkm.metrics.milestones import trace
 from p2pkm.metrics.registry import Table, keys
 from p2pkm.metrics.result import Result
@@ -31,6 +34,7 @@ from p2pkm.network.transport import World
 from p2pkm.storage.checkpoint import identify
 from p2pkm.storage.run_folder import check_target, make_new, name_folder
 from p2pkm.storage.study_table import OPTIONS, SERVED, Row, keep_row, name_run, read_row
+from topologies import FIXED
 
 Tell = Callable[[Row, int, int], None]
 _KEPT = "runs"  # folder of the rows, one file each
@@ -145,6 +149,22 @@ def tell_compilation(*, quiet: bool) -> None:
     """Say on standard error if the runs have to wait for kernels to be compiled."""
     if not quiet:
         announce_compilation(lambda note: print(f"p2pkm: {note}", file=sys.stderr, flush=True))
+
+
+def tell_graphs(cells: Sequence[Experiment], *, quiet: bool) -> None:
+    """Print what is read of the files of graphs, and which methods ignore weights of links, each once.
+
+    A graph or a method that cannot be used is reported by its run.
+    """
+    found: dict[str, None] = {}
+    for cell in () if quiet else cells:
+        with suppress(P2PKMError):
+            method = build(cell, cell.draft_k)
+            graph = parse_graph(cell, method)
+            if not needs_hub(method) and graph.name in FIXED:
+                found |= dict.fromkeys(describe_graph_use(method, build_topology(graph, None, 1)))
+    for note in found:
+        tell(note)
 
 
 def _compile_once(world: World) -> None:

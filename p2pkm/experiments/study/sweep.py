@@ -22,7 +22,15 @@ from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.console import StatusLine
 from p2pkm.experiments.run import OutputOptions
 from p2pkm.experiments.study.file import StudyFile, check_runs, expand_grid, name_run, parse_study, read_study
-from p2pkm.experiments.study.run import deal, describe, open_folder, refuse_ranks, run_study, tell_compilation
+from p2pkm.experiments.study.run import (
+    deal,
+    describe,
+    open_folder,
+    refuse_ranks,
+    run_study,
+    tell_compilation,
+    tell_graphs,
+)
 from p2pkm.metrics.milestones import EXPLAINED, MILESTONES
 from p2pkm.metrics.registry import Table, columns, keys
 from p2pkm.network.world import connect
@@ -181,6 +189,7 @@ def run_sweep(
         _write_study_marker(folder, study, shared=shared)
     told = SweepProgress(manner.console.line(), quiet=manner.quiet)
     tell_compilation(quiet=manner.quiet)
+    tell_graphs(cells, quiet=manner.quiet)
     try:
         found = run_study(cells, folder, connect(), told, jobs=jobs)
     finally:

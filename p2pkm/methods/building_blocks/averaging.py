@@ -17,6 +17,7 @@ from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.building_blocks.total_variation import received_edges
 
 COUNTED = "with counters=true sends totals that are the same for all neighbors, over links that have to last"
+WEIGHTED = "weight the mixing matrix"  # what weights of links do in methods that call `mixing`
 _THIN = 0.25  # of the points that a device should hold
 
 
@@ -79,10 +80,7 @@ def add_fresh(devices: Devices, inbox: Inbox, mass: Floats) -> Floats:
 
 
 def mix(devices: Devices, mass: Floats, inbox: Inbox) -> Floats:
-    """Return P z, one gossip with the Metropolis weights P_ij = 1 / (1 + max(deg_i, deg_j)); P_ii takes the rest.
-
-    Degrees count the links in use; of a graph that changes and brings weights of its own, P has those.
-    """
+    """Return P z, one gossip with the Metropolis weights P_ij of `mixing`; P_ii is the rest."""
     mixed, weights = mass.copy(), mixing(devices)
     for who, edges, theirs in iter_neighbor_tables(devices, inbox, mass.shape[1:]):
         mixed[who] += weights[edges, None, None] * (theirs - mass[who])
@@ -90,10 +88,25 @@ def mix(devices: Devices, mass: Floats, inbox: Inbox) -> Floats:
 
 
 def mixing(devices: Devices) -> Floats:
-    """Return P_ij of every own link, float64[e], alike at both ends; see `mix`."""
+    """Return P_ij of every own link, float64[e], the same at both ends.
+
+    Metropolis weights: P_ij = 1 / (1 + max(deg_i, deg_j)) without weights of links, else as in `topologies.mixing`. If
+    the graph has its own mixing matrix, it is used. Degrees and mean weights are those of the links in use.
+    """
     if devices.shares is not None:
         return devices.shares
-    return 1.0 / (1.0 + np.maximum(devices.degrees[devices.sources], devices.neighbor_degrees))
+    own, others = devices.degrees[devices.sources], devices.neighbor_degrees
+    if devices.neighbor_mean_weights is None:
+        return 1.0 / (1.0 + np.maximum(own, others))
+    proposed = devices.link_weights / devices.mean_link_weights[devices.sources] / (1.0 + own)
+    accepted: Floats = np.minimum(proposed, devices.link_weights / devices.neighbor_mean_weights / (1.0 + others))
+    return accepted
+
+
+def relative_weights(devices: Devices) -> Floats | None:
+    """Return the weight of each own link relative to the mean of the neighbor's links, float64[e]; None: all 1."""
+    means = devices.neighbor_mean_weights
+    return None if means is None else devices.link_weights / means
 
 
 @register("running-sums")

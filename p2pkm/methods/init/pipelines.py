@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.protocols import Algorithm, RunOutline
+from p2pkm.methods.building_blocks.averaging import WEIGHTED
 from p2pkm.methods.init.accept_test import AcceptTest
 from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.choose_k import ChooseK
@@ -18,6 +21,7 @@ from p2pkm.methods.init.standardization import Standardization
 from p2pkm.methods.init.tree_groups import TreeGroups
 from p2pkm.methods.init.tree_summaries import LEAST
 from p2pkm.methods.init.value import Init
+from p2pkm.methods.registry import with_link_weights
 from p2pkm.methods.server.star import Star
 from p2pkm.network.graph import Topology
 
@@ -194,7 +198,7 @@ def seeding_stages(init: Init, at: InitContext) -> tuple[Stage, ...]:
 def _incompatibility_note(algorithm: Any, topology: Topology) -> str:
     """Return what cannot be expected of the last stage where links change, nothing if they do not."""
     graph = topology.varying
-    if graph is None:
+    if graph is None or (graph.period == 1 and graph.active(0).all()):  # a static graph with a mixing matrix
         return ""
     claim = ""
     if algorithm.traits.has_objective:
@@ -203,9 +207,28 @@ def _incompatibility_note(algorithm: Any, topology: Topology) -> str:
             "variation in the results are over all of them"
         )
     return (
-        f"the links of {graph.name} change: initialization and scaling exchange messages over all "
+        f"the links of {graph.name or 'the graph'} change: initialization and scaling exchange messages over all "
         f"{graph.number_of_edges():,} that are ever in use, {algorithm.name} over those of the round{claim}"
     )
+
+
+def describe_graph_use(algorithm: Any, topology: Topology) -> list[str]:
+    """Return notes: what was read of the graph's file, and whether the weights of its links are ignored."""
+    return [note for note in (topology.file_summary, _note_link_weights(algorithm, topology)) if note]
+
+
+def _note_link_weights(algorithm: Any, topology: Topology) -> str:
+    """Return that the weights of the links do not act, nothing if they do, or if all are 1."""
+    low, high = topology.weights.min(initial=np.inf), topology.weights.max(initial=0.0)
+    if not len(topology.weights) or low == high == 1.0:
+        return ""
+    weights = f"the weights of the links ({low:g} to {high:g})"
+    replaced = topology.varying is not None and topology.varying.own_mixing is not None
+    if algorithm.traits.link_weights == WEIGHTED and replaced:
+        return f"{weights} are ignored: the graph has a mixing matrix of its own"
+    if algorithm.traits.link_weights:
+        return ""
+    return f"{weights} are ignored by {algorithm.name}; methods that use them: {', '.join(with_link_weights())}"
 
 
 def check_links(algorithm: Any, topology: Topology) -> None:

@@ -45,6 +45,8 @@ class ADMM(MethodBase):
     Guarantee: sum_i p_ic = 0 always, so where all agree and rest, m_c is the mean of all points with label c. For
     fixed labels it converges for every eta > 0.
 
+    Link weights: ignored; all links count the same.
+
     Privacy: no guarantee; neighbors see the centroids of every turn, no counts.
 
     Parameters

@@ -12,7 +12,7 @@ from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
-from p2pkm.methods.building_blocks.averaging import centroids_from_sums, has_converged, local_sums, mix
+from p2pkm.methods.building_blocks.averaging import WEIGHTED, centroids_from_sums, has_converged, local_sums, mix
 from p2pkm.methods.init.value import Init
 
 _LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
@@ -46,6 +46,10 @@ class ConsensusLloyd(MethodBase):
     Guarantee: P is symmetric with rows that add up to 1, so a turn keeps sum_i z_ic, and z_ic tends to the mean over
     the devices of a connected graph: with T large enough every round is a central Lloyd step at every device.
 
+    Link weights: they make P; only their ratios matter. With mean_i the mean weight of the links of device i, P_ij is
+    the smaller of w_ij / (mean_i (1 + deg_i)) and w_ij / (mean_j (1 + deg_j)): Metropolis and Hastings, see
+    `topologies.metropolis_weights`. It is symmetric and doubly stochastic, and equal weights give the P above.
+
     Privacy: no guarantee; in the first turn of every round a device sends the sums and counts of its own points to its
     neighbors.
 
@@ -67,7 +71,9 @@ class ConsensusLloyd(MethodBase):
 
     References
     ----------
-    L. Xiao, S. Boyd, "Fast linear iterations for distributed averaging", Systems & Control Letters 53, 2004.
+    L. Xiao, S. Boyd, "Fast linear iterations for distributed averaging", Systems & Control Letters 53, 2004; weights of
+    links: W. K. Hastings, "Monte Carlo sampling methods using Markov chains and their applications", Biometrika 57,
+    1970.
 
     Examples
     --------
@@ -99,7 +105,12 @@ class ConsensusLloyd(MethodBase):
     @property
     def traits(self) -> MethodTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return MethodTraits(message_content=MessageContent.SUMS, init=self.init, follows_points=True)
+        return MethodTraits(
+            message_content=MessageContent.SUMS,
+            init=self.init,
+            follows_points=True,
+            link_weights=WEIGHTED,
+        )
 
     @property
     def schedule(self) -> str:

@@ -45,6 +45,8 @@ class Coreset(MethodBase):
     Guarantee: the weights add up to the number of points, whatever is drawn. On average over the draws t points are
     drawn, whatever the number of devices, and the weighted cost of any centroids is their cost on all points.
 
+    Link weights: ignored; rows travel over every link, or along a spanning tree of fewest hops.
+
     Privacy: no guarantee; ships RAW points. Every device sees the drawn points of all others with "flood", the root and
     those on the way see them with "tree"; beside them the centroids, costs and counts of single devices.
 

@@ -1,6 +1,6 @@
 """Deep clustering without a server: parameters and clusters of the features along a tree, or parameters by gossip."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,10 +9,11 @@ from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.expected_messages import ByRound, Known, Volume, tables
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import OnGraph, Work
+from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import whole
-from p2pkm.methods.building_blocks.averaging import add_fresh, mix
+from p2pkm.methods.building_blocks.averaging import WEIGHTED, add_fresh, mix
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow, ways
-from p2pkm.methods.deep.method import DeepMethod, DeepState, flatten, unflatten
+from p2pkm.methods.deep.method import TRAITS, DeepMethod, DeepState, flatten, unflatten
 from p2pkm.network.graph import Topology
 
 
@@ -51,6 +52,8 @@ class DeepGossip(DeepMethod):
     but for the rounding of sums in another order than a hub's. A gossip keeps the sums of s and v over the devices, so
     theta_i tends to that mean as `gossips` grows. The same bits for any number of ranks, as with `deepfeca`.
 
+    Link weights: with `gossips` they make the mixing matrix, as in `ConsensusLloyd`; along the tree they are ignored.
+
     Privacy: no guarantee; all devices of a component see theta after every averaging, and a parent the sum of the
     parameters after training below each of its children, so those of a single device where the child is a leaf: from
     the difference to theta images can be reconstructed (gradient inversion). With `gossips` every neighbor sees the
@@ -88,6 +91,11 @@ class DeepGossip(DeepMethod):
 
     name: ClassVar[str] = "deepgossip"
     schedule: ClassVar[str] = "jacobi"
+
+    @property
+    def traits(self) -> MethodTraits:  # type: ignore[override]
+        """Return what it is, see `p2pkm.core.traits`."""
+        return replace(TRAITS, link_weights=WEIGHTED) if self.gossips else TRAITS
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""

@@ -65,6 +65,8 @@ class DGC(MethodBase):
     what it knows, with the same fixed points; 2 max deg is lambda_max on a ring of even length. `step` gives one a to
     all.
 
+    Link weights: ignored; all links count the same.
+
     Privacy: no guarantee; neighbors see centroids, no counts; whoever receives those of all neighbors of a device can
     work out S_ic - n_ic x_ic.
 

@@ -45,6 +45,8 @@ class Epidemic(MethodBase):
     Departs from the paper: in a cycle there every device calls a random neighbor, one after another, that is 2 n
     messages. A maximal matching takes at most n and meets no pair twice: on a ring 2.3 of them send as much.
 
+    Link weights: ignored; partners are drawn without them.
+
     Privacy: no guarantee; the first partner of a round receives the own sums and counts.
 
     Parameters

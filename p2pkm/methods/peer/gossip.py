@@ -44,6 +44,8 @@ class GossipMatching(MethodBase):
     Guarantee: a meeting keeps c_i + c_j and c_i w_i + c_j w_j of every pair and leaves it equal at both ends, to the
     bit. No common answer is promised: own Lloyd steps pull the ends apart again in every round.
 
+    Link weights: ignored; partners are drawn without them.
+
     Privacy: no guarantee; the partner sees the centroids and confidences of the device, which begin as the numbers of
     its points.
 

@@ -58,6 +58,8 @@ class GossipSum(MethodBase):
 
     Departs from the paper: devices send at random times there, one after another, here M times each, all at once.
 
+    Link weights: ignored; neighbors are drawn without them.
+
     Privacy: no guarantee; the first neighbor of a round receives a half of the own sums and counts, which amounts to
     these.
 

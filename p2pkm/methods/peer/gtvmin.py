@@ -106,6 +106,8 @@ class GTVMin(MethodBase):
 
     Message: the k centroids, once per turn awake.
 
+    Link weights: they multiply alpha_ij.
+
     Privacy: no guarantee; neighbors see the centroids of every turn; init `global` and a rehearsal before it show a
     device centroids and counts of all devices below it in a tree, `groups` rows (mean, count, SSE) of these, see
     `p2pkm.methods.init.tree_groups`.
@@ -259,6 +261,7 @@ class GTVMin(MethodBase):
             no_suppression=self._why_raw_points(),
             needs_static_links=self._why_static_links(),
             init=self.init,
+            link_weights="multiply alpha_ij",
             groups=self.groups,
             keeps_to_groups=True,
             relaxation=None if self.relaxation == "auto" else self.relaxation,

@@ -32,6 +32,8 @@ class LocalOnly(MethodBase):
 
     Message: none.
 
+    Link weights: ignored; devices exchange no messages.
+
     Privacy: a guarantee, for nothing leaves a device.
 
     Parameters

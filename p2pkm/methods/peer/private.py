@@ -79,6 +79,8 @@ class Private(MethodBase):
     Guarantee: what any `curious` devices see together (trust=masks), any number of them (none), or whoever sees the
     centroids (server), is (epsilon, delta)-differentially private for each point of the other devices.
 
+    Link weights: ignored; messages follow a spanning tree of fewest hops.
+
     Privacy: epsilon at delta, for adding or removing a point (relation=add) or for replacing it by another (exchange);
     the theorem is stated, not proven here. Noise and masks come from a secret of the operating system, new in every
     run and held in memory alone: such a run writes no checkpoints and cannot be resumed or repeated. With `noise_seed`

@@ -22,6 +22,7 @@ from p2pkm.methods.building_blocks.averaging import (
     is_thin,
     iter_neighbor_tables,
     local_sums,
+    relative_weights,
 )
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
@@ -75,6 +76,10 @@ class PushSumLloyd(MethodBase):
 
     Guarantee: the columns of A add up to 1, so a turn keeps sum_i z_ic; s / v tends to the ratio of the sums over all
     devices of a connected graph: with T large enough every round is a central Lloyd step at every device.
+
+    Link weights: they divide what device i gives away; only their ratios matter. With mean_i the mean weight of its
+    links, A_ji = w_ij / (mean_i (1 + deg_i)), and A_ii stays 1 / (1 + deg_i). The message does not change; the receiver
+    multiplies it by w_ij / mean_i.
 
     Privacy: no guarantee; in the first turn of every round a device sends a known fraction of the sums and counts of
     its own points to its neighbors, which amounts to sending those sums and counts.
@@ -139,6 +144,7 @@ class PushSumLloyd(MethodBase):
             message_content=MessageContent.SUMS,
             init=self.init,
             follows_points=True,
+            link_weights="divide what a device gives away",
             needs_static_links=COUNTED if self.counters else "",
         )
 
@@ -176,8 +182,9 @@ class PushSumLloyd(MethodBase):
         if state.account is not None:
             return self._update(state, state.account, inbox, devices)
         mass = share(state.mass, devices)
-        for who, _, theirs in iter_neighbor_tables(devices, inbox, mass.shape[1:]):
-            mass[who] += theirs
+        weights = relative_weights(devices)
+        for who, edges, theirs in iter_neighbor_tables(devices, inbox, mass.shape[1:]):
+            mass[who] += theirs if weights is None else weights[edges, None, None] * theirs
         if devices.turn < self.gossips - 1:
             return state._replace(mass=mass)
         centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
@@ -186,7 +193,7 @@ class PushSumLloyd(MethodBase):
 
     def _update(self, state: PushSumState, account: RunningSums, inbox: Inbox, devices: Devices) -> PushSumState:
         """Do the same with counters: what is kept, and what the totals of the neighbors have grown by."""
-        gain, edge_received = draw(devices, inbox, account)
+        gain, edge_received = draw(devices, inbox, account, relative_weights(devices))
         mass, own, centroids, converged = state.mass + gain, account.own, state.centroids, state.converged
         if devices.turn == self.gossips - 1:
             thin = is_thin(devices, mass, fair_share(devices))
@@ -200,9 +207,14 @@ class PushSumLloyd(MethodBase):
 
 
 def fair_share(devices: Devices) -> Floats:
-    """Return what each device should hold, in mean numbers of points: by its degree, next to those around it."""
-    around = np.bincount(devices.sources, devices.neighbor_degrees, len(devices)) / np.maximum(devices.degrees, 1)
-    return np.minimum(1.0, (1.0 + devices.degrees) / (1.0 + around))
+    """Return what each device should hold, in mean numbers of points: by its links, next to those around it."""
+    if devices.neighbor_mean_weights is None:
+        around = np.bincount(devices.sources, devices.neighbor_degrees, len(devices)) / np.maximum(devices.degrees, 1)
+        return np.minimum(1.0, (1.0 + devices.degrees) / (1.0 + around))
+    loads = devices.neighbor_mean_weights * (1.0 + devices.neighbor_degrees)
+    around = np.bincount(devices.sources, loads, len(devices)) / np.maximum(devices.degrees, 1)
+    own = devices.mean_link_weights * (1.0 + devices.degrees)
+    return np.minimum(1.0, np.divide(own, around, out=np.ones(len(devices)), where=around > 0.0))
 
 
 def share(mass: Floats, devices: Devices) -> Floats:

@@ -14,6 +14,7 @@ from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import (
     COUNTED,
+    WEIGHTED,
     RunningSums,
     begin_account,
     centroids_from_sums,
@@ -76,6 +77,8 @@ class TrackingLloyd(MethodBase):
 
     Guarantee: sum_i z_ic = sum_i r_ic after every turn. When no label changes any more, z tends to the mean over the
     devices of a connected graph.
+
+    Link weights: they make P as in `ConsensusLloyd`; only their ratios matter.
 
     Privacy: no guarantee; the first message is the sums and counts of the own points; any device that receives all
     neighbors of a device can work out how they change.
@@ -141,6 +144,7 @@ class TrackingLloyd(MethodBase):
             message_content=MessageContent.SUMS,
             init=self.init,
             follows_points=True,
+            link_weights=WEIGHTED,
             needs_static_links=COUNTED if self.counters else "",
         )
 

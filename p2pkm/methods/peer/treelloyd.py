@@ -130,6 +130,8 @@ class TreeLloyd(MethodBase):
     Lloyd point of all points on the grid if no step made the cost rise and tol is 0. Whole numbers add up without
     rounding, so sums do not depend on the tree.
 
+    Link weights: ignored; messages follow a spanning tree of fewest hops.
+
     Privacy: no guarantee; a leaf sends sums and counts of its own points to its parent, and then by how much they
     changed: where one point changes its cluster, that is this point, rounded to g steps. Nobody receives what is not
     below it in the tree; all receive the centroids, with `groups` those of all groups. The sums of a leaf are in the

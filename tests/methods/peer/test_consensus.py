@@ -12,7 +12,20 @@ import topologies
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.methods.peer.consensus import ConsensusLloyd
-from tests.support.averages import GRAPHS, column, deal, divide, draw, lloyd, metropolis, scene, seeds, states, sums
+from tests.support.averages import (
+    GRAPHS,
+    column,
+    deal,
+    divide,
+    draw,
+    lloyd,
+    metropolis,
+    proposals,
+    scene,
+    seeds,
+    states,
+    sums,
+)
 from tests.support.play_rounds import arrange, last
 
 PATH = [(0, 1), (1, 2)]
@@ -23,8 +36,8 @@ def close(found, expected):
     assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 
-def twin(data, near, start, gossips, rounds, least=1e-12):
-    weights, centroids = metropolis(near), np.array(start)
+def twin(data, weights, start, gossips, rounds, least=1e-12):
+    centroids = np.array(start)
     for _ in range(rounds):
         mass = np.array([sums(points, w) for points, w in zip(data, centroids, strict=True)])
         for _ in range(gossips):
@@ -54,8 +67,29 @@ def test_the_twin_finds_the_same(name, kernels):
     data, near, table, start = scene(name, kernels=kernels)
     for gossips in (1, 3):
         found = last(ConsensusLloyd(4, gossips=gossips), table, start, 4)
-        close(found[:, :3], twin(data, near, start, gossips, 4)[:, :3])
+        close(found[:, :3], twin(data, metropolis(near), start, gossips, 4)[:, :3])
         assert np.isinf(found[:, 3]).all()
+
+
+@pytest.mark.parametrize("kernels", [plain, compiled], ids=["plain", "compiled"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_twin_finds_the_same_with_weights_of_links(name, kernels):
+    data, links, table, start = scene(name, kernels=kernels, weighted=True)
+    q = proposals(len(data), links)
+    P = np.minimum(q, q.T)
+    P += np.diag(1 - P.sum(axis=1))
+    for gossips in (1, 3):
+        found = last(ConsensusLloyd(4, gossips=gossips), table, start, 4)
+        close(found[:, :3], twin(data, P, start, gossips, 4)[:, :3])
+        assert np.isinf(found[:, 3]).all()
+
+
+def test_many_gossips_with_weights_are_a_central_lloyd_step():
+    for name in ("star", "tree"):
+        data, _, table, start = scene(name, weighted=True)
+        found = last(ConsensusLloyd(4, gossips=4000), table, start, 2)
+        pooled = lloyd(data, lloyd(data, start[0]))
+        close(found[:, :3], [pooled[:3]] * len(data))
 
 
 @given(seeds)

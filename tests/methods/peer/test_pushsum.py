@@ -9,10 +9,25 @@ import p2pkm
 import topologies
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
-from p2pkm.methods.building_blocks.averaging import local_sums
+from p2pkm.methods.building_blocks.averaging import local_sums, relative_weights
 from p2pkm.methods.peer.pushsum import PushSumLloyd, fair_share
-from tests.support.averages import GRAPHS, column, deal, divide, draw, lloyd, scene, seeds, states, sums
+from tests.support.averages import (
+    GRAPHS,
+    column,
+    deal,
+    divide,
+    draw,
+    lloyd,
+    neighbors,
+    proposals,
+    scene,
+    seeds,
+    states,
+    sums,
+)
 from tests.support.play_rounds import arrange, last
+
+GRAPH_OF_TREE = neighbors(*GRAPHS["tree"])
 
 
 def close(found, expected):
@@ -29,8 +44,8 @@ def columns(near):
     return A
 
 
-def twin(data, near, start, gossips, rounds):
-    A, centroids = columns(near), np.array(start)
+def twin(data, A, start, gossips, rounds):
+    centroids = np.array(start)
     for _ in range(rounds):
         mass = np.array([sums(points, w) for points, w in zip(data, centroids, strict=True)])
         for _ in range(gossips):
@@ -57,8 +72,50 @@ def test_the_twin_finds_the_same(name, kernels):
     data, near, table, start = scene(name, kernels=kernels)
     for gossips in (1, 3):
         found = last(PushSumLloyd(4, gossips=gossips), table, start, 4)
-        close(found[:, :3], twin(data, near, start, gossips, 4)[:, :3])
+        close(found[:, :3], twin(data, columns(near), start, gossips, 4)[:, :3])
         assert np.isinf(found[:, 3]).all()
+
+
+def weighted_columns(n, links):
+    """Return A with A_ji = w_ij over all weights of i and their mean."""
+    A = proposals(n, links).T
+    return A + np.diag(1 - A.sum(axis=0))
+
+
+@pytest.mark.parametrize("kernels", [plain, compiled], ids=["plain", "compiled"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_twin_finds_the_same_with_weights_of_links(name, kernels):
+    data, links, table, start = scene(name, kernels=kernels, weighted=True)
+    for gossips in (1, 3):
+        found = last(PushSumLloyd(4, gossips=gossips), table, start, 4)
+        close(found[:, :3], twin(data, weighted_columns(len(data), links), start, gossips, 4)[:, :3])
+        with_counters = last(PushSumLloyd(4, gossips=gossips, counters=True), table, start, 1)
+        close(with_counters[:, :3], twin(data, weighted_columns(len(data), links), start, gossips, 1)[:, :3])
+
+
+def test_what_weighted_shares_gather_in_the_long_run_is_by_the_weights():
+    data, links, table, start = scene("tree", weighted=True)
+    found, _ = states(PushSumLloyd(4, gossips=4000), table, start, 1)
+    held = found[3999].mass[:, :, -1].sum(axis=1)
+    strength = np.zeros(len(data))
+    for i, j, weight in links:
+        strength[[i, j]] += weight
+    strength *= 1 + 1 / table.devices.degrees
+    close(held / held.sum(), strength / strength.sum())
+    around = np.array([strength[near].mean() for near in GRAPH_OF_TREE])
+    assert_allclose(fair_share(table.devices), np.minimum(1.0, strength / around))
+
+
+@pytest.mark.parametrize("gossips", [1, 3])
+def test_counters_keep_the_mass_with_weights_of_links(gossips):
+    _, _, table, start = scene("tree", weighted=True)
+    found, _ = states(PushSumLloyd(4, gossips=gossips, counters=True), table, start, 4)
+    devices = table.devices
+    weights = relative_weights(devices)
+    for state in found[1:]:
+        under_way = weights[:, None, None] * (state.account.total[devices.indices] - state.account.edge_received)
+        held = state.mass.sum(axis=0) + under_way.sum(axis=0)
+        assert_allclose(held, state.account.own.sum(axis=0), atol=1e-9)
 
 
 @pytest.mark.parametrize("gossips", [1, 3])

@@ -1,0 +1,111 @@
+"""Weights of links: every method says whether they act, and a run in which they do not says so."""
+
+import json
+
+import networkx as nx
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import p2pkm
+import topologies
+from p2pkm.cli.algorithms import describe
+from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.methods.registry import METHODS as ALL
+from p2pkm.methods.registry import find, with_link_weights
+from tests.support.methods import LEARNERS, METHODS, build
+from tests.support.run_cli import SMALL, here, ranks, there
+
+PEERS = [name for name in METHODS if not needs_hub(build(name, 3))]
+ACTING = ["gtvmin", "consensus", "pushsum", "tracking"]
+NOTE = "the weights of the links (1 to 5) are ignored by {name}; methods that use them: " + ", ".join(ACTING)
+
+
+def weigh(graph, weights=(1.0, 5.0, 2.0)):
+    """Return the graph with these weights on its links, in turn."""
+    found = nx.Graph(graph)
+    for i, (u, v) in enumerate(found.edges):
+        found[u][v]["weight"] = weights[i % len(weights)]
+    return found
+
+
+def run(name, graph, **options):
+    rng = np.random.default_rng(3)
+    own = [8.0 * np.eye(3, 4)[rng.integers(0, 3, 10)] + rng.normal(size=(10, 4)) for _ in range(9)]
+    return p2pkm.simulate(build(name, 3, **options), graph, p2pkm.Shards.from_list(own), rounds=2, seed=1)
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_weights_act_in_the_methods_that_say_so_and_a_note_says_it_of_the_others(name):
+    options = {"gossips": 2} if name in ("consensus", "pushsum", "tracking") else {}
+    options |= {"coupling": 2.0, "accept": False} if name == "gtvmin" else {}
+    plain, weighted, same = (
+        run(name, graph, **options)
+        for graph in (topologies.ring(9), weigh(topologies.ring(9)), weigh(topologies.ring(9), (1.0,)))
+    )
+    acts = name in ACTING
+    assert bool(build(name, 3).traits.link_weights) == acts
+    assert (plain.centroids != weighted.centroids).any() == acts
+    assert_array_equal(plain.centroids, same.centroids)
+    assert plain.notes == same.notes
+    assert weighted.notes == plain.notes + [NOTE.format(name=name)] * (not acts)
+
+
+def test_the_note_lists_the_methods_whose_traits_say_so():
+    assert with_link_weights() == ACTING
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_catalogue_and_docstring_say_whether_weights_act(name):
+    method, found = find(name)(3), describe(name)
+    if needs_hub(method):
+        assert found["link_weights"] == "ignored; the links of a star have none."
+        return
+    assert f"\nLink weights: {found['link_weights'][:20]}" in found["text"]
+    assert found["link_weights"].startswith("ignored") != (bool(method.traits.link_weights) or name in LEARNERS)
+
+
+def test_deepgossip_mixes_by_weights_if_it_gossips():
+    kind = find("deepgossip")
+    assert not kind(3).traits.link_weights
+    assert kind(3, gossips=2).traits.link_weights == build("consensus", 3).traits.link_weights
+
+
+def test_the_catalogue_as_a_list_names_the_methods():
+    assert f"Weights of links act in {', '.join(ACTING)}; the others ignore them by default." in here("algorithms").out
+    assert "Link weights: ignored; the links of a star have none." in here("algorithms", "fkm").out
+
+
+@pytest.mark.parametrize("name", ["consensus", "pushsum"])
+def test_the_mixing_matrix_of_a_graph_takes_the_place_of_its_weights(name):
+    links = topologies.CSRGraph.from_networkx(weigh(topologies.ring(9)))
+    shares = np.full(18, 0.25)
+    graph = topologies.TimeVaryingGraph(links, 1, lambda turn: np.ones(18, np.bool_), lambda turn: shares)
+    notes = run(name, graph).notes
+    told = "the weights of the links (1 to 5) are ignored: the graph has a mixing matrix of its own"
+    assert notes == [told] * (name == "consensus")
+
+
+def test_weights_act_on_graphs_whose_links_change():
+    links = topologies.CSRGraph.from_networkx(weigh(topologies.complete(9)))
+    active = topologies.edge_markov(9, seed=2).active
+    for name in ("consensus", "pushsum", "tracking"):
+        plain, weighted = (
+            run(name, topologies.TimeVaryingGraph(one, None, active))
+            for one in (topologies.CSRGraph(links.indptr, links.indices), links)
+        )
+        assert (plain.centroids != weighted.centroids).any()
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("method", ["consensus:gossips=2", "pushsum:gossips=2", "tracking:gossips=2"])
+@pytest.mark.parametrize("faults", [(), ("--faults", "loss=0.2")])
+def test_weighted_runs_have_the_same_bits_on_three_ranks(method, faults, tmp_path):
+    path = tmp_path / "g.json"
+    path.write_text(json.dumps(nx.node_link_data(weigh(topologies.small_world(9, degree=4, seed=1)), edges="edges")))
+    words = (*SMALL, "--devices", "9", "--graph", f"file:{path}", "--algorithm", method, *faults, "--rounds", "4",
+             "--out", "none", "--format", "json")  # fmt: skip
+    apart, together = there(*ranks(3), "-m", "p2pkm", "run", *words), here("run", *words)
+    for key in ("chain_sha256", "centroids_sha256", "messages", "bytes"):
+        assert apart.summary[key] == together.summary[key], key
+    assert "p2pkm: g.json: 9 nodes and 18 links" in apart.err
