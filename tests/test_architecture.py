@@ -20,7 +20,7 @@ ALLOWED = {  # where a library may be imported
     "click": ("p2pkm/cli/",),
     "rich": ("p2pkm/cli/",),
     "networkx": ("topologies/", "p2pkm/network/graph.py", "p2pkm/metrics/result.py", "p2pkm/storage/save.py"),
-    "pandas": ("p2pkm/metrics/result.py", "p2pkm/storage/study_table.py"),
+    "pandas": ("p2pkm/metrics/result.py", "p2pkm/storage/study_table.py", "p2pkm/data/readers/csv.py"),
     "threadpoolctl": ("topologies/single_thread.py",),
     "sklearn": (
         "p2pkm/data/sources.py",
@@ -56,6 +56,7 @@ LAZY = (
     "anndata",
     "h5py",
     "mpi4py",
+    "pandas",
     "pyarrow",
     "pymetis",
     "matplotlib",
@@ -207,6 +208,7 @@ FOREIGN = {  # sniffing at what somebody else hands over, or at the system
     "p2pkm/cli/doctor/__init__.py",  # os
     "p2pkm/cli/main.py",  # click
     "p2pkm/core/validation.py",  # a sparse matrix, a masked array
+    "p2pkm/data/identifiers.py",  # a column of pandas, polars or Arrow
     "p2pkm/data/readers/anndata.py",
     "p2pkm/kernels/numba/threads.py",  # os
     "p2pkm/network/link_model.py",  # a networkx graph

@@ -9,7 +9,7 @@ from p2pkm.core.spec import Spec
 def default_partition(table: Any, devices: int | None) -> str:
     """Return the partition to take if none is given; so many devices are asked for."""
     if isinstance(table.device, int):  # files on disk: one per device, if so many are wanted and no column says more
-        return "column" if devices in (None, table.device) or table.files[0].devices is not None else "blocks"
+        return "column" if devices in (None, table.device) or table.files[0].owned else "blocks"
     return "column" if table.device is not None else "dirichlet" if table.labels is not None else "iid"
 
 
@@ -19,23 +19,27 @@ def count_in_column(partition: Spec, table: Any) -> int | None:
         return None
     if isinstance(table.device, int):
         return table.device
-    from p2pkm.data.partition import column
+    from p2pkm.data.partition.by_column import number
 
-    return int(column(table.device).max()) + 1
+    return number(table.device, owners=table.owners)[1]
 
 
-def name_devices(partition: Spec, table: Any) -> tuple[str, ...] | None:
-    """Return what the data call the devices, in their order; None if these are numbered, or not the data's own."""
+def name_devices(partition: Spec, table: Any, devices: int) -> tuple[str, ...] | None:
+    """Return what the data call the devices, in their order; None if these are numbered, or not the data's own.
+
+    devices: how many there are.
+    """
     if partition.name != "column" or table.device is None:
         return None
-    if not isinstance(table.device, int):
-        from p2pkm.data.partition import by_column as owners
+    if not isinstance(table.device, int) or table.owners is not None:
+        from p2pkm.data.partition import by_column
 
-        return table.names or owners.name_devices(table.device)
+        owners = table.device if table.owners is None else table.owners
+        return table.names or by_column.name_devices(owners, devices)
     from p2pkm.data.readers.folder import name_files
 
     paths = [one.path for one in table.files]
-    return name_files(paths) if table.files[0].devices is None and len(paths) == table.device else None
+    return name_files(paths) if len(paths) == table.device else None
 
 
 def assign(table: Any, partition: Spec, devices: int, dtype: str) -> Any:

@@ -13,6 +13,7 @@ from p2pkm.core.spec import Spec, complete
 from p2pkm.core.validation import whole
 from p2pkm.data.out_of_core.formats import FORMATS
 from p2pkm.data.out_of_core.index import open_stored
+from p2pkm.data.partition.by_column import number
 from p2pkm.data.readers import SUFFIXES
 from p2pkm.data.readers.columns import Column, as_index, assign
 from p2pkm.data.readers.folder import several
@@ -130,7 +131,7 @@ def _look(table: Table) -> Size:
     """Return the size of data that have been read."""
     complete = table.points[~np.isnan(table.points).any(axis=1)]  # others may be filled in alike
     distinct = max(1, len(np.unique(complete, axis=0)))
-    devices = None if table.device is None else len(np.unique(table.device))
+    devices = None if table.device is None else number(table.device, owners=table.owners)[1]
     m, d = table.points.shape
     return Size(m, d, distinct, table.classes, devices, table.labels is not None, image=table.image)
 

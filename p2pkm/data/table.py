@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import blocks, narrow
+from p2pkm.data.identifiers import identify, require, to_raw
 
 Labels = NDArray[np.integer[Any]]
 
@@ -41,6 +42,8 @@ class Table(NamedTuple):
     image : tuple of int or None
         Height, width and perhaps channels of the images that the points are, pixels row by row; None: they are none, or
         nobody knows.
+    owners : int64[n] or object[n], or None
+        All devices in order, if some of them have no points; None: those in `device`.
     """
 
     points: NDArray[np.floating[Any]]
@@ -55,6 +58,7 @@ class Table(NamedTuple):
     rows: NDArray[np.int64] | None = None
     total: int | None = None
     image: tuple[int, ...] | None = None
+    owners: NDArray[Any] | None = None
 
     def completed(self) -> "Table":
         """Return the table as a partition that looks at points sees it: means in the place of missing values."""
@@ -66,37 +70,31 @@ class Table(NamedTuple):
 
 
 def encode(values: ArrayLike, m: int, what: str) -> Labels:
-    """Return labels of any kind as numbers 0 to c - 1, in sorted order and the smallest type that holds them.
+    """Return labels as numbers 0 to c - 1, in the order of `p2pkm.data.identifiers`, in the smallest type that fits.
 
     Parameters
     ----------
     values : array_like of shape (m,)
-        Numbers or names.
+        Integers or text.
     m : int
-        How many there must be.
+        Required number of labels.
     what : str
-        How the message calls them.
+        Name of the labels in messages.
 
     Raises
     ------
     DataError
-        If their number is wrong, one is missing or they cannot be sorted.
+        If their number is wrong, or one is missing.
     """
-    array = np.asarray(values)
-    if array.shape != (m,):
-        raise DataError(f"{what} have shape {array.shape}, expected ({m},): one for each point")
-    if array.dtype.kind in "iu" and m and array.min() >= 0 and array.max() < 2 * m:
-        return _renumber(array)
-    missing = np.flatnonzero(array != array)
-    if missing.size:
-        raise DataError(
-            f"{what} are {array[missing[0]]} at row {missing[0]} (counted from 0); expected a value for each"
-        )
-    try:
-        found, numbers = np.unique(array, return_inverse=True)
-    except TypeError:
-        raise DataError(f"{what} mix kinds that cannot be sorted (or None); expected all numbers or all text") from None
-    return numbers.astype(narrow(len(found)))
+    shape = np.shape(values)
+    if shape != (m,):
+        raise DataError(f"{what} have shape {shape}, expected ({m},): one for each point")
+    raw = to_raw(values, what)
+    if raw.dtype.kind == "i" and m and raw.min() >= 0 and raw.max() < 2 * m:
+        return _renumber(raw)
+    codes, kinds = identify(raw)
+    require(raw, what)
+    return codes.astype(narrow(len(kinds)))
 
 
 def _renumber(values: NDArray[np.integer[Any]]) -> Labels:

@@ -278,7 +278,7 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
         partition or Spec(default_partition(table, experiment.devices), {}), partitions, experiment.seed
     )
     n = experiment.devices or count_in_column(partition, table)
-    names = name_devices(partition, table)
+    names = name_devices(partition, table, n) if n else None
     if needs_hub(draft):
         topology = Topology.star(n or ranks or 16).call(names)
     else:

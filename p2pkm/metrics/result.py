@@ -350,13 +350,7 @@ class Result:
         return figure
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return the recorded rounds as a pandas DataFrame, one row per record.
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
-        """
+        """Return the recorded rounds as a pandas DataFrame, one row per record."""
         import pandas as pd
 
         return pd.DataFrame(self.rounds)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
 from p2pkm.core.units import count
 from p2pkm.core.validation import one_of
@@ -101,18 +101,9 @@ class Study:
         return group_runs(read_rows(self), self.swept)
 
     def to_frame(self) -> Any:
-        """Return a pandas.DataFrame with a row per run.
+        """Return a pandas.DataFrame with a row per run."""
+        import pandas as pd
 
-        Raises
-        ------
-        ExperimentError
-            If pandas is not installed.
-        """
-        try:
-            import pandas as pd
-        except ImportError:
-            raise ExperimentError('to_frame needs pandas: pip install "p2pkm[pandas]"; the attribute rows needs '
-                                  "nothing") from None  # fmt: skip
         return pd.DataFrame(self.rows)
 
     def to_latex(

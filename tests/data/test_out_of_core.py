@@ -233,13 +233,17 @@ def test_a_name_in_a_parquet_file_that_is_no_text_is_a_mistake(tmp_path):
         opened(tmp_path / "*.parquet", Spec("column", {}), 2)
 
 
-def test_a_gap_in_the_column_of_a_parquet_file(tmp_path):
+def test_numbers_with_gaps_in_the_column_of_a_parquet_file_are_names(tmp_path):
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
     parquet.write_table(arrow.table({"x": [0.0, 1.0], "device": [0, 2]}), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match="has no device 1, but one 2"):
-        opened(tmp_path / "a.parquet", Spec("column", {}), 3).part(0, 3)
+    named = opened(tmp_path / "a.parquet", Spec("column", {}), 2)
+    assert named.stored.owners.tolist() == [0, 2] and named.part(1, 2).points.tolist() == [[1.0]]
+    numbered = opened(tmp_path / "a.parquet", Spec("column", {}), 3)  # as --devices 3 says: device 1 has no points
+    assert_array_equal(numbered.part(0, 3).sizes, [1, 0, 1])
+    again = Sharded.from_mapping(json.loads(json.dumps(numbered.to_mapping())))
+    same(again.part(0, 3), numbered.part(0, 3))
 
 
 def test_the_command_line_gives_the_bits_of_one_array(tmp_path):

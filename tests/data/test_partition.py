@@ -163,7 +163,7 @@ def test_dirichlet_takes_names_and_reads_the_options():
         p.dirichlet(numbers, 3, seed=-1)
     with pytest.raises(ExperimentError, match="minimum is -1"):
         p.dirichlet(numbers, 3, minimum=-1)
-    with pytest.raises(DataError, match="labels are nan at row 1"):
+    with pytest.raises(DataError, match="labels are missing at row 1"):
         p.dirichlet([0.0, np.nan], 3)
 
 
@@ -289,15 +289,20 @@ def test_column_numbers_and_names():
     np.testing.assert_array_equal(p.PARTITIONS["column"](Table(np.zeros((2, 1)), device=np.array([1, 0])), 2), [1, 0])
 
 
+def test_column_takes_codes_as_names_and_numbers_without_points_as_devices():
+    np.testing.assert_array_equal(p.column([309, 101, 205, 309]), [2, 0, 1, 2])
+    np.testing.assert_array_equal(p.column([0, 2, 3]), [0, 1, 2])
+    np.testing.assert_array_equal(p.column([0, 2, 3], 4), [0, 2, 3])
+    np.testing.assert_array_equal(p.column([-1, 0]), [0, 1])
+    np.testing.assert_array_equal(p.column([0.0, 0.5]), [0, 1])
+
+
 @pytest.mark.parametrize(
     ("values", "n", "message"),
     [
-        ([0, 2, 3], None, "has no device 1, but one 3; expected 0 to n - 1 without a gap: number the devices anew"),
-        ([1, 2], None, "has no device 0, but one 2"),
-        ([-1, 0], None, "has the id -1; expected whole numbers"),
-        ([0.0, 0.5], None, "has the id 0.5; expected whole numbers"),
         ([0, 1, 2], 5, "names 3 devices, expected 5; give --devices 3"),
-        (["a", None], None, "mix kinds"),
+        ([101, 205], 5, "names 2 devices, expected 5; give --devices 2"),
+        (["a", None], None, "devices are missing at row 1"),
         ([[0, 1]], None, r"devices have shape \(1, 2\)"),
     ],
 )

@@ -191,11 +191,11 @@ def test_several_files_of_cells_must_have_the_same_genes(cells, tmp_path):
         read_table(tmp_path)
 
 
-@pytest.mark.parametrize(("role", "names"), [("y", "labels"), ("device", "devices")])
+@pytest.mark.parametrize(("role", "names"), [("y", "label"), ("device", "device")])
 def test_a_label_or_device_that_is_missing_is_sought_in_one_of_many_files(tmp_path, role, names):
     for i, last in enumerate((1.0, 1.0, np.nan)):
         np.savez(tmp_path / f"{i}.npz", X=POINTS[:2], **{role: np.array([0.0, last])})
-    with pytest.raises(DataError, match=rf"2\.npz: the {names}"):
+    with pytest.raises(DataError, match=rf"2\.npz, row 1, the {names} is empty or missing"):
         read_table(tmp_path)
 
 

@@ -1,4 +1,3 @@
-import builtins
 import json
 import signal
 import subprocess
@@ -290,28 +289,18 @@ def test_rounds_that_were_asked_for_stand_beside_those_that_were_run(file, tmp_p
     assert "rounds_asked" in ending.out
 
 
-def test_a_table_is_read_as_a_frame_where_pandas_is_there(file, tmp_path, monkeypatch):
+def test_a_table_is_read_as_a_frame(file, tmp_path):
     assert here("sweep", file, "--out", tmp_path / "s", "-q").code == 0
     study = p2pkm.load_study(tmp_path / "s")
     assert len(study.rows) == RUNS and study.path == tmp_path / "s"
     page = study._repr_html_()
     assert "Study of 10 runs" in page and page.count("<tr>") == 11 and "and" not in page.split("</table>")[1]
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     frame = study.to_frame()
     assert isinstance(frame, pandas.DataFrame) and frame.shape[0] == RUNS
     parquet = pytest.importorskip("pyarrow.parquet")
     assert parquet.read_table(tmp_path / "s/study.parquet").to_pylist() == study.rows
-    load = builtins.__import__
-
-    def without(name, *more):
-        if name.startswith("pandas"):
-            raise ImportError(name)
-        return load(name, *more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    assert p2pkm.load_study(tmp_path / "s") == study
-    with pytest.raises(p2pkm.ExperimentError, match="to_frame needs pandas"):
-        study.to_frame()
 
 
 def test_what_an_interrupted_study_has_kept_can_be_read(file, tmp_path):

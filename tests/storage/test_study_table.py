@@ -1,6 +1,5 @@
 """What a study says: paired tests, the sentence to quote, the table for LaTeX, and the object that has them."""
 
-import builtins
 import sys
 from types import SimpleNamespace
 
@@ -165,19 +164,6 @@ def test_a_study_is_shown_in_at_most_five_lines(tmp_path):
     )
     assert text.endswith(f"folder: {tmp_path}")
     assert repr(Study([])).count("\n") == 1
-
-
-def test_without_pandas_the_extra_is_named(monkeypatch):
-    load = builtins.__import__
-
-    def without(name, *more):
-        if name.startswith("pandas"):
-            raise ImportError(name)
-        return load(name, *more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ExperimentError, match=r'pip install "p2pkm\[pandas\]"'):
-        study(a=NOISY).to_frame()
 
 
 def test_rows_become_a_frame_of_pandas(monkeypatch):

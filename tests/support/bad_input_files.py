@@ -342,11 +342,11 @@ MORE = {
 --data arabic.csv                         | 3 | expected a number
 --data hex.csv                            | 3 | '0x10'; expected a number
 --data twice.csv --label-column y         | 3 | several columns 'y'; give the number
---data many.csv                           | 3 | has no device 2, but one 99999999999
---data float.csv                          | 3 | has no device 2, but one 1e+30
---data int64.csv                          | 3 | has no device 2, but one 9.22
---data nan-device.csv                     | 3 | the devices are nan at row 2
---data nan-label.csv -k 2                 | 3 | the labels are nan at row 2
+--data many.csv                           | 3 | names 3 devices, expected 4
+--data float.csv                          | 3 | names 3 devices, expected 4
+--data int64.csv                          | 3 | names 3 devices, expected 4
+--data nan-device.csv                     | 3 | line 4, column 'device' is empty or missing
+--data nan-label.csv -k 2                 | 3 | line 4, column 'label' is empty or missing
 --data one.csv -k 2                       | 3 | 2 clusters of 1 points
 --data pipe.csv                           | 3 | is no regular file
 --data zero.csv                           | 3 | is no regular file
@@ -386,9 +386,9 @@ P2PKM_MEMORY=0 --data claim.npz           | 3 | array 'X': its header states
 --data null.parquet                       | 3 | row 1, column 'x' has no value
 --data text-column.parquet                | 3 | row 0, column 'x' is 'a'; expected a number
 --data list.parquet                       | 3 | is '[1.0]'; expected a number
---data half.parquet                       | 3 | the id 0.5
---data no-device.parquet                  | 3 | the devices are nan at row 1
---data negative.parquet                   | 3 | the id -1
+--data half.parquet                       | 3 | names 2 devices, expected 4
+--data no-device.parquet                  | 3 | row 1, column 'device' is empty or missing
+--data negative.parquet                   | 3 | name 2 devices, expected 4
 --data five.parquet                       | 3 | the files name 5 devices, expected 4
 --data huge.parquet                       | 3 | devices, expected 4
 --data 'twic*.parquet'                    | 3 | several columns 'x'

@@ -9,7 +9,7 @@ FILES = {
     "nan.csv": "x,y\n0,1\nnan,3\n",
     "inf.csv": "x,y\n0,1\n2,inf\n",
     "blank.csv": "x,y,label\n0,1,a\n2,3,\n",
-    "gap.csv": "x,device\n0,0\n1,1\n2,3\n",
+    "gap.csv": "x,device\n0,0\n1,1\n2,5\n",
     "negative.csv": "x,device\n0,0\n1,-1\n2,1\n",
     "half.csv": "x,device\n0,0\n1,0.5\n2,1\n",
     "both.csv": "x,device,client\n0,0,0\n1,1,1\n2,1,1\n",
@@ -281,9 +281,9 @@ CONTENT = """
 --data good.csv --device-column 7         | no column '7' for --device-column
 --data good.csv --label-column x --device-column x | both label and device
 --data both.csv                           | choose one with --device-column
---data gap.csv                            | no device 2, but one 3
---data negative.csv                       | the id -1
---data half.csv                           | the id 0.5
+--data gap.csv                            | names 3 devices, expected 4
+--data negative.csv                       | names 3 devices, expected 4
+--data half.csv                           | names 3 devices, expected 4
 --data five.csv --partition column        | names 5 devices, expected 4
 --data good.csv --partition column        | needs a column
 --data good.csv --partition dirichlet     | needs the label

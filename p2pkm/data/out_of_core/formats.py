@@ -1,11 +1,12 @@
 """Files of points that stay on disk: what their headers say, and some of their rows at a time.
 
-A format is four functions; `FORMATS` holds them by suffix. Rows are a slice or ascending numbers.
+A format is four functions; `FORMATS` holds them by suffix. Rows are a slice or ascending numbers. Labels and devices
+are identifiers as `p2pkm.data.identifiers.to_raw` returns them.
 """
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
+from p2pkm.data.identifiers import concatenate, to_raw
 from p2pkm.data.readers.columns import Column, Roles, assign, listed
 from p2pkm.data.readers.folder import COMPANION
 from p2pkm.data.readers.npy import refuse_bomb, refuse_endless
@@ -28,8 +30,8 @@ class Header(NamedTuple):
     path : str
     rows, features : int
     labeled : bool
-    devices : int or None
-        Largest number in its column of devices + 1; None: it has no such column.
+    owned : bool
+        Whether it has a column of devices.
     roles : Roles or None
         Columns of a Parquet file.
     """
@@ -38,7 +40,7 @@ class Header(NamedTuple):
     rows: int
     features: int
     labeled: bool
-    devices: int | None = None
+    owned: bool = False
     roles: Roles | None = None
 
 
@@ -48,7 +50,7 @@ class Format(NamedTuple):
     measure: Callable[[str, Column, Column], Header]
     points: Callable[[Header, Rows], NDArray[Any]]
     labels: Callable[[Header, Rows], NDArray[Any]]
-    owned: Callable[[Header, int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]
+    devices: Callable[[Header], Iterator[NDArray[Any]]]
 
 
 def _measure_npy(path: str, label: Column, device: Column) -> Header:
@@ -77,10 +79,11 @@ def _points_npy(header: Header, rows: Rows) -> NDArray[Any]:
 
 
 def _labels_npy(header: Header, rows: Rows) -> NDArray[Any]:
-    return np.array(_map(str(_companion(header.path)))[rows])
+    beside = str(_companion(header.path))
+    return to_raw(np.array(_map(beside)[rows]), f"{beside}: the labels")
 
 
-def _owned_npy(header: Header, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _devices_npy(header: Header) -> Iterator[NDArray[Any]]:
     raise DataError(f"{header.path} has no column of devices")
 
 
@@ -100,7 +103,7 @@ def _map(path: str) -> NDArray[Any]:
 
 
 def _measure_parquet(path: str, label: Column, device: Column) -> Header:
-    """Read the schema of a Parquet file and its column of devices."""
+    """Read the schema of a Parquet file."""
     file = _parquet(path)
     refuse_bomb(Path(path), 8 * file.metadata.num_rows * file.metadata.num_columns, most=math.inf)
     names = [str(name) for name in file.schema_arrow.names]
@@ -112,20 +115,9 @@ def _measure_parquet(path: str, label: Column, device: Column) -> Header:
     for j in roles.points:
         if not _numeric(kinds[j]):
             raise DataError(f"{path}, column {names[j]!r} has the type {kinds[j]}; expected numbers")
-    for at in (roles.label, roles.device):
-        if at is not None and not _whole(kinds[at]):
-            raise DataError(
-                f"{path}, column {names[at]!r} has the type {kinds[at]}; of points that stay on disk expected whole "
-                f"numbers: number them, or give one file; its columns are {listed(names)}"
-            )
-    devices = None
-    if roles.device is not None:
-        ranges = [_ends(file, _columns(file, group, [roles.device])[0], roles.device)
-                  for group in range(file.num_row_groups)]  # fmt: skip
-        if any(low < 0 for low, _ in ranges):
-            raise DataError(f"{path}, column {names[roles.device]!r} has a device below 0; expected 0 to n - 1")
-        devices = max((high for _, high in ranges), default=-1) + 1
-    return Header(path, file.metadata.num_rows, len(roles.points), roles.label is not None, devices, roles)
+    return Header(
+        path, file.metadata.num_rows, len(roles.points), roles.label is not None, roles.device is not None, roles
+    )
 
 
 def _points_parquet(header: Header, rows: Rows) -> NDArray[Any]:
@@ -133,7 +125,16 @@ def _points_parquet(header: Header, rows: Rows) -> NDArray[Any]:
 
 
 def _labels_parquet(header: Header, rows: Rows) -> NDArray[Any]:
-    return _rows_parquet(header, rows, [_roles(header).label or 0])[:, 0]
+    label = _roles(header).label or 0
+    parts = [found[own] for found, own in _groups(header, rows, lambda file, group: _identifiers(file, group, label))]
+    return concatenate(parts or [np.empty(0, np.int64)])
+
+
+def _devices_parquet(header: Header) -> Iterator[NDArray[Any]]:
+    """Yield the devices of each row group; of other columns nothing is read."""
+    file = _parquet(header.path)
+    for group in range(file.num_row_groups):
+        yield _identifiers(file, group, _roles(header).device or 0)
 
 
 def _roles(header: Header) -> Roles:
@@ -141,52 +142,38 @@ def _roles(header: Header) -> Roles:
 
 
 def _rows_parquet(header: Header, rows: Rows, columns: list[int]) -> NDArray[Any]:
-    """Read rows of some columns, one row group after the other, and only those groups that have any."""
+    """Read rows of some columns."""
+    groups = _groups(header, rows, lambda file, group: _columns(file, group, columns))
+    parts = [np.column_stack([np.asarray(column.to_numpy())[own] for column in found]) for found, own in groups]
+    return np.concatenate(parts) if parts else np.empty((0, len(columns)))
+
+
+def _groups(
+    header: Header, rows: Rows, read: Callable[[Any, int], Any]
+) -> Iterator[tuple[Any, NDArray[np.int64]]]:  # fmt: skip
+    """Yield what is read of one row group after the other, of those that have any of the rows, and its rows of them."""
     file, first = _parquet(header.path), 0
     wanted = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
-    parts: list[NDArray[Any]] = []
     for group in range(file.num_row_groups):
         last = first + int(file.metadata.row_group(group).num_rows)
         own = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, last)] - first
         if len(own):
-            parts.append(np.column_stack([column[own] for column in _columns(file, group, columns)]))
+            yield read(file, group), own
         first = last
-    return np.concatenate(parts) if parts else np.empty((0, len(columns)))
 
 
-def _owned_parquet(header: Header, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows of devices `first` to `last` - 1 and whose they are; of other columns nothing is read."""
-    file = _parquet(header.path)
-    column, start = int(_roles(header).device or 0), 0
-    rows, owners = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for group in range(file.num_row_groups):
-        owner = _columns(file, group, [column])[0].astype(np.int64)
-        own = np.flatnonzero((owner >= first) & (owner < last))
-        rows.append(own + start)
-        owners.append(owner[own])
-        start += file.metadata.row_group(group).num_rows
-    return np.concatenate(rows), np.concatenate(owners)
+def _identifiers(file: Any, group: int, column: int) -> NDArray[Any]:
+    """Read a column of identifiers of a row group."""
+    return to_raw(_columns(file, group, [column])[0], f"column {file.schema_arrow.names[column]!r}")
 
 
-def _ends(file: Any, values: NDArray[Any], column: int) -> tuple[int, int]:
-    """Return the lowest and the largest number in a column of a row group.
-
-    Not from the statistics: asking a damaged file for them ends the process in pyarrow's native code.
-    """
-    if values.dtype.kind == "f":
-        raise DataError(
-            f"the column {file.schema_arrow.names[column]!r} has no device in some row; expected one in each"
-        )
-    return (int(values.min()), int(values.max())) if len(values) else (0, -1)
-
-
-def _columns(file: Any, group: int, columns: list[int]) -> list[NDArray[Any]]:
+def _columns(file: Any, group: int, columns: list[int]) -> list[Any]:
     from pyarrow import ArrowException
 
     names = [file.schema_arrow.names[column] for column in columns]
     try:
         frame = file.read_row_group(group, columns=names)
-        found = [np.asarray(frame.column(name).to_numpy()) for name in names]
+        found = [frame.column(name) for name in names]
         if any(len(one) != file.metadata.row_group(group).num_rows for one in found):
             raise ValueError("it has fewer rows than its header states")
     except (ArrowException, OSError, ValueError) as error:
@@ -206,10 +193,12 @@ def _parquet(path: str) -> Any:
         raise DataError(f"{path} cannot be read as Parquet: {error}") from None
 
 
-def _whole(kind: Any) -> bool:
+def are_integers(header: Header) -> bool:
+    """Return whether the devices, and the labels if there are any, are stored as integers."""
     from pyarrow import types
 
-    return bool(types.is_integer(kind))
+    kinds = _parquet(header.path).schema_arrow.types
+    return all(types.is_integer(kinds[at]) for at in (header.roles or ())[1:3] if at is not None)
 
 
 def _numeric(kind: Any) -> bool:
@@ -219,6 +208,6 @@ def _numeric(kind: Any) -> bool:
 
 
 FORMATS = {
-    ".npy": Format(_measure_npy, _points_npy, _labels_npy, _owned_npy),
-    ".parquet": Format(_measure_parquet, _points_parquet, _labels_parquet, _owned_parquet),
+    ".npy": Format(_measure_npy, _points_npy, _labels_npy, _devices_npy),
+    ".parquet": Format(_measure_parquet, _points_parquet, _labels_parquet, _devices_parquet),
 }

@@ -1,7 +1,8 @@
 """What is known of files of points before the points are read: how many there are, of which classes and devices."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,8 @@ from numpy.typing import NDArray
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import blocks
 from p2pkm.core.spec import Spec
-from p2pkm.data.out_of_core.formats import FORMATS, Format, Header, Rows
+from p2pkm.data.identifiers import concatenate, find_missing, identify
+from p2pkm.data.out_of_core.formats import FORMATS, Format, Header, Rows, are_integers
 from p2pkm.data.readers import SUFFIXES
 from p2pkm.data.readers.columns import Column
 from p2pkm.data.readers.folder import several
@@ -22,16 +24,20 @@ class Stored(NamedTuple):
     Attributes
     ----------
     files : tuple of Header
-    labels : int[classes] or None
-        The classes that there are, ascending.
+    labels : int64[classes], object[classes] or None
+        Distinct classes in the order of `p2pkm.data.identifiers`.
     device : int or None
-        How many devices the files name: the number of files, or what their column says.
+        Number of devices: of the files, or of the identifiers in their column.
+    owners : int64[device], object[device] or None
+        Devices in the files' column, in order; None: each file is one.
     """
 
     files: tuple[Header, ...]
-    labels: NDArray[np.int64] | None
+    labels: NDArray[Any] | None
     device: int | None
+    owners: NDArray[Any] | None = None
     groups: None = None
+    names: None = None
 
     @property
     def classes(self) -> int | None:
@@ -65,24 +71,31 @@ def open_stored(
     if found:
         files = tuple(FORMATS[suffix].measure(one, label_column, device_column) for one in found)
         _check_alike(path, files)
-        counts = [one.devices for one in files if one.devices is not None]
-        return Stored(files, _classes(files) if classes else None, max(counts, default=len(files)))
+        return _open(files, classes, len(files))
     wanted = "column" if partition is None and suffix == ".parquet" else partition and partition.name
     if wanted != {".npy": "blocks", ".parquet": "column"}[suffix]:
         return None
     try:
         file = FORMATS[suffix].measure(path, label_column, device_column)
+        usable = file.rows and (wanted != "column" or (file.owned and are_integers(file)))
+        return _open((file,), classes, None) if usable else None
     except DataError:
         return None  # the reader of whole files takes more kinds, and says what is wrong
-    if not file.rows or (wanted == "column" and file.devices is None):
-        return None
-    return Stored((file,), _classes((file,)) if classes else None, file.devices)
+
+
+def _open(files: tuple[Header, ...], classes: bool, devices: int | None) -> Stored:
+    """Find the classes, and the devices unless each of several files is one, of files that are alike."""
+    labels = _classes(files) if classes and files[0].labeled else None
+    if not files[0].owned:
+        return Stored(files, labels, devices)
+    owners = _distinct((header, raw, "device") for header in files for raw in format_of(header).devices(header))
+    return Stored(files, labels, len(owners), owners)
 
 
 def _check_alike(path: str, files: tuple[Header, ...]) -> None:
     first = files[0]
     for one in files:
-        if (one.features, one.labeled, one.devices is None) != (first.features, first.labeled, first.devices is None):
+        if (one.features, one.labeled, one.owned) != (first.features, first.labeled, first.owned):
             raise DataError(
                 f"{one.path} has {_describe(one)}, but {first.path} has {_describe(first)}; expected the same in all"
             )
@@ -92,26 +105,33 @@ def _check_alike(path: str, files: tuple[Header, ...]) -> None:
 
 def _describe(header: Header) -> str:
     labels = "labels" if header.labeled else "no labels"
-    return f"{header.features} features, {labels} and {'no ' * (header.devices is None)}column of devices"
+    return f"{header.features} features, {labels} and {'no ' * (not header.owned)}column of devices"
 
 
-def _classes(files: tuple[Header, ...]) -> NDArray[np.int64] | None:
-    """Return the classes that there are, ascending; of the labels a block at a time is read."""
-    if not files[0].labeled:
-        return None
-    parts = (labels_of(header, rows) for header in files for rows in blocks(header.rows))
-    found = np.empty(0, np.int64)
-    for labels in parts:
-        found = np.union1d(found, labels)
+def _classes(files: tuple[Header, ...]) -> NDArray[Any]:
+    """Return the distinct classes in order; of the labels a block at a time is read."""
+    return _distinct((header, labels_of(header, rows), "label") for header in files for rows in blocks(header.rows))
+
+
+def _distinct(parts: Iterable[tuple[Header, NDArray[Any], str]]) -> NDArray[Any]:
+    """Return the distinct identifiers in columns of labels or devices, in order.
+
+    Raises
+    ------
+    DataError
+        If one is missing.
+    """
+    found: NDArray[Any] = np.empty(0, np.int64)
+    for header, raw, role in parts:
+        if find_missing(raw).any():
+            raise DataError(f"{header.path} has a row without {role}; expected a {role} in each")
+        found = identify(concatenate([found, identify(raw).kinds])).kinds
     return found
 
 
-def labels_of(header: Header, rows: Rows) -> NDArray[np.int64]:
+def labels_of(header: Header, rows: Rows) -> NDArray[Any]:
     """Read the labels of some rows."""
-    labels = format_of(header).labels(header, rows)
-    if labels.dtype.kind == "f":  # whole numbers with holes
-        raise DataError(f"{header.path} has a row without label; expected a label for each")
-    return labels.astype(np.int64)
+    return format_of(header).labels(header, rows)
 
 
 def format_of(header: Header) -> Format:

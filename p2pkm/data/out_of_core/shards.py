@@ -11,6 +11,7 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import blocks, narrow, offsets_of, sort_by
 from p2pkm.core.spec import Spec
 from p2pkm.core.validation import bounded, finite, store
+from p2pkm.data.identifiers import locate, to_raw
 from p2pkm.data.out_of_core.formats import Header, Rows
 from p2pkm.data.out_of_core.index import Stored, format_of, labels_of
 from p2pkm.data.partition import known
@@ -58,10 +59,12 @@ class Sharded:
             raise DataError(
                 f"partition {partition.name} needs all points, but these stay on disk; take blocks, column or iid"
             )
+        if partition.name == "column":
+            stored = _number(stored, n)
         if partition.name == "column" and stored.device != n:
             found = "no devices" if stored.device is None else f"{stored.device} devices"
             raise DataError(f"the files name {found}, expected {n}; take --partition blocks, or other --devices")
-        if partition.options.get("minimum") and stored.files[0].devices is not None:
+        if partition.options.get("minimum") and stored.files[0].owned:
             raise DataError("a minimum would move points between the devices of a column; leave it out")
         return cls(stored, partition, n, dtype)
 
@@ -87,16 +90,17 @@ class Sharded:
     def to_mapping(self) -> dict[str, Any]:
         """Return what `from_mapping` needs on another rank, as JSON holds it."""
         stored, labels = self.stored, self.stored.labels
+        owners = None if stored.owners is None else stored.owners.tolist()
         return {"files": stored.files, "labels": None if labels is None else labels.tolist(), "device": stored.device,
-                "partition": [self.partition.name, self.partition.options], "clients": self.clients,
+                "owners": owners, "partition": [self.partition.name, self.partition.options], "clients": self.clients,
                 "dtype": self.dtype, "hub": self.hub}  # fmt: skip
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> Self:
         """Return what `to_mapping` was called on."""
         files = tuple(Header(*one)._replace(roles=one[-1] and Roles(*one[-1])) for one in given["files"])
-        labels = None if given["labels"] is None else np.array(given["labels"], np.int64)
-        stored = Stored(files, labels, given["device"])
+        labels, owners = (None if given[name] is None else to_raw(given[name], name) for name in ("labels", "owners"))
+        stored = Stored(files, labels, given["device"], owners)
         return cls(stored, Spec(*given["partition"]), given["clients"], given["dtype"], given["hub"])
 
     def describe(self, ranks: int, k: int, links: int) -> str:
@@ -141,7 +145,7 @@ class Sharded:
                 raise DataError(f"{header.path} has changed while it was read; expected {header.rows} rows")
             points[place] = bounded(store(finite(found, header.path, own), header.path, self.dtype, own), header.path)
             if labels is not None and known is not None:
-                labels[place] = np.searchsorted(known, labels_of(header, own))
+                labels[place] = locate(labels_of(header, own), known)
         order = rows.start if isinstance(rows, slice) else rows
         extra = np.full(max(last - self.clients, 0), offsets[-1])
         return Shards(points, np.concatenate((offsets, extra)), unweighted(len(points)), labels, order)
@@ -149,7 +153,7 @@ class Sharded:
     def _find(self, first: int, last: int) -> tuple[Rows, NDArray[np.int64]]:
         """Return the rows of devices `first` to `last` - 1, device by device, and where each device's begin."""
         name, sizes = self.partition.name, None
-        if name == "column" and self.stored.files[0].devices is None:
+        if name == "column" and not self.stored.files[0].owned:
             sizes = np.array([one.rows for one in self.stored.files])
         elif name == "blocks":
             sizes = self.m // self.clients + (np.arange(self.clients) < self.m % self.clients)
@@ -162,27 +166,22 @@ class Sharded:
 
     def _owned(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the rows of some devices, ascending, and whose they are, as the files' column says."""
-        parts, base = [], 0
+        base, kinds = 0, self.stored.owners
+        rows, owners = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for header in self.stored.files:
-            rows, owner = format_of(header).owned(header, first, last)
-            parts.append((rows + base, owner))
-            base += header.rows
-        rows, owner = (np.concatenate(part) for part in zip(*parts, strict=True))
-        empty = np.flatnonzero(np.bincount(owner - first, minlength=last - first) == 0)
-        if len(empty):
-            raise DataError(
-                f"the device column has no device {first + empty[0]}, but one {self.clients - 1}; expected 0 to n - 1 "
-                "without a gap: number the devices anew"
-            )
-        return rows, owner
+            for raw in format_of(header).devices(header):
+                owner = locate(raw, np.empty(0, np.int64) if kinds is None else kinds)
+                own = np.flatnonzero((owner >= first) & (owner < last))
+                rows.append(own + base)
+                owners.append(owner[own])
+                base += len(raw)
+        return np.concatenate(rows), np.concatenate(owners)
 
     def _drawn(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the same by the partition, which every rank draws for itself."""
         files, labels = self.stored.files, None
         if self.stored.labels is not None:
-            labels = np.concatenate([
-                np.searchsorted(self.stored.labels, labels_of(one, slice(0, one.rows))) for one in files
-            ])
+            labels = np.concatenate([locate(labels_of(one, slice(0, one.rows)), self.stored.labels) for one in files])
         device = np.repeat(np.arange(len(files)), [one.rows for one in files])
         table = Table(np.broadcast_to(0.0, (self.m, 1)), labels, None, device)
         owner = known(self.partition.name)[self.partition.name](table, self.clients, **self.partition.options)
@@ -206,6 +205,14 @@ class Sharded:
                     here = place[_shift(block, first)]
                     yield header, rows[here] - base, here
             base += header.rows
+
+
+def _number(stored: Stored, n: int) -> Stored:
+    """Return files whose devices are numbers below n, some of them without points, with all n devices."""
+    owners = stored.owners
+    if owners is None or owners.dtype.kind != "i" or owners[0] < 0 or owners[-1] != n - 1:
+        return stored
+    return stored._replace(device=n, owners=np.arange(n))
 
 
 def draws(partition: Spec) -> bool:

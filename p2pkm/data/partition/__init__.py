@@ -13,7 +13,7 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.plugins import PARTITIONS as GROUP
 from p2pkm.core.plugins import extend
 from p2pkm.data.partition import distance_skew as observed
-from p2pkm.data.partition.by_column import column, fill
+from p2pkm.data.partition.by_column import column, fill, number
 from p2pkm.data.partition.distance_skew import beta
 from p2pkm.data.partition.label_skew import blocks, by_label, dirichlet, iid, mufc, quantity
 from p2pkm.data.table import Labels, Table
@@ -77,7 +77,7 @@ def _column(table: Table, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
             "partition column needs a column with the device of each point, but the data have none; name it with "
             "--device-column, or take --partition iid"
         )
-    return column(table.device, n, minimum=minimum, seed=seed)
+    return fill(*number(table.device, n, table.owners), minimum, seed)
 
 
 def _need_labels(table: Table, name: str) -> Labels:

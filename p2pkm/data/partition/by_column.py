@@ -1,87 +1,90 @@
 """Devices as the data name them, and the fewest points that each shall have."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import offsets_of, sort_by
 from p2pkm.core.validation import whole
+from p2pkm.data.identifiers import identify, locate, require, to_raw
 from p2pkm.data.random import generator
-from p2pkm.data.table import encode
 
 Ints = NDArray[np.int64]
 
 
 def column(values: ArrayLike, n: int | None = None, *, minimum: int = 0, seed: int = 0) -> Ints:
-    """Take the devices from a column: numbers 0 to n - 1 without a gap, or names, numbered in sorted order.
+    """Take the devices from a column of identifiers: numbers 0 to n - 1, or names, numbered in sorted order.
+
+    Numbers that leave some of 0 to n - 1 out, such as the codes 101, 205 and 309, are names, too.
 
     Parameters
     ----------
     values : array_like of shape (m,)
         Device of each point.
     n : int, optional
-        Number of devices that there must be; None: as many as the column names.
+        Required number of devices; None: as many as the column names. If it is one more than the largest number in
+        the column, numbers that do not occur are devices without points.
     minimum, seed : int
         As in `iid`.
 
     Raises
     ------
     DataError
-        If a number between 0 and the largest is missing, or the column names another number of devices than n.
+        If a value is missing, or the column names another number of devices than n.
 
     Examples
     --------
     >>> from p2pkm import partition
-    >>> partition.column(["Turku", "Oulu", "Turku"]).tolist()
-    [1, 0, 1]
+    >>> partition.column(["Turku", "Oulu", "Turku"]).tolist(), partition.column([309, 101, 205]).tolist()
+    ([1, 0, 1], [2, 0, 1])
     """
-    given = np.asarray(values)
-    device = encode(_natural(given), given.shape[0] if given.ndim else 0, "devices")
-    found = int(device.max()) + 1 if device.size else 0
-    if given.dtype.kind in "iuf":
-        _check_gaps(given, found)
-    if n is not None and found != whole(n, 1, "n"):
-        raise DataError(
-            f"the device column names {found} devices, expected {n}; give --devices {found} or another column"
-        )
-    return fill(device, max(found, 1), minimum, seed)
+    return fill(*number(values, n), minimum, seed)
 
 
-def name_devices(values: ArrayLike) -> tuple[str, ...] | None:
-    """Return the names in a column of devices, in the order in which `column` numbers them; None of numbers."""
+def number(values: Any, n: int | None = None, owners: NDArray[Any] | None = None) -> tuple[Ints, int]:
+    """Return the device of each point, int64[m], and the number of devices.
+
+    Parameters
+    ----------
+    values : array_like of shape (m,)
+        Device of each point.
+    n : int, optional
+        Required number of devices.
+    owners : int64[devices] or object[devices], optional
+        All devices in order, if some have no points.
+
+    Raises
+    ------
+    DataError
+        As `column`.
+    """
+    if np.ndim(values) != 1:
+        raise DataError(f"devices have shape {np.shape(values)}, expected one for each point")
+    raw = to_raw(values, "devices")
+    require(raw, "devices")
+    codes, kinds = identify(raw) if owners is None else (locate(raw, owners), owners)
+    found, wanted = len(kinds), None if n is None else whole(n, 1, "n")
+    if wanted not in (None, found):
+        if kinds.dtype.kind != "i" or kinds[0] < 0 or kinds[-1] != wanted - 1:
+            raise DataError(
+                f"the device column names {found} devices, expected {n}; give --devices {found} or another column"
+            )
+        codes, found = kinds[codes], wanted
+    return codes, max(found, 1)
+
+
+def name_devices(values: Any, n: int | None = None) -> tuple[str, ...] | None:
+    """Return the names in a column of devices, in the order in which `column` numbers them; None of numbers.
+
+    n: the number of devices, if it was given to `column`.
+    """
     import topologies
 
-    given = np.asarray(values)
-    if given.dtype.kind not in "OUS":
-        return None
-    names = given[np.unique(_natural(given), return_index=True)[1]].astype(str).tolist()
-    return tuple(names) if topologies.are_names(names) else None
-
-
-def _natural(names: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Let names that are all whole numbers sort as numbers."""
-    try:
-        return names.astype(np.int64) if names.dtype.kind in "OUS" else names
-    except (TypeError, ValueError, OverflowError):
-        return names
-
-
-def _check_gaps(given: NDArray[np.generic], found: int) -> None:
-    if given.size and given.min() == 0 and given.max() == found - 1 and given.dtype.kind != "f":
-        return
-    ids = np.unique(given)
-    wrong = np.flatnonzero(ids != np.arange(found))
-    if not wrong.size:
-        return
-    first = ids[wrong[0]]
-    if first < 0 or first != np.floor(first):
-        raise DataError(
-            f"the device column has the id {first}; expected whole numbers 0 to n - 1: number the devices anew"
-        )
-    raise DataError(
-        f"the device column has no device {wrong[0]}, but one {ids[-1]}; expected 0 to n - 1 without a gap: number the "
-        "devices anew, or write them as names (d0, d1, ...)"
-    )
+    kinds = identify(to_raw(values, "devices")).kinds
+    names = list(map(str, kinds.tolist()))
+    return tuple(names) if len(names) == (n or len(names)) and topologies.are_names(names) else None
 
 
 def fill(device: ArrayLike, n: int, minimum: int, seed: int = 0) -> Ints:

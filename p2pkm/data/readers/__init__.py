@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.validation import matrix, one_of
+from p2pkm.data.identifiers import to_raw
 from p2pkm.data.readers.anndata import read_annotated, split_part
 from p2pkm.data.readers.arrow import read_arrow, read_parquet
-from p2pkm.data.readers.columns import Column, Parts, as_index, assign, listed, table_of
+from p2pkm.data.readers.columns import Column, Marks, Parts, as_index, assign, listed, table_of, take_points
 from p2pkm.data.readers.concatenate import join
 from p2pkm.data.readers.csv import read_text
 from p2pkm.data.readers.folder import name_files, several
@@ -72,8 +73,9 @@ def read_table(  # noqa: PLR0913 - the public signature
     parts = _gather(str(path), found, label_column, device_column, intake)
     if parts.device is not None:
         return table_of(str(path), parts)
-    device = np.repeat(np.arange(len(found)), parts.lengths)
-    return table_of(str(path), parts._replace(device=device))._replace(names=name_files(found))
+    files = np.arange(len(found))
+    parts = parts._replace(device=np.repeat(files, parts.lengths), owners=files)
+    return table_of(str(path), parts)._replace(names=name_files(found))
 
 
 def _gather(path: str, files: list[str], label: Column, device: Column, intake: Intake) -> Parts:
@@ -83,7 +85,8 @@ def _gather(path: str, files: list[str], label: Column, device: Column, intake: 
     size = 0
     for one in files:
         parts = _read(Path(one + part), label, device, intake)
-        table_of(one, parts)  # now, while it is known which file it is
+        if len(parts.points):
+            table_of(one, parts)  # now, while it is known which file it is
         size += parts.points.nbytes
         if size > LARGEST:
             raise DataError(
@@ -109,25 +112,23 @@ def _read(file: Path, label: Column, device: Column, intake: Intake) -> Parts:
                 "line of column names, and give that file"
             )
         raise DataError(f"{path} has the suffix {path.suffix!r}; expected one of {', '.join(SUFFIXES)}")
-    frame = _FRAMES.get(path.suffix.lower())
-    if frame is None and intake != TIDY:
-        raise DataError(
-            f"{path} has no named columns; --columns, --drop, --encode and --missing are for {', '.join(_FRAMES)}"
-        )
+    if path.suffix.lower() not in _NAMED and intake.named:
+        raise DataError(f"{path} has no named columns; --columns, --drop and --encode are for {', '.join(_NAMED)}")
     try:
-        return reader(file, label, device) if frame is None else frame(file, label, device, intake)
+        return reader(file, label, device, intake)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     except MemoryError:
         raise DataError(f"{path} does not fit into memory; take fewer points") from None
 
 
-def _read_npy(path: Path, label: Column, device: Column) -> Parts:
-    return _split(path, load_array(path), label, device)
+def _read_npy(path: Path, label: Column, device: Column, intake: Intake = TIDY) -> Parts:
+    points, marks = _split(path, load_array(path), label, device, intake)
+    return take_points(str(path), points, marks, intake)
 
 
-def _read_npz(path: Path, label: Column, device: Column) -> Parts:
-    """Read points, or images that become points, with labels and devices beside them."""
+def _read_npz(path: Path, label: Column, device: Column, intake: Intake = TIDY) -> Parts:
+    """Read points, or images that become points, with labels and devices in arrays of their own."""
     arrays = load_arrays(path)
     name = find_points({key: array.shape for key, array in arrays.items()})
     if name is None:
@@ -135,16 +136,21 @@ def _read_npz(path: Path, label: Column, device: Column) -> Parts:
             f"{path} holds the arrays {listed(list(arrays))}; expected 'X', 'points', 'images' or a single one of two "
             "dimensions, or of three or four: images of one size, [n, height, width] or [n, height, width, channels]"
         )
-    classes, label = _beside(arrays, label, LABELS)
-    owner, device = _beside(arrays, device, ("client", "device"))
+    beside = {"labels": _beside(arrays, label, LABELS), "devices": _beside(arrays, device, ("client", "device"))}
+    label, device = (column for _, column in beside.values())
     wrong = next((column for column in (label, device) if column is not None and as_index(column) is None), None)
     if wrong is not None:
         raise DataError(f"{path} has no array {wrong!r}; its arrays are {listed(list(arrays))}")
-    parts = _split(path, _flatten(path, arrays[name]), label, device)
-    return parts._replace(
-        label=parts.label if classes is None else classes, device=parts.device if owner is None else owner,
-        image=find_image(arrays[name].shape, parts.points.shape[1]),
-    )  # fmt: skip
+    parts, marks = _split(path, _flatten(path, arrays[name]), label, device, intake)
+    for role, (array, _) in beside.items():
+        if array is not None:
+            what = f"{path}: the {role}"
+            if array.shape != (m := len(parts.points),):
+                raise DataError(f"{what} have shape {array.shape}, expected ({m},): one for each point")
+            found = to_raw(array, what)
+            marks = marks._replace(label=found) if role == "labels" else marks._replace(device=found)
+    parts = take_points(str(path), parts, marks, intake)
+    return parts._replace(image=find_image(arrays[name].shape, parts.points.shape[1]))
 
 
 def _flatten(path: Path, array: NDArray[Any]) -> NDArray[Any]:
@@ -165,21 +171,25 @@ def _beside(arrays: dict[str, NDArray[Any]], given: Column, usual: tuple[str, ..
     return (arrays[given], None) if isinstance(given, str) and given in arrays else (None, given)
 
 
-def _split(path: Path, array: Any, label: Column, device: Column) -> Parts:
+def _split(path: Path, array: Any, label: Column, device: Column, intake: Intake) -> tuple[Parts, Marks]:
     """Part one 2-D array into points, labels and devices by column index."""
-    numbers = matrix(array, str(path), dtype="float32" if array.dtype == np.float32 else "float64")
-    roles = assign(str(path), [str(j) for j in range(numbers.shape[1])], label, device)
-    label_at, device_at = (None if at is None else numbers[:, at] for at in (roles.label, roles.device))
-    return Parts(numbers[:, roles.points], label_at, device_at)
+    if array.ndim == 2 and not len(array) and array.shape[1]:
+        numbers = array.astype(np.float64)
+    else:
+        precision = "float32" if array.dtype == np.float32 else "float64"
+        numbers = matrix(array, str(path), dtype=precision, missing=intake.missing != "refuse")
+    names = [str(j) for j in range(numbers.shape[1])]
+    roles = assign(str(path), names, label, device)
+    marks = Marks.of(names, roles, array.T, f"{path}, ")
+    called = (marks.called[0] or "the label", marks.called[1] or "the device")
+    points = numbers if len(roles.points) == len(names) else numbers[:, roles.points]
+    why = f"has shape {array.shape}, expected at least one point"
+    return Parts(points, why_empty=why), marks._replace(called=called)
 
 
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
-_FRAMES: dict[str, Callable[[Path, Column, Column, Intake], Parts]] = {  # columns with names, of any kind
-    **dict.fromkeys((".csv", ".tsv"), read_text),
-    ".parquet": read_parquet,
-    **dict.fromkeys((".arrow", ".feather", ".ipc"), read_arrow),
-}
-SUFFIXES: dict[str, Callable[[Path, Column, Column], Parts]] = {
+_NAMED = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".ipc")  # columns with names, of any kind
+SUFFIXES: dict[str, Callable[[Path, Column, Column, Intake], Parts]] = {
     ".csv": read_text,
     ".tsv": read_text,
     ".npy": _read_npy,

@@ -13,7 +13,18 @@ from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.validation import matrix
-from p2pkm.data.readers.columns import DEVICE_NAMES, LABEL_NAMES, Column, Parts, find, listed
+from p2pkm.data.readers.columns import (
+    DEVICE_NAMES,
+    LABEL_NAMES,
+    Column,
+    Marks,
+    Parts,
+    Roles,
+    find,
+    listed,
+    take_points,
+)
+from p2pkm.data.readers.intake import TIDY, Intake
 from p2pkm.data.readers.npy import refuse_bomb
 
 DENSE = 4 * 2**30  # bytes that a sparse matrix may take when it is dense
@@ -26,7 +37,7 @@ def split_part(path: str) -> tuple[str, str]:
     return (found[1], found[2]) if found else (path, "")
 
 
-def read_annotated(path: Path, label: Column, device: Column) -> Parts:
+def read_annotated(path: Path, label: Column, device: Column, intake: Intake = TIDY) -> Parts:
     """Read X, or the matrix that follows the path, and the columns of `obs` for labels and devices.
 
     Raises
@@ -43,13 +54,15 @@ def read_annotated(path: Path, label: Column, device: Column) -> Parts:
     try:
         with h5py.File(name, "r") as file:
             points, features = _matrix(Path(name), file, part.removeprefix(":") or "X")
-            labels, devices = _columns(name, file["obs"], label, device, read_elem)
+            marks = _columns(name, file["obs"], label, device, read_elem)
             names = tuple(read_elem(file["var"]).index) if features else ()
     except (MemoryError, DataError):
         raise
     except Exception as error:  # a broken file raises nearly anything
         raise DataError(f"{name} cannot be read as AnnData: {_first(error)}") from None
-    return Parts(matrix(points, f"{name}, {part.removeprefix(':') or 'X'}", dtype=points.dtype), labels, devices, names)
+    what = f"{name}, {part.removeprefix(':') or 'X'}"
+    found = matrix(points, what, dtype=points.dtype, missing=intake.missing != "refuse")
+    return take_points(name, Parts(found, names=names), marks, intake)
 
 
 def _matrix(path: Path, file: Any, part: str) -> tuple[NDArray[Any], bool]:
@@ -98,15 +111,15 @@ def _densify(path: Path, file: Any, found: Any, shape: tuple[int, ...], part: st
     return dense
 
 
-def _columns(name: str, obs: Any, label: Column, device: Column, read: Any) -> tuple[Any, Any]:
-    """Return the columns of labels and devices, as they stand in the table of cells."""
+def _columns(name: str, obs: Any, label: Column, device: Column, read: Any) -> Marks:
+    """Return the columns of labels and devices of the table of cells."""
     names = [str(one) for one in obs.attrs["column-order"]]
     where = f"{name}, obs"
     at = (find(where, names, label, "label", LABEL_NAMES), find(where, names, device, "device", DEVICE_NAMES))
     if at[0] is not None and at[0] == at[1]:
         raise DataError(f"{where}: column {names[at[0]]!r} is both label and device; name two different columns")
-    label_at, device_at = (None if one is None else np.asarray(read(obs[names[one]])) for one in at)
-    return label_at, device_at
+    columns = {one: read(obs[names[one]]) for one in at if one is not None}
+    return Marks.of(names, Roles([], *at), columns, f"{where}, ")
 
 
 def _precision(found: Any) -> str:

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.validation import finite
-from p2pkm.data.readers.columns import Column, Parts, assign, plain, take_columns
+from p2pkm.data.readers.columns import Column, Marks, Parts, assign, take_columns
 from p2pkm.data.readers.intake import TIDY, Intake, Places, read_column
 from p2pkm.data.readers.npy import refuse_bomb
 
@@ -67,35 +66,23 @@ def _batches(pyarrow: Any, file: Any, indexed: bool) -> Iterator[Any]:
 def _part(path: Path, frame: Any, label: Column, device: Column, intake: Intake) -> Parts:
     """Part the columns of a frame into points, labels and devices."""
     names = [str(name) for name in frame.column_names]
-    if not len(frame):
+    if not names:
         raise DataError(f"{path} has no rows; expected one point per row")
     roles = assign(str(path), names, label, device, intake)
     places = Places("row", range(len(frame)))
     columns = [_read(frame, names[j], j, places, encode=j in roles.encode) for j in roles.points]
-    label_at, device_at = (None if at is None else plain(_values(frame, at)) for at in (roles.label, roles.device))
-    known = [values == values for values in (label_at, device_at) if values is not None]
-    kept = np.ones(len(frame), np.bool_) if intake.missing != "drop" else np.logical_and.reduce(
-        [np.ones(len(frame), np.bool_), *known])  # fmt: skip
-    parts = take_columns(str(path), [names[j] for j in roles.points], columns, places, kept, intake)
-    rows = slice(None) if parts.rows is None else parts.rows
-    return parts._replace(
-        points=finite(parts.points, str(path), missing=intake.fills),
-        label=None if label_at is None else label_at[rows],
-        device=None if device_at is None else device_at[rows],
-    )
+    marks = Marks.of(names, roles, frame.columns, f"{path}, ")
+    parts = take_columns(str(path), [names[j] for j in roles.points], columns, marks, places, intake)
+    return parts._replace(points=finite(parts.points, str(path), missing=intake.fills))
 
 
 def _read(frame: Any, name: str, column: int, places: Places, encode: bool) -> Any:
     """Return a column as `read_column` does; numbers as they are."""
-    values = _values(frame, column)
+    values = np.asarray(frame.column(column).to_numpy())
     if values.dtype.kind in "biuf" and not encode:
         return values.astype(np.float64)
-    texts = ["" if value is None else str(value) for value in frame.column(column).to_pylist()]
+    texts = ["" if value is None else str(value).strip() for value in frame.column(column).to_pylist()]
     return read_column(name, texts, places, encode)
-
-
-def _values(frame: Any, column: int) -> NDArray[Any]:
-    return np.asarray(frame.column(column).to_numpy())
 
 
 def _pyarrow(path: Path) -> Any:

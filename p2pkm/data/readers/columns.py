@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
+from p2pkm.core.sorting import find_distinct, narrow
+from p2pkm.data.identifiers import find_missing, identify, to_raw
 from p2pkm.data.readers.intake import TIDY, Categories, Intake, Places, Problem, mark_missing, one_hot, refuse
-from p2pkm.data.table import Table, encode
+from p2pkm.data.table import Table
 
 Column = str | int | None
 
@@ -44,8 +46,8 @@ class Parts(NamedTuple):
     Attributes
     ----------
     points : float64[m, d] or float32[m, d]
-    label, device : array[m] or None
-        As they stand in the file.
+    label, device : int64[m], object[m] or None
+        From `p2pkm.data.identifiers.to_raw`.
     names : tuple of str
         Names of the features, if the file has any.
     lengths : tuple of int
@@ -58,6 +60,10 @@ class Parts(NamedTuple):
         Rows of the file, if `rows` says which are kept.
     image : tuple of int or None
         As in `Table`.
+    owners : int64 or object array, or None
+        Devices that the file names, among them those without points, from `to_raw`; None: those in `device`.
+    why_empty : str
+        What is wrong if there are no points at all.
     """
 
     points: NDArray[Any]
@@ -69,6 +75,34 @@ class Parts(NamedTuple):
     rows: NDArray[np.int64] | None = None
     total: int | None = None
     image: tuple[int, ...] | None = None
+    owners: NDArray[Any] | None = None
+    why_empty: str = "has no rows; expected one point per row"
+
+
+class Marks(NamedTuple):
+    """Columns of label and device, for rows that may be incomplete.
+
+    Attributes
+    ----------
+    label, device : int64[m], object[m] or None
+        From `p2pkm.data.identifiers.to_raw`.
+    called : tuple of (str, str)
+        Names of the two in messages.
+    """
+
+    label: NDArray[Any] | None
+    device: NDArray[Any] | None
+    called: tuple[str, str]
+
+    @classmethod
+    def of(cls, names: Sequence[str], roles: Roles, columns: Any, where: str = "") -> "Marks":
+        """Take label and device from columns by index."""
+        called = [f"column {names[at]!r}" if at is not None else "" for at in (roles.label, roles.device)]
+        label, device = (
+            None if at is None else to_raw(columns[at], f"{where}{name}")
+            for at, name in zip((roles.label, roles.device), called, strict=True)
+        )
+        return cls(label, device, (called[0], called[1]))
 
 
 def assign(where: str, names: Sequence[str], label: Column, device: Column, intake: Intake = TIDY) -> Roles:
@@ -99,39 +133,79 @@ def assign(where: str, names: Sequence[str], label: Column, device: Column, inta
 
 
 def take_columns(
-    where: str, names: Sequence[str], columns: Sequence[Any], places: Places, kept: NDArray[np.bool_],
-    intake: Intake,
-) -> Parts:  # fmt: skip
+    where: str, names: Sequence[str], columns: Sequence[Any], marks: Marks, places: Places, intake: Intake
+) -> Parts:
     """Return the points of columns that were read, without incomplete rows if these are to be dropped.
 
     Parameters
     ----------
     columns : sequence of float64[m], Categories or Problem
+    marks : Marks
     places : Places
-    kept : bool[m]
-        Rows that are not to be dropped for another reason.
 
     Raises
     ------
     DataError
         If columns are no features, or values are missing; all of them are named.
     """
+    marked = _find_marked(where, marks, places, intake)
     problems = [one for one in columns if isinstance(one, Problem)]
     fit = [(name, one) for name, one in zip(names, columns, strict=True) if not isinstance(one, Problem)]
     fill = intake.fills
     complete, lost = mark_missing([name for name, _ in fit], [one for _, one in fit], places, fill=fill)
     refuse(where, [*problems, *(() if intake.missing == "drop" else lost)], len(names))
-    rows = np.flatnonzero(kept if fill else complete & kept)
-    if not len(rows):
-        raise DataError(f"{where}: every row has a missing value; --drop the columns that are mostly empty")
+    rows = np.flatnonzero(marked if fill else complete & marked)
     numbers = [(name, one[rows]) for name, one in fit if not isinstance(one, Categories)]
     coded = tuple(one._replace(values=one.values[rows]) for _, one in fit if isinstance(one, Categories))
     points = np.stack([one for _, one in numbers], axis=1) if numbers else np.empty((len(rows), 0))
-    whole = len(rows) == len(kept)
-    return Parts(
-        points, names=tuple(name for name, _ in numbers), categories=coded, rows=None if whole else rows,
-        total=len(kept),
-    )  # fmt: skip
+    parts = Parts(points, names=tuple(name for name, _ in numbers), categories=coded, total=len(marked))
+    return _take_rows(parts, rows, marks)
+
+
+def take_points(where: str, parts: Parts, marks: Marks, intake: Intake) -> Parts:
+    """Return points that were read as a matrix, without incomplete rows if these are to be dropped.
+
+    Raises
+    ------
+    DataError
+        If a label or a device is missing and its row is not to be dropped.
+    """
+    kept = _find_marked(where, marks, Places("row", range(len(parts.points))), intake)
+    if intake.missing == "drop":
+        kept &= ~np.isnan(parts.points).any(axis=1)
+    rows = np.flatnonzero(kept)
+    points = parts.points if kept.all() else parts.points[rows]
+    return _take_rows(parts._replace(points=points, total=len(kept)), rows, marks)
+
+
+def _find_marked(where: str, marks: Marks, places: Places, intake: Intake) -> NDArray[np.bool_]:
+    """Return which rows have a label and a device, bool[m].
+
+    Raises
+    ------
+    DataError
+        If some have none, and are not to be dropped.
+    """
+    kept = np.ones(len(places.numbers), np.bool_)
+    for raw, called in zip(marks[:2], marks.called, strict=True):
+        lost = kept[:0] if raw is None else find_missing(raw)
+        if lost.any() and intake.missing != "drop":
+            raise DataError(
+                f"{where}, {places.tell(int(lost.argmax()))}, {called} is empty or missing, in {int(lost.sum()):,} of "
+                f"{len(lost):,} rows; expected a value in each, or --missing drop, which leaves such rows out"
+            )
+        kept &= ~lost if lost.size else True
+    return kept
+
+
+def _take_rows(parts: Parts, rows: NDArray[np.int64], marks: Marks) -> Parts:
+    """Return points of rows that are kept with their labels and devices; devices without such rows stay known."""
+    if len(rows) == parts.total:
+        return parts._replace(label=marks.label, device=marks.device)
+    label, device = (None if raw is None else raw[rows] for raw in marks[:2])
+    owners = None if marks.device is None else marks.device[~find_missing(marks.device)]
+    why = "has a missing value in every row; --drop the columns that are mostly empty"
+    return parts._replace(label=label, device=device, rows=rows, owners=owners, why_empty=why)
 
 
 def _locate(where: str, names: Sequence[str], given: str | int, option: str) -> int:
@@ -176,24 +250,32 @@ def listed(names: Sequence[str]) -> str:
 
 
 def table_of(where: str, parts: Parts) -> Table:
-    """Build the table of a file from its points and its raw columns of labels and devices."""
-    points, label, device, names = parts[:4]
+    """Build the table of a file from its points and its raw columns of labels and devices.
+
+    Raises
+    ------
+    DataError
+        If there are no points, or a label or device is missing for one.
+    """
+    points, names = parts.points, parts.names
+    if not len(points):
+        raise DataError(f"{where} {parts.why_empty}")
     more, called = one_hot(parts.categories)
     if more:
         points, names = np.column_stack([points, *more]), (*names, *called)
-    labels = None if label is None else encode(label, len(points), f"{where}: the labels")
-    if device is None:
-        owner = None
-    else:
-        owner = plain(np.asarray(device))
-        encode(owner, len(points), f"{where}: the devices")
-    classes = None if labels is None else int(labels.max()) + 1
+    labels = classes = owner = owners = None
+    if parts.label is not None:
+        codes, kinds = identify(_of(parts.label, len(points), f"{where}: the labels"))
+        labels, classes = codes.astype(narrow(len(kinds))), len(kinds)
+    if parts.device is not None:
+        codes, kinds = identify(_of(parts.device, len(points), f"{where}: the devices"), parts.owners)
+        owner = kinds[codes]
+        owners = kinds if len(find_distinct(codes)) < len(kinds) else None
     return Table(np.ascontiguousarray(points), labels, classes, owner, features=tuple(map(str, names)) or None,
-                 rows=parts.rows, total=parts.total, image=parts.image)  # fmt: skip
+                 rows=parts.rows, total=parts.total, image=parts.image, owners=owners)  # fmt: skip
 
 
-def plain(values: NDArray[Any]) -> NDArray[Any]:
-    """Return whole numbers as int64 and everything else as it is."""
-    if values.dtype.kind == "f" and (abs(values) < 2.0**63).all() and (values == np.floor(values)).all():
-        return values.astype(np.int64)
-    return values
+def _of(raw: NDArray[Any], m: int, what: str) -> NDArray[Any]:
+    if raw.shape != (m,):
+        raise DataError(f"{what} have shape {raw.shape}, expected ({m},): one for each point")
+    return raw

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
+from p2pkm.data.identifiers import MISSING
 
-MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none"))
 FILLING = ("mean", "median")  # what a run finds by messages, to fill in missing values
 ANSWERS = ("refuse", "drop", *FILLING)  # to missing values
 _BOOLEANS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
@@ -63,11 +63,11 @@ class Places(NamedTuple):
     Attributes
     ----------
     word : str
-    numbers : sequence of int
+    numbers : sequence of int, or an object with a length and items
     """
 
     word: str
-    numbers: Sequence[int]
+    numbers: Any
 
     def tell(self, at: int) -> str:
         """Return where a row stands."""

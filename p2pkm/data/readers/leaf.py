@@ -9,14 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
+from p2pkm.data.identifiers import require, to_raw
 from p2pkm.data.readers.columns import Column, Parts
 from p2pkm.data.readers.concatenate import join
+from p2pkm.data.readers.intake import TIDY, Intake
 
 LARGEST = 4 * 2**30  # bytes of a file, which as Python objects takes some times as much
 _FORM = '{"users": [NAME, ...], "num_samples": [...], "user_data": {NAME: {"x": [[...], ...], "y": [...]}, ...}}'
 
 
-def read_leaf(path: Path, label: Column, device: Column) -> Parts:
+def read_leaf(path: Path, label: Column, device: Column, intake: Intake = TIDY) -> Parts:
     """Read a .json file of LEAF: a user is a device, and what is nested in a point is laid end to end.
 
     Raises
@@ -24,17 +26,22 @@ def read_leaf(path: Path, label: Column, device: Column) -> Parts:
     DataError
         If it has another form; the message names the user and the row.
     """
+    if intake != TIDY:
+        raise DataError(f"{path} is LEAF's JSON, in which no value may be missing; remove --missing")
     if label is not None or device is not None:
         raise DataError(f"{path} is LEAF's JSON: its users are the devices and y the labels; it has no columns to name")
     if path.stat().st_size > LARGEST:
         raise DataError(f"{path} has more than {LARGEST} bytes; cut it into several files and give their folder")
     users, data = _open(path)
     found = [(where := f"{path}, user {user!r}", user, _points(where, data[user])) for user in users]
-    full = [one for one in found if len(one[2].points)]
-    if not full:
-        raise DataError(f"{path} has no points; expected some in user_data of LEAF's JSON")
-    owner = np.repeat(np.array([user for _, user, _ in full], dtype=object), [len(one.points) for *_, one in full])
-    return join([(where, one) for where, _, one in full])._replace(device=owner)
+    empty = "has no points; expected some in user_data of LEAF's JSON"
+    if not found:
+        return Parts(np.empty((0, 0)), why_empty=empty)
+    owners = to_raw(users, f"{path}: the users")
+    require(owners, f"{path}: the users")
+    owner = np.repeat(owners, [len(one.points) for *_, one in found])
+    joined = join([(where, one) for where, _, one in found])
+    return joined._replace(device=owner, owners=owners, why_empty=empty)
 
 
 def _open(path: Path) -> tuple[list[str], Mapping[str, Any]]:
@@ -77,7 +84,7 @@ def _points(where: str, found: Any) -> Parts:
     labels = found.get("y")
     if labels is not None and (not isinstance(labels, list) or len(labels) != len(points)):
         raise DataError(f"{where}: y is no list of {len(points)} labels, one for each point of x")
-    return Parts(_numbers(where, points), None if labels is None else _labels(where, labels))
+    return Parts(_numbers(where, points), None if labels is None else to_raw(_labels(where, labels), f"{where}: y"))
 
 
 def _numbers(where: str, points: Sequence[Any]) -> NDArray[np.float64]:

@@ -1,0 +1,263 @@
+"""Identifiers: labels of classes and names of devices, with one definition for every file format and array type.
+
+A column of identifiers is text, without surrounding white space, unless every value is a plain integer: written without
+leading zeros, sign +, decimal point or exponent, and at least -2^63 and below 2^63. Missing are None, NaN, NaT, and the
+texts in `MISSING`, in small or large letters.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pkm.core.errors import DataError
+from p2pkm.core.sorting import find_distinct
+
+MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none", "<na>", "nat"))
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
+_EXACT = 2**53  # whole numbers up to here are exact in float64
+_FITS = range(-(2**63), 2**63)
+
+
+class Identifiers(NamedTuple):
+    """Column of identifiers.
+
+    Attributes
+    ----------
+    codes : int64[m]
+        Index of each row's identifier in `kinds`; -1: missing.
+    kinds : int64[c] or object[c] of str
+        Distinct identifiers, ascending: by value if all are numbers, else by text.
+    """
+
+    codes: NDArray[np.int64]
+    kinds: NDArray[Any]
+
+
+def is_missing(field: str) -> bool:
+    """Return whether a text stands for a missing value."""
+    return field.strip().lower() in MISSING
+
+
+def to_raw(values: Any, what: str) -> NDArray[Any]:
+    """Return identifiers before it is known whether the whole column is plain integers.
+
+    Parameters
+    ----------
+    values : array_like of shape (m,)
+        Array of NumPy, column of pandas, polars or Arrow, or a sequence.
+    what : str
+        Name of the column in messages.
+
+    Returns
+    -------
+    raw : int64[m] or object[m]
+        Object arrays hold stripped str, and None where the identifier is missing.
+
+    Raises
+    ------
+    DataError
+        If a value cannot be an identifier, such as a list, or a float above 2^53, whose last digits are lost.
+    """
+    array = _to_array(values)
+    if array.ndim != 1:
+        raise DataError(f"{what} have shape {array.shape}; expected one value per row")
+    kind = array.dtype.kind
+    if kind == "i" or (kind == "u" and not (array > np.iinfo(np.int64).max).any()):
+        return array.astype(np.int64, copy=False)
+    if kind == "f":
+        return _read_floats(array, what)
+    if kind == "M":
+        array = array.astype("datetime64[us]")
+    elif kind not in "bOSTUu":
+        raise DataError(f"{what} have dtype {array.dtype}; expected integers or text")
+    return _read_objects(array.astype(object).tolist(), what)
+
+
+def identify(raw: NDArray[Any], others: NDArray[Any] | None = None) -> Identifiers:
+    """Return the distinct identifiers of a column and the index of each row's.
+
+    Parameters
+    ----------
+    raw, others : int64[m] or object[m]
+        From `to_raw`; `others` are identifiers without rows.
+    """
+    m = len(raw)
+    whole = raw if others is None else concatenate([raw, others])
+    if whole.dtype.kind == "i":
+        kinds = find_distinct(whole)
+        return Identifiers(np.searchsorted(kinds, raw), kinds)
+    place: dict[Any, int] = {None: -1}
+    texts = whole.tolist()
+    codes = np.fromiter((place.setdefault(text, len(place) - 1) for text in texts), np.int64, len(texts))
+    kinds, order = _sort([text for text in place if text is not None])
+    rank = np.empty(len(order) + 1, np.int64)
+    rank[order], rank[-1] = np.arange(len(order)), -1
+    return Identifiers(rank[codes[:m]], kinds)
+
+
+def locate(raw: NDArray[Any], kinds: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the index of each identifier in `kinds` of `identify`, -1 if it is missing or unknown."""
+    if kinds.dtype.kind == raw.dtype.kind == "i":
+        at = np.minimum(np.searchsorted(kinds, raw), max(len(kinds) - 1, 0))
+        return np.where(kinds[at] == raw, at, -1) if len(kinds) else np.full(len(raw), -1)
+    place = {str(kind): i for i, kind in enumerate(kinds.tolist())}
+    return np.array([place.get(text, -1) for text in _to_texts(raw).tolist()], np.int64)
+
+
+def concatenate(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Join columns from `to_raw`; integers become text if another column is text."""
+    if all(part.dtype.kind == "i" for part in parts):
+        return np.concatenate(parts)
+    return np.concatenate([_to_texts(part) for part in parts])
+
+
+def find_missing(raw: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which identifiers are missing, bool[m]."""
+    if raw.dtype.kind == "i":
+        return np.zeros(len(raw), np.bool_)
+    return np.fromiter((text is None for text in raw.tolist()), np.bool_, len(raw))
+
+
+def are_numbers(raw: NDArray[Any]) -> bool:
+    """Return whether all identifiers are numbers, such as 007 and 2.50."""
+    return raw.dtype.kind == "i" or all(_NUMBER.fullmatch(text) for text in set(raw.tolist()) if text is not None)
+
+
+def require(raw: NDArray[Any], what: str) -> None:
+    """Raise an error if an identifier is missing.
+
+    Raises
+    ------
+    DataError
+        Names the first row without an identifier.
+    """
+    if raw.dtype.kind == "O" and None in (texts := raw.tolist()):
+        raise DataError(f"{what} are missing at row {texts.index(None)} (counted from 0); expected a value for each")
+
+
+def _to_texts(raw: NDArray[Any]) -> NDArray[Any]:
+    return raw if raw.dtype.kind == "O" else _objects(list(map(str, raw.tolist())))
+
+
+def _objects(values: Sequence[Any]) -> NDArray[Any]:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def _to_array(values: Any) -> NDArray[Any]:
+    """Return a column of any library as an array, of objects where NumPy would change the values."""
+    if type(values) is np.ndarray:
+        return values
+    if hasattr(values, "filled"):  # a masked array; its type would import numpy.ma
+        array = values.data.astype(object)
+        array[values.mask] = None
+        return array
+    dtype = getattr(values, "dtype", None)
+    if isinstance(dtype, np.dtype):
+        return np.asarray(values)
+    if getattr(values, "null_count", None) == 0 and re.fullmatch("u?int[0-9]+", str(values.type)):  # of Arrow
+        return np.asarray(values)
+    for listed in ("to_pylist", "tolist", "to_list"):  # of Arrow, pandas and polars
+        if hasattr(values, listed):
+            return _as_objects(getattr(values, listed)())
+    return _as_objects(values)
+
+
+def _as_objects(values: Any) -> NDArray[Any]:
+    """Return a sequence as int64[m] if all of it is integers, else as object[m]."""
+    found = list(values)
+    if all(type(value) is int for value in found) and all(value in _FITS for value in found):
+        return np.array(found, np.int64)
+    return np.array(found, dtype=object) if any(np.ndim(value) for value in found[:1]) else _objects(found)
+
+
+def _read_floats(array: NDArray[Any], what: str) -> NDArray[Any]:
+    """Return whole numbers as integers, all else as the shortest text that gives the number."""
+    known = array == array
+    present = array[known]
+    whole = bool((np.isfinite(present) & (present == np.floor(present))).all())
+    if whole and (np.abs(present) > _EXACT).any():
+        row = int(np.flatnonzero(known & (np.abs(np.where(known, array, 0)) > _EXACT))[0])
+        raise DataError(
+            f"{what} are floating-point numbers, and row {row} (counted from 0) is {array[row]}; expected at most "
+            "2^53, above which digits are lost: store identifiers as integers or text"
+        )
+    if whole and known.all():
+        return array.astype(np.int64)
+    return _objects([(str(int(v)) if whole else str(v)) if ok else None for v, ok in zip(array, known, strict=True)])
+
+
+def _read_objects(values: list[Any], what: str) -> NDArray[Any]:
+    if all(kind in {str, type(None)} for kind in set(map(type, values))):
+        memo: dict[str | None, str | None] = {value: None if value is None else _clean(value) for value in set(values)}
+        return _objects([memo[value] for value in values])
+    known = [not _is_null(value) for value in values]
+    present = [value for value, ok in zip(values, known, strict=True) if ok]
+    if present and all(_is_real(value) for value in present) and any(not isinstance(v, Integral) for v in present):
+        rows = iter(_read_mixed(present, what))
+        return _objects([next(rows) if ok else None for ok in known])
+    midnight = all(value.time() == time() for value in present if isinstance(value, datetime))
+    return _objects([_clean(_to_text(value, midnight, what)) if ok else None
+                     for value, ok in zip(values, known, strict=True)])  # fmt: skip
+
+
+def _read_mixed(present: list[Any], what: str) -> list[str]:
+    """Return floats, among them perhaps integers, as texts."""
+    floats = np.array([0.0 if isinstance(value, Integral) else float(value) for value in present])
+    _read_floats(floats, what)  # whether digits are lost
+    whole = bool((floats == np.floor(floats)).all())
+    return [str(int(value)) if whole or isinstance(value, Integral) else str(value) for value in present]
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def _is_null(value: Any) -> bool:
+    """Return whether a value is None, NaN, NaT or pandas' NA, which is neither equal to itself nor different."""
+    if value is None:
+        return True
+    try:
+        return not isinstance(value, str | bytes) and bool(value != value)
+    except (TypeError, ValueError):
+        return type(value).__name__ == "NAType"
+
+
+def _clean(text: str) -> str | None:
+    stripped = text.strip()
+    return None if stripped.lower() in MISSING else stripped
+
+
+def _to_text(value: Any, midnight: bool, what: str) -> str:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise DataError(f"{what} hold {value!r}, which is not UTF-8; expected integers or text") from None
+    if isinstance(value, datetime):
+        return str(value.date()) if midnight else str(value)
+    if isinstance(value, str | Real | np.generic | Decimal | date | time | UUID):
+        return str(value)
+    raise DataError(f"{what} hold {value!r} of type {type(value).__name__}; expected integers or text")
+
+
+def _sort(texts: list[str]) -> tuple[NDArray[Any], list[int]]:
+    """Return distinct texts in order, as integers if all are plain integers, and the index of each in the list."""
+    if texts and all(_INTEGER.fullmatch(text) and int(text) in _FITS for text in texts):
+        numbers = list(map(int, texts))
+        order = sorted(range(len(texts)), key=numbers.__getitem__)
+        return np.array([numbers[i] for i in order], np.int64), order
+    if are_numbers(_objects(texts)):
+        order = sorted(range(len(texts)), key=lambda i: (Decimal(texts[i]), texts[i]))
+    else:
+        order = sorted(range(len(texts)), key=texts.__getitem__)
+    return _objects([texts[i] for i in order]), order
