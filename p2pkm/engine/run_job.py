@@ -152,8 +152,7 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
         channel.adapt(algorithm, topology), setting, config.rounds, seeded=part.start is not None
     )
     warnings = channel.start(played, devices, network)
-    notes = describe_graph_use(algorithm, topology) + [stage.note for stage in played if stage.note] + warnings
-    _tell(hooks, prices, notes + describe_secret(algorithm.traits))
+    _tell(hooks, prices, _list_notes(algorithm, topology, played) + warnings)
     monitor.exclude(channel.left_out, altered=channel.alters)
     ending = run(played, part.start, context._replace(devices=devices, feed=feed))
     network.close()
@@ -208,6 +207,12 @@ def _in_scaled_units(scores: OptionalMetrics, scaling: Scaling | None) -> Option
         return scores
     shift, span = (part[0] for part in scaling)
     return scores._replace(centers=(scores.centers - shift) / span)
+
+
+def _list_notes(algorithm: Any, topology: Topology, played: tuple[Stage, ...]) -> list[str]:
+    """List what the user should know of graph, stages and noise before the run."""
+    notes = [stage.note for stage in played if stage.note]
+    return describe_graph_use(algorithm, topology) + notes + describe_secret(algorithm.traits)
 
 
 def _tell(hooks: RootHooks, prices: CostEvaluator, notes: list[str]) -> None:
