@@ -81,6 +81,16 @@ def test_lengths_of_columns_are_those_of_each():
     assert_array_equal(bounded_bits(numbers[:0], owner[:0], widths), [0, 0])
 
 
+def test_lengths_of_columns_of_wide_numbers_are_those_of_each():
+    """Above 2^62 pairs of a column and a number, which int64 cannot tell apart by their product."""
+    rng = np.random.default_rng(3)
+    numbers, owner = rng.integers(0, 2**52, (60, 300)), np.repeat(np.arange(20), 3)
+    numbers[1::3] = numbers[::3]
+    widths = np.full((20, 300), 52)
+    one = [bounded_bits(numbers[owner == i], np.zeros(3, np.int64), widths[i : i + 1])[0] for i in range(20)]
+    assert_allclose(bounded_bits(numbers, owner, widths), one)
+
+
 def test_rounding_of_logarithms_makes_no_message_too_short():
     bits = 8.0 + np.array([-1e-9, 0.0, 1e-9])
     assert_array_equal(whole_bits(bits), 10)
