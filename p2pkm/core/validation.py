@@ -17,6 +17,10 @@ from p2pkm.core.spec import suggest
 _ALL = slice(0, None)
 _SHORT = 60  # letters of a value that a message repeats
 LARGEST = 1e100  # of what becomes a coordinate: its square must not overflow
+SMALLEST = 1e-100  # of the range of coordinates: squares of differences must not underflow
+# Largest coordinate, as a multiple of the range of coordinates: a multiple of 1 / eps leaves no digit of a difference.
+# These leave a million steps of float64 across the range, and a hundred of float32; cost ratios are then right to 1e-5.
+FARTHEST = {"float64": 1e10, "float32": 1e5}
 
 
 def whole(value: object, least: int, name: str, most: int | None = None) -> int:
@@ -193,6 +197,63 @@ def bounded(points: NDArray[np.floating[Any]], what: str, *, missing: bool = Fal
     if largest > LARGEST:
         raise DataError(f"{what} reach {largest:g}, whose squares overflow; expected at most {LARGEST:g}: rescale")
     return points
+
+
+def find_limits(points: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Return the least and the largest value of each feature, float64[2, d]; +inf and -inf where there are none."""
+    low = np.fmin.reduce(points, axis=0, initial=np.inf, dtype=np.float64)
+    high = np.fmax.reduce(points, axis=0, initial=-np.inf, dtype=np.float64)
+    return np.stack((low, high))
+
+
+def merge_limits(limits: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return the limits of several sets of points together."""
+    parts = list(limits)
+    return np.stack((np.min([one[0] for one in parts], axis=0), np.max([one[1] for one in parts], axis=0)))
+
+
+def check_limits(limits: NDArray[np.float64], what: str, dtype: DTypeLike, *, each: bool = False) -> None:
+    """Refuse points whose differences have lost their digits far from the origin, or whose squares underflow.
+
+    Parameters
+    ----------
+    limits : float64[2, d]
+        From `find_limits`, of all points.
+    what : str
+        How the message calls them.
+    dtype : {"float64", "float32"}
+        In which they are stored.
+    each : bool
+        Whether every feature counts for itself, as where features are scaled; else the one with the largest range.
+
+    Raises
+    ------
+    DataError
+        If the range is above 0 and too small, alone or next to the largest coordinate.
+    """
+    limits = limits[:, limits[0] <= limits[1]]  # without features that have no value
+    ranges, far = limits[1] - limits[0], np.abs(limits).max(axis=0)
+    if not each and len(far):
+        ranges, far = ranges.max(keepdims=True), far.max(keepdims=True)
+    most = FARTHEST[np.dtype(dtype).name]
+    for extent, distance in zip(ranges[ranges > 0].tolist(), far[ranges > 0].tolist(), strict=True):
+        where = " in a feature that is scaled" if each else ""
+        if extent < SMALLEST:
+            raise DataError(
+                f"{what} have a range of {extent:g}{where}, whose square underflows; expected at least {SMALLEST:g}: "
+                "multiply them by a constant"
+            )
+        if distance > most * extent:
+            raise DataError(
+                f"{what} reach {distance:g} with a range of {extent:g}{where}, so that {np.dtype(dtype)} loses the "
+                f"digits of their differences; expected at most {most:g} times the range: subtract a constant"
+            )
+
+
+def check_near(points: NDArray[np.floating[Any]], centroids: NDArray[np.floating[Any]], what: str) -> None:
+    """Refuse points and centroids whose distances have lost their digits or underflow, see `check_limits`."""
+    if len(points) and len(centroids):
+        check_limits(merge_limits((find_limits(points), find_limits(centroids))), what, points.dtype)
 
 
 def store(

@@ -16,7 +16,7 @@ from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.json_lines import MOST, EventKeys, read_event, read_file, read_number, shorten
 from p2pkm.core.sorting import offsets_of
-from p2pkm.core.validation import LARGEST
+from p2pkm.core.validation import FARTHEST, LARGEST, check_limits, find_limits, merge_limits
 from p2pkm.data.shards import Shards, unweighted
 
 ARRIVE, LEAVE, MOVE = range(3)
@@ -128,6 +128,7 @@ def parse_tape(lines: Iterable[bytes | str], shards: Shards, limits: Limits, whe
     """Return the events of the lines; see `read_tape` for the errors. Empty lines are passed over."""
     found = _read_events(lines, shards.d, shards.points.dtype, limits, where)
     tape = _number_points(found, shards)
+    _check_reach(found, shards)
     _check_total(found, shards.m, limits.k)
     return tape
 
@@ -184,6 +185,26 @@ def _check_head(event: dict[str, Any], clients: int, d: int, place: str) -> None
         given = read_number(event, key, (1, _END), place, known)
         if given != known:
             raise DataError(f"{place}: the data tape is for {given:,} {what}, but there are {known:,}; make them equal")
+
+
+def _check_reach(found: list[_Event], shards: Shards) -> None:
+    """Refuse points that are so far from those at the start that differences would lose their digits."""
+    told = [(event["point"], place) for event, place in found if "point" in event]
+    if not told:
+        return
+    points, limits = np.array([point for point, _ in told], np.float64), find_limits(shards.points)
+    dtype = shards.points.dtype
+    extent = float((limits[1] - limits[0]).max(initial=0.0))
+    if not extent > 0.0:  # all alike, or none: the tape tells how far they are apart
+        check_limits(merge_limits((limits, find_limits(points))), "the points with those of the tape", dtype)
+        return
+    most, reached = FARTHEST[dtype.name] * extent, np.abs(points).max(axis=1)
+    if reached.max() > most:
+        row = int(np.argmax(reached > most))
+        raise DataError(
+            f"{told[row][1]}: point has a coordinate of size {reached[row]:g}; expected at most {most:g}, which is "
+            f"{FARTHEST[dtype.name]:g} times the range of the points at the start"
+        )
 
 
 def _check_total(found: list[_Event], total: int, k: int) -> None:

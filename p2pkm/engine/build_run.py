@@ -24,7 +24,7 @@ from p2pkm.channel.quantization import Quantization
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import RunOutline
 from p2pkm.core.spec import suggest
-from p2pkm.core.validation import bounded, single, whole
+from p2pkm.core.validation import bounded, check_limits, find_limits, single, whole
 from p2pkm.data.out_of_core.shards import Sharded
 from p2pkm.data.readers.intake import ANSWERS, FILLING
 from p2pkm.data.shards import Shards
@@ -326,6 +326,9 @@ def build_run(  # noqa: PLR0913 - what a run is made of
         FaultInjector.check(faults, algorithm)
     if isinstance(points, Shards):  # what stays on disk is checked by the rank that reads it
         bounded(points.points, "the points", missing=options.get("missing") in FILLING)
+        check_limits(
+            find_limits(points.points), "the points", points.points.dtype, each=options.get("scale", "none") != "none"
+        )
     if points is not None:  # else rank 0 has told what it is
         algorithm, channel = _resolve_defaults(algorithm, options, topology, points.d, channel)
     record_every = options.get("record_every")

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from p2pkm.core.errors import DataError
+from p2pkm.core.validation import check_limits, find_limits, merge_limits
 from p2pkm.data.out_of_core.shards import Sharded
 from p2pkm.data.shards import Shards
 from p2pkm.engine.run_job import RankPart
@@ -40,20 +41,36 @@ def _load_own_shard(world: World, order: dict[str, Any], part: dict[str, Any]) -
     """Add the points that this rank reads by itself, and check that they are those of a run that goes on."""
     if "stored" not in order and "saved" not in order:
         return part
-    fault = ""
+    fault, limits = "", np.zeros((2, 0))
     try:
         if "stored" in order:
             part = _read_own(world, order) | part
+            limits = find_limits(part["points"])
         if "saved" in order:
             _check_points(part)
     except (DataError, OSError, MemoryError) as error:
         fault = str(error) if isinstance(error, DataError) else f"the points cannot be read: {error or 'no memory'}"
     faults = world.gather(np.frombuffer(fault.encode(), np.uint8))
+    ranges = world.gather(np.frombuffer(limits.tobytes(), np.uint8))
     found = next((one for one in faults or [] if len(one)), np.empty(0, np.uint8))
+    if "stored" in order and ranges is not None and not len(found):
+        found = np.frombuffer(_judge(order, ranges).encode(), np.uint8)
     verdict = world.broadcast({"fault": found})["fault"].tobytes().decode()
     if verdict:
         raise DataError(verdict)
     return part
+
+
+def _judge(order: dict[str, Any], ranges: list[Any]) -> str:
+    """Return why the points of all ranks cannot be used, or nothing, from the bytes of the limits on each rank."""
+    limits = [np.frombuffer(one.tobytes()).reshape(2, -1) for one in ranges]
+    dtype = Sharded.from_mapping(json.loads(order["stored"].tobytes())).dtype
+    scaled = json.loads(order["experiment"].tobytes())["scale"] != "none"
+    try:
+        check_limits(merge_limits(limits), "the points", dtype, each=scaled)
+    except DataError as error:
+        return str(error)
+    return ""
 
 
 def _read_own(world: World, order: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import blocks, sort_by
-from p2pkm.core.validation import numeric
+from p2pkm.core.validation import bounded, check_near, numeric
 from p2pkm.data.partition import iid
 from p2pkm.data.partition.by_column import column, name_devices
 from p2pkm.data.shards import Shards, unweighted
@@ -310,7 +310,9 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
     def _check(self, X: Any) -> Points:  # noqa: N803
         check_is_fitted(self)
-        return validate_data(self, X, dtype=KINDS, order="C", reset=False)
+        points = bounded(validate_data(self, X, dtype=KINDS, order="C", reset=False), "X")
+        check_near(points, self.cluster_centers_, "X and the centroids")
+        return points
 
     def _keep(self, result: Result, dtype: Any) -> None:
         """Take over what the run left behind; centroids in the type of the rows."""

@@ -20,7 +20,7 @@ from p2pkm.core.batch import Floats
 from p2pkm.core.cache import digest
 from p2pkm.core.errors import DataError, ExperimentError, P2PKMError
 from p2pkm.core.termination import STOPPED
-from p2pkm.core.validation import bounded, numeric, path_of, single, whole
+from p2pkm.core.validation import bounded, check_near, numeric, path_of, single, whole
 from p2pkm.core.version import __version__
 from p2pkm.data.shards import Shards
 from p2pkm.data.stream import DataStream
@@ -190,8 +190,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     topology = place_graph(algorithm, graph, shards.n, shards.names)
     shards = shards if topology.hub < 0 else shards.with_hub()
     config = build_run(algorithm, options, topology, shards, ranks=world.size, graph=graph)
-    shared = algorithm.traits.needs_shared_start
-    given = None if start is None else check_start(start, topology.n, algorithm.k, shards.d, shared=shared)
+    given = None if start is None else _read_start(start, algorithm, shards, scale)
     centers = None if true_centers is None else check_centers(true_centers, shards.d)
     names = {"stream": None if options["stream"] is None else str(options["stream"]),
              "link_model": None if link_model is None else str(link_model),
@@ -294,6 +293,14 @@ def _encode(text: str) -> Any:
 
 def _tell(note: str) -> None:
     print(f"p2pkm: {note}", file=sys.stderr, flush=True)
+
+
+def _read_start(start: Any, algorithm: Any, shards: Shards, scale: str) -> Floats:
+    """Return given centroids, one set for each device; unless points are scaled, near enough to the points."""
+    found = check_start(start, shards.n, algorithm.k, shards.d, shared=algorithm.traits.needs_shared_start)
+    if scale == "none":
+        check_near(shards.points, found[found[:, :, 0] < np.inf], "the points and start")
+    return found
 
 
 def check_centers(centers: Any, d: int) -> Floats:

@@ -13,7 +13,7 @@ from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.brief import brief
 from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
-from p2pkm.core.validation import bounded, matrix
+from p2pkm.core.validation import bounded, check_near, matrix
 from p2pkm.kernels.reference import losses as price_losses
 from p2pkm.metrics.clusters import Clusters, arrange, number_clusters
 from p2pkm.network.graph import LARGE, Topology
@@ -323,10 +323,11 @@ class Result:
         if points.shape[1] != centroids.shape[1]:
             raise DataError(f"X has shape {points.shape}; expected (m, {centroids.shape[1]})")
         if self.scaling is not None:
-            points = (points - self.scaling[0][chosen]) / self.scaling[1][chosen]
+            points = bounded((points - self.scaling[0][chosen]) / self.scaling[1][chosen], "X, scaled as in the run,")
         real = centroids[:, 0] < np.inf
         if not real.any():
             raise DataError(f"device {chosen} has no centroid; choose another one")
+        check_near(points, centroids[real], "X and the centroids")
         _, labels = price_losses(points, np.ones(len(points)), np.array([0, len(points)]), centroids[None])
         return labels
 

@@ -42,6 +42,8 @@ TEXTS: dict[str, str] = {
     "blanks.csv": "0 1\n2 3\n",
     "large.csv": "x,y\n1e400,0\n1,2\n",
     "square.csv": "x,y\n1e200,0\n1,2\n3,4\n5,6\n7,8\n",
+    "far.csv": "x,y\n1e15,0\n1000000000000001,2\n1000000000000003,4\n1000000000000005,6\n1000000000000009,8\n",
+    "tiny.csv": "x,y\n1e-170,0\n0,2e-170\n3e-170,0\n0,0\n1e-170,5e-170\n",
     "underscore.csv": "x,y\n1_0,0\n1,2\n3,4\n5,6\n",
     "arabic.csv": "x,y\n\u0663,0\n1,2\n3,4\n5,6\n",
     "hex.csv": "x,y\n0x10,0\n1,2\n",
@@ -338,6 +340,10 @@ MORE = {
 --data blanks.csv                         | 3 | fields parted by comma, tab or semicolon
 --data large.csv                          | 3 | '1e400'; expected a finite number
 --data square.csv -k 2                    | 3 | squares overflow
+--data far.csv -k 2                       | 3 | loses the digits of their differences; expected at most 1e+10 times
+--data far.csv -k 2 --scale standard      | 3 | in a feature that is scaled
+--data tiny.csv -k 2                      | 3 | square underflows; expected at least 1e-100
+--data blobs:box=1e-170,sd=1e-172         | 3 | square underflows
 --data underscore.csv                     | 3 | column 'x' is '1_0'
 --data arabic.csv                         | 3 | expected a number
 --data hex.csv                            | 3 | '0x10'; expected a number

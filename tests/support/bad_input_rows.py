@@ -137,6 +137,9 @@ compare --out full                        | is in use, but not by a comparison
 --algorithm treelloyd:search=breath     | Did you mean 'breathing'
 --algorithm private                     | private needs epsilon and radius
 --algorithm private:epsilon=0,radius=30 | epsilon is 0.0
+--algorithm private:epsilon=1,radius=1e155 | private:radius is 1e+155; expected a finite number above 0
+--algorithm private:epsilon=1,radius=1e-162 | private:radius is 1e-162; expected from 1e-100 to 1e+100
+--algorithm private:epsilon=1,radius=1,center=1e15 | private:center is 1000000000000000.0 with a radius of 1
 --algorithm private:epsilon=1,radius=30,delta=0.1 | expected less than 1 /
 --algorithm private:epsilon=1,radius=30 --init leader | but private has no init
 --algorithm private:epsilon=1,radius=30 --scale minmax | nothing is to be found in them beforehand

@@ -6,7 +6,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Stream
 from p2pkm.core.errors import DataError
-from p2pkm.core.validation import numeric
+from p2pkm.core.validation import bounded, numeric
 from p2pkm.kernels.reference import uniforms
 
 
@@ -45,6 +45,7 @@ def check_start(start: Any, n: int, k: int, d: int, *, shared: bool) -> Floats:
     absent = np.isposinf(centroids)
     if not np.all(np.isfinite(centroids) | absent) or np.any(absent.any(axis=2) != absent.all(axis=2)):
         raise DataError("start has NaN, -inf or rows that are only partly +inf; expected numbers, or a whole row +inf")
+    bounded(np.where(absent, 0.0, centroids), "start")
     if shared and np.any(centroids != centroids[:1]):
         first = int(np.flatnonzero((centroids != centroids[0]).any(axis=(1, 2)))[0])
         raise DataError(

@@ -13,7 +13,7 @@ from p2pkm.core.messages import DenseMessages, Inbox, silence
 from p2pkm.core.protocols import MethodBase, OnGraph, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.core.validation import one_of, positive, whole
+from p2pkm.core.validation import FARTHEST, LARGEST, SMALLEST, one_of, positive, whole
 from p2pkm.methods.building_blocks import private_tables as tables
 from p2pkm.methods.building_blocks import secure_walk, tree_sums
 from p2pkm.methods.building_blocks.private_tables import Shape
@@ -159,11 +159,13 @@ class Private(MethodBase):
         whole(self.k, 1, "clusters")
         for value, name in ((self.epsilon, "epsilon"), (self.radius, "radius")):
             if value is not None:
-                positive(value, f"private:{name}")
-        if not 0.0 < self.delta < 1.0:
-            raise ExperimentError(f"private:delta is {self.delta!r}; expected a number between 0 and 1, such as 1e-6")
+                positive(value, f"private:{name}", most=LARGEST)
         if not math.isfinite(self.center):
             raise ExperimentError(f"private:center is {self.center!r}; expected a finite number")
+        if self.radius is not None:
+            self._check_ball(self.radius)
+        if not 0.0 < self.delta < 1.0:
+            raise ExperimentError(f"private:delta is {self.delta!r}; expected a number between 0 and 1, such as 1e-6")
         one_of(self.trust, ("masks", "none", "server"), "private:trust")
         whole(self.curious, 1, "private:curious")
         if not 0 <= whole(self.steps, 0, "private:steps") <= _MOST_STEPS:
@@ -171,6 +173,17 @@ class Private(MethodBase):
         one_of(self.relation, ("add", "exchange"), "private:relation")
         if self.noise_seed is not None:
             whole(self.noise_seed, 0, "private:noise_seed")
+
+    def _check_ball(self, radius: float) -> None:
+        """Refuse a ball whose square underflows, or in which differences lose their digits."""
+        if radius < SMALLEST:
+            raise ExperimentError(f"private:radius is {radius!r}; expected from {SMALLEST:g} to {LARGEST:g}")
+        most = FARTHEST["float64"] * radius
+        if not abs(self.center) <= most:
+            raise ExperimentError(
+                f"private:center is {self.center!r} with a radius of {radius:g}; expected at most {most:g}, which is "
+                f"{FARTHEST['float64']:g} times the radius"
+            )
 
     @property
     def traits(self) -> MethodTraits:
