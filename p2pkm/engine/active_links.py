@@ -6,6 +6,7 @@ one come into use and every device sends over them; what came over the others is
 received over the links that are in use, and the two ends of a link receive from each other equally often.
 """
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,7 +52,7 @@ class ActiveLinks:
             return False
         self._round += 1
         graph, placement = self._graph, self._network.placement
-        if self._round >= CHECKED and (graph.period is None or self._round < graph.period):
+        if not graph.checked and CHECKED <= self._round < (graph.period or math.inf):
             self._check()
         mask = graph.active(self._round)
         degrees = np.diff(np.concatenate(([0], np.cumsum(mask)))[graph.indptr])

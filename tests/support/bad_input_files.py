@@ -62,6 +62,17 @@ TEXTS: dict[str, str] = {
     "multi.graphml": f'<graphml {XML}><graph edgedefault="undirected">{PAIR}<edge source="0" target="1"/>'
     '<edge source="1" target="0"/></graph></graphml>',
     "hyper.graphml": f'<graphml {XML}><graph edgedefault="undirected">{PAIR}<hyperedge/></graph></graphml>',
+    "two.graphml": f"<graphml {XML}>"
+    + f'<graph edgedefault="undirected">{PAIR}<edge source="0" target="1"/></graph>' * 2
+    + "</graphml>",
+    "stranger.graphml": f'<graphml {XML}><graph edgedefault="undirected">{PAIR}<edge source="0" target="1"/>'
+    '<edge source="1" target="5"/></graph></graphml>',
+    "times.gexf": '<gexf xmlns="http://www.gexf.net/1.2draft" version="1.2"><graph mode="dynamic">'
+    f'<nodes>{PAIR}</nodes><edges><edge id="0" source="0" target="1" start="0" end="2"/></edges></graph></gexf>',
+    "keys.json": '{"nodes": [{"id": 0}, {"id": 1}], "edges": [{"source": 0, "target": 1, "weight": 1, "weight": 2}]}',
+    "sharp.csv": "A,lab #1\nB,A\n",
+    "decimal.txt": "0 1 1,5\n1 2 0,5\n",
+    "columns.txt": "first second\n0 1\n1 2\n",
     "weight.graphml": f'<graphml {XML}><key id="d0" for="edge" attr.name="weight" attr.type="double"/>'
     f'<graph edgedefault="undirected">{PAIR}<edge source="0" target="1"><data key="d0">abc</data></edge></graph>'
     "</graphml>",
@@ -478,9 +489,16 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 --graph file:utf16.graphml                | 3 | DOCTYPE declaration
 --graph file:entity.graphml               | 3 | DOCTYPE declaration
 --graph file:nested.graphml               | 3 | cannot be read as .graphml
---graph file:svg.graphml                  | 3 | not successfully read as graphml
+--graph file:svg.graphml                  | 3 | cannot be read as .graphml: it has no <graph> element
 --graph file:multi.graphml                | 3 | linked more than once
---graph file:hyper.graphml                | 3 | hyperedges
+--graph file:hyper.graphml                | 3 | has a <hyperedge>
+--graph file:two.graphml                  | 3 | has 2 <graph> elements; expected one
+--graph file:stranger.graphml             | 3 | link '1' - '5' leads to a node that is not listed
+--graph file:times.gexf                   | 3 | link '0' - '1' has times (end, start)
+--graph file:keys.json                    | 3 | has the key 'weight' more than once
+--graph file:sharp.csv                    | 3 | # may begin a comment or belong to a label
+--graph file:decimal.txt                  | 3 | with a decimal comma
+--graph file:columns.txt                  | 3 | look like names of columns
 --graph file:weight.graphml               | 3 | could not convert string to float: 'abc'
 --graph file:text.gexf                    | 3 | cannot be read as .gexf
 --graph file:directed.gexf                | 3 | is directed

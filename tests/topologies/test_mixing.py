@@ -1,5 +1,7 @@
 """Mixing matrices: Metropolis and Hastings with weights of links, and what is refused of a matrix of one's own."""
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -166,7 +168,7 @@ def test_what_is_not_doubly_stochastic_is_refused_before_a_run(graph, message):
 
 @pytest.mark.parametrize("name", sorted(topologies.TIME_VARYING))
 def test_all_families_that_change_pass(name):
-    topologies.check(topologies.build(name, 16))
+    topologies.check(replace(topologies.build(name, 16), checked=False))
 
 
 @pytest.mark.parametrize("period", [None, 100])

@@ -28,6 +28,8 @@ class TimeVaryingGraph:
         ``own_mixing(round) -> float64[2 * links]``: the weights that the paper, or the user, gives the links in use,
         see `mixing`; None: it gives none. They have to be symmetric, at least 0, 0 where a link is not in use, and
         those of a device may add up to 1 at most; `topologies.check` refuses others.
+    checked : bool
+        Whether the rounds need no check, as those of the families.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class TimeVaryingGraph:
     period: int | None
     active: Callable[[int], Bools]
     own_mixing: Callable[[int], Floats] | None = None
+    checked: bool = False
 
     @property
     def n(self) -> int:
@@ -166,7 +169,7 @@ def record(n: int, rounds: Iterable[Exchange], name: str) -> TimeVaryingGraph:
     keys = sources(union) * n + union.indices
     entries, shares = zip(*(_find(n, keys, exchange) for exchange in played), strict=True)
     tape = _Tape(len(keys), entries, shares)
-    return TimeVaryingGraph(union, len(played), tape.active, None if shares[0] is None else tape.mixing)
+    return TimeVaryingGraph(union, len(played), tape.active, None if shares[0] is None else tape.mixing, checked=True)
 
 
 def _find(n: int, keys: Integers, exchange: Exchange) -> tuple[Any, Floats | None]:

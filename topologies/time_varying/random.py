@@ -99,7 +99,8 @@ def random_matchings(n: int, *, period: int = 32, seed: int = 0) -> TimeVaryingG
 def switch_links(graph: CSRGraph, on: float, off: float, seed: int) -> TimeVaryingGraph:
     """Switch every link of a graph on and off by a Markov chain of its own; see `topologies.edge_markov`."""
     chain = _Chain(_number_links(graph), on, off, seed)
-    return TimeVaryingGraph(CSRGraph(graph.indptr, graph.indices, graph.weights, "edge-markov"), None, chain.active)
+    links = CSRGraph(graph.indptr, graph.indices, graph.weights, "edge-markov")
+    return TimeVaryingGraph(links, None, chain.active, checked=True)
 
 
 def random_waypoint(
