@@ -224,8 +224,8 @@ def test_user_mistakes_are_value_errors_that_say_so(options, message):
         (["a"] * 120, "devices"),
         ([0.5] * 120, "whole numbers from 0 or names"),
         ([0.5] * 60 + [None] * 60, "whole numbers from 0 or names"),
-        ([-1] * 120, "device is -1 at row 0"),
-        ([9] * 120, "at least 10"),
+        ([-1] * 120, "devices name 1 devices, but n_devices is 6"),
+        ([9] * 120, "devices name 1 devices, but n_devices is 6"),
     ],
 )
 def test_devices_that_cannot_be_used(devices, message):
@@ -384,12 +384,60 @@ def test_names_of_devices_find_their_nodes():
     assert served.device_names_.tolist() == sorted(SITES)
 
 
-def test_gaps_between_devices_are_refused_unless_somebody_says_how_many_there_are():
-    with pytest.raises(ValueError, match="6 different numbers from 0 to 50, without 1"):
-        P2PKMeans(4).fit(X, devices=10 * OWNER)
-    with pytest.raises(ValueError, match="without 0"):
-        P2PKMeans(4).fit(X, devices=OWNER + 1)
-    assert len(P2PKMeans(4).fit(X, devices=(10 * OWNER).astype(str)).device_centers_) == 6
+CODES = np.array([101, 205, 309, 1002, 7, 33])
+KINDS_OF_CODES = [
+    CODES, CODES.astype(np.uint16), CODES.astype(float), CODES.astype(str), CODES.astype(object), np.arange(6) + 1,
+    10 * np.arange(6), np.array([f"{code:05}" for code in CODES]),
+    np.array([b"K\xc3\xb6ln", *map(str, CODES[1:])], object),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("codes", KINDS_OF_CODES, ids=str)
+def test_site_codes_of_any_kind_are_names(codes):
+    model = P2PKMeans(4, random_state=0).fit(X, devices=codes[OWNER])
+    names = model.device_names_.tolist()
+    assert len(names) == len(model.device_centers_) == 6
+    text = [one.decode() if isinstance(one, bytes) else str(one).removesuffix(".0") for one in codes]
+    assert sorted(map(str, names)) == sorted(text)
+    order = np.argsort([names.index(type(names[0])(one)) for one in text])
+    by_number = P2PKMeans(4, random_state=0).fit(X, devices=np.argsort(order)[OWNER])
+    assert_array_equal(model.device_centers_, by_number.device_centers_)
+    own = by_number.predict(X, devices=np.argsort(order)[OWNER])
+    assert_array_equal(model.predict(X, devices=codes[OWNER]), own)
+    for i, one in enumerate(text):
+        rows = i == OWNER
+        assert_array_equal(model.result_.predict(X[rows], device=one), own[rows])
+    with pytest.raises(ValueError, match="expected some of device_names_"):
+        model.predict(X, devices=["77"] * 120)
+
+
+def test_integer_names_of_devices_are_integers_and_found_by_them():
+    model = P2PKMeans(4, random_state=0).fit(X, devices=CODES[OWNER])
+    assert model.device_names_.tolist() == sorted(CODES)
+    assert_array_equal(model.result_.predict(X, device=205), model.result_.predict(X, device="205"))
+    with pytest.raises(ValueError, match="device is 3; expected 0 to 5, or one of '7', '33', '101'"):
+        model.result_.predict(X, device=3)
+    graph = nx.cycle_graph(CODES.tolist())
+    found = P2PKMeans(4, graph=graph, random_state=0).fit(X, devices=np.array([7, 205])[OWNER % 2])
+    assert found.device_names_.tolist() == sorted(CODES) and len(found.device_centers_) == 6
+    with pytest.raises(ValueError, match="devices name 8, which the graph has no node for"):
+        P2PKMeans(4, graph=graph).fit(X, devices=np.array([7, 8])[OWNER % 2])
+    with pytest.raises(ValueError, match="devices name 6 devices, but the graph has 5 nodes"):
+        P2PKMeans(4, graph=nx.path_graph(5)).fit(X, devices=CODES[OWNER])
+
+
+@pytest.mark.parametrize("groups", [OWNER, CODES[OWNER], SITES[OWNER]], ids=["numbers", "codes", "names"])
+def test_folds_that_leave_devices_out(groups):
+    from sklearn.model_selection import GroupKFold
+
+    for train, test in GroupKFold(3).split(X, groups=groups):
+        model = P2PKMeans(3, random_state=0).fit(X[train], devices=groups[train])
+        assert len(model.device_centers_) == 4 and np.isfinite(model.score(X[test]))
+        assert set(model.device_names_.tolist()) == set(groups[train].tolist())
+        model.predict(X[train], devices=groups[train])
+
+
+def test_numbers_of_devices_without_rows_need_their_count():
     assert len(P2PKMeans(4, n_devices=51).fit(X, devices=10 * OWNER).device_centers_) == 51
     assert len(P2PKMeans(4, graph=topologies.ring(8)).fit(X, devices=OWNER + 1).device_centers_) == 8
     with pytest.raises(ValueError, match="name 6 devices, but n_devices is 7"):

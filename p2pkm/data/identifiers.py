@@ -119,6 +119,11 @@ def concatenate(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate([_to_texts(part) for part in parts])
 
 
+def is_integer(text: str) -> bool:
+    """Return whether a text is a plain integer that fits."""
+    return _INTEGER.fullmatch(text) is not None and int(text) in _FITS
+
+
 def find_missing(raw: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which identifiers are missing, bool[m]."""
     if raw.dtype.kind == "i":
@@ -252,7 +257,7 @@ def _to_text(value: Any, midnight: bool, what: str) -> str:
 
 def _sort(texts: list[str]) -> tuple[NDArray[Any], list[int]]:
     """Return distinct texts in order, as integers if all are plain integers, and the index of each in the list."""
-    if texts and all(_INTEGER.fullmatch(text) and int(text) in _FITS for text in texts):
+    if texts and all(map(is_integer, texts)):
         numbers = list(map(int, texts))
         order = sorted(range(len(texts)), key=numbers.__getitem__)
         return np.array([numbers[i] for i in order], np.int64), order

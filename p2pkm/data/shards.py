@@ -13,6 +13,7 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
 from p2pkm.core.sorting import blocks, offsets_of, sort_by
 from p2pkm.core.validation import matrix, name_features, precision, single
+from p2pkm.data.partition.by_column import read_owners
 from p2pkm.data.table import Labels, encode
 
 
@@ -61,9 +62,9 @@ class Shards:
     def deal(  # noqa: PLR0913 - the public signature
         cls,
         X: ArrayLike,  # noqa: N803 - the name that scripts know from scikit-learn
-        device: ArrayLike,
+        device: Any,
         *,
-        devices: int | None = None,
+        devices: int | Sequence[Any] | None = None,
         labels: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         dtype: DTypeLike = "float64",
@@ -77,10 +78,12 @@ class Shards:
         ----------
         X : array_like of shape (m, d)
             One point per row; data frames will do.
-        device : array_like of int, shape (m,)
-            Device of each point, from 0.
-        devices : int, optional
-            Number of devices; None: the largest of `device` + 1.
+        device : array_like of int or str, shape (m,)
+            Device of each point: numbers from 0, or names, which are numbered in sorted order. Numbers that cannot be
+            those of devices, such as the site codes 101, 205 and 309, are names.
+        devices : int or sequence of str, optional
+            Number of devices, if some have no points, or the names of all of them in order. None: as many as `device`
+            names; numbers from 0 up to the largest, if at least half of them occur, else each is a name.
         labels : array_like of shape (m,), optional
             True class of each point, of any kind.
         weights : array_like of float, shape (m,), optional
@@ -97,17 +100,16 @@ class Shards:
             If an array has the wrong shape or kind; the message names the first wrong entry.
         """
         points, features = matrix(X, dtype=precision(dtype), missing=single(missing, "missing")), name_features(X)
-        owner = _owners(device, len(points))
-        n = _count(devices, int(owner.max()) + 1)
+        owner, n, names = read_owners(device, len(points), _count(devices))
         mass = _weights(weights, len(points))
         classes = None if labels is None else encode(labels, len(points), "labels")
         if (owner[1:] >= owner[:-1]).all():
-            return cls(points, offsets_of(np.bincount(owner, minlength=n)), mass, classes, 0, features=features)
+            return cls(points, offsets_of(np.bincount(owner, minlength=n)), mass, classes, 0, names, features)
         rows, offsets = sort_by(owner, n)
         del device, owner, X  # of many points each of them counts
         mass = mass if weights is None else mass[rows]
         known = None if classes is None else classes[rows]
-        return cls(_gather(points, rows), offsets, mass, known, rows, features=features)
+        return cls(_gather(points, rows), offsets, mass, known, rows, names, features)
 
     @classmethod
     def from_list(
@@ -248,30 +250,17 @@ def _gather(points: NDArray[np.floating[Any]], rows: NDArray[np.integer[Any]]) -
     return gathered
 
 
-def _owners(device: ArrayLike, m: int) -> NDArray[np.int64]:
-    owner = np.asarray(device)
-    if owner.shape != (m,):
-        raise DataError(f"device has shape {owner.shape}, expected ({m},): one device for each row of X")
-    if owner.dtype.kind not in "iu":
-        raise DataError(
-            f"device has dtype {owner.dtype}, expected whole numbers from 0; "
-            "p2pkm.partition.column(device) numbers names"
-        )
-    if owner.min() < 0:
-        row = int(np.argmax(owner < 0))
-        raise DataError(f"device is {owner[row]} at row {row} (counted from 0); expected whole numbers from 0")
-    return owner.astype(np.int64, copy=False)
+def _count(devices: Any) -> Any:
+    """Return the number of devices, or their names, as they were given.
 
-
-def _count(devices: object, needed: int) -> int:
-    if devices is None:
-        return needed
-    if isinstance(devices, bool) or not isinstance(devices, int | np.integer) or devices < needed:
-        raise DataError(
-            f"devices is {devices!r}, but device names {needed - 1}; expected at least {needed}, "
-            "or None for just as many"
-        )
-    return int(devices)
+    Raises
+    ------
+    DataError
+        If it is neither.
+    """
+    if isinstance(devices, bool | float | str | np.bool_ | np.floating):
+        raise DataError(f"devices is {devices!r}; expected a whole number, the names of all devices, or None")
+    return devices
 
 
 def unweighted(m: int) -> NDArray[np.float64]:

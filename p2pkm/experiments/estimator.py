@@ -19,8 +19,8 @@ from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import blocks, sort_by
 from p2pkm.core.validation import bounded, check_near, numeric
+from p2pkm.data.identifiers import are_numbers, find_missing, identify, is_integer, locate, to_raw
 from p2pkm.data.partition import iid
-from p2pkm.data.partition.by_column import column, name_devices
 from p2pkm.data.shards import Shards, unweighted
 from p2pkm.experiments.estimator_parameters import ResolvedParameters, arrange, check, find_k_max, split_start
 from p2pkm.experiments.simulate import simulate
@@ -96,7 +96,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     device_centers_ : ndarray of shape (n_devices, n_clusters, n_features)
         The centroids of every device; rows that it does not have are +inf.
     device_names_ : ndarray of shape (n_devices,)
-        What the devices are called in `devices` of `fit` or in the graph: names, sorted, or 0 to n_devices - 1.
+        Names of the devices in `devices` of `fit` or in the graph, sorted; integers if all names are integers, and 0 to
+        n_devices - 1 of devices without names.
     groups_ : ndarray of shape (n_devices,) or None
         The group of every device, numbered by the lowest of their devices; None of a method without groups.
     graph_ : networkx.Graph or CSRGraph
@@ -148,9 +149,10 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             A warning says so if it looks like the devices of the rows: whole numbers or text, of which there are fewer
             than half as many different ones as rows, more than one, and not just `n_clusters`.
         devices : array_like of int or str of shape (n_samples,), optional
-            Device of each row: numbers from 0, or names, which are numbered in sorted order. Numbers without rows are
-            an error, unless `n_devices` or a graph that is no spec says how many devices there are. None: the rows are
-            dealt at random, evenly.
+            Device of each row: numbers from 0, or names, which are numbered in sorted order. Numbers that leave some
+            out, such as the site codes 101, 205 and 309, are names, too, unless all are below `n_devices` or below the
+            number of nodes of a graph that is not a spec: then devices may be without rows. None: the rows are dealt at
+            random, evenly.
         sample_weight : array_like of shape (n_samples,), optional
             Weight of each row; one of weight 0 counts as absent.
 
@@ -191,7 +193,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             As many rows of weight above 0 as clusters, at least.
         y : Ignored
         devices : array_like of int or str of shape (n_samples,), optional
-            Device of each row, by its number or, if `device_names_` are names, its name: one that the first call knew.
+            Device of each row, by its name in `device_names_`, or by its number from 0: one of the first call.
             Where devices join later, number them from 0 in all calls and give `n_devices`. None: the rows are dealt at
             random, evenly.
         sample_weight : array_like of shape (n_samples,), optional
@@ -212,7 +214,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         given, _ = split_start(self.get_params(deep=False), points.shape[1])
         given |= {"n_devices": n} | ({} if self.n_clusters != "auto" else {"n_clusters": k})
         check(given, len(own))
-        at = arrange(given, len(own), None)
+        at = arrange(given, len(own), None)[0]
         if devices is None:
             owner = iid(len(own), n, seed=at.seed)
         else:
@@ -237,7 +239,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         ----------
         X : array_like of shape (n_samples, n_features)
         devices : array_like of int or str of shape (n_samples,), optional
-            Device of each row, by its number or, if `device_names_` are names, its name. Its own centroids are taken
+            Device of each row, by its name in `device_names_`, or by its number from 0. Its own centroids are taken
             then: rows of `device_centers_`, -1 where a device has none. None: those of `cluster_centers_`, for every
             row.
         """
@@ -321,8 +323,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self.cluster_centers_ = best[best[:, 0] < np.inf].astype(dtype)
         self.device_centers_ = result.centroids.astype(dtype, copy=False)
         names = result.topology.names
-        self.device_names_ = np.arange(len(result.centroids)) if names is None else np.array(names)
-        self.device_names_ = self.device_names_[: len(result.centroids)]  # without a server
+        self.device_names_ = list_devices(names, len(result.centroids))
         self.groups_ = result.groups
         self.n_clusters_, self.n_iter_ = int(result.summary["clusters"]), int(result.summary["rounds"])
         self.graph_ = result.to_networkx() if result.topology.n <= LARGE else result.graph
@@ -372,47 +373,45 @@ def _are_discrete(values: NDArray[Any]) -> bool:
     )
 
 
-def _read_devices(devices: ArrayLike, m: int) -> NDArray[Any]:
-    """Return the device of each row as it was given: whole numbers or text."""
+def _read_devices(devices: Any, m: int) -> NDArray[Any]:
+    """Return the device of each row as an identifier, int64[m] or object[m] of str."""
     given = np.asarray(devices)
-    if given.shape != (m,) or not _are_discrete(given):
+    raw = None if given.shape != (m,) else to_raw(devices, "devices")
+    if raw is None or find_missing(raw).any() or (given.dtype.kind == "f" and raw.dtype.kind == "O"):
         raise DataError(
             f"devices have shape {given.shape} and dtype {given.dtype}; expected ({m},) whole numbers from 0 or names, "
             "one for each row"
         )
-    return given
+    return raw
 
 
-def _own(devices: ArrayLike, m: int) -> tuple[Integers, tuple[str, ...] | None]:
-    """Return the device of each row, int64[m], and the names of the devices, None if they have none."""
-    given = _read_devices(devices, m)
-    if given.dtype.kind in "iu":
-        return given.astype(np.int64, copy=False), None
-    return column(given), name_devices(given)
+def _find_owners(devices: Any, m: int, names: NDArray[Any]) -> Integers:
+    """Return the device of each row, int64[m], by the names of a fit.
+
+    Whole numbers are numbers from 0 where the devices have names that are not numbers.
+    """
+    raw, kinds = _read_devices(devices, m), identify(to_raw(names, "device_names_"))
+    owner = np.append(np.argsort(kinds.codes), -1)[locate(raw, kinds.kinds)]
+    unknown = identify(raw[owner < 0]).kinds
+    if not len(unknown):
+        return owner
+    if raw.dtype.kind == "i" and not are_numbers(to_raw(names, "device_names_")):
+        if raw.min() < 0 or raw.max() >= len(names):
+            raise DataError(f"devices are {raw.min()} to {raw.max()}; expected 0 to {len(names) - 1}, as in fit")
+        return raw
+    told = ", ".join(repr(one) for one in unknown[:_TOLD].tolist())
+    raise DataError(
+        f"devices are {told}; expected some of device_names_, as in fit: the first call has to name all devices; where "
+        "some join later, number devices from 0 and give n_devices"
+    )
 
 
-def _look_up(devices: ArrayLike, m: int, names: NDArray[Any]) -> Integers:
-    """Return the device of each row by the names of a fit."""
-    given = _read_devices(devices, m)
-    if given.dtype.kind in "iu":
-        return given.astype(np.int64, copy=False)
-    place = {str(name): i for i, name in enumerate(names)}
-    texts = given.astype(str).tolist()
-    unknown = sorted({text for text in texts if text not in place})
-    if unknown:
-        raise DataError(
-            f"devices are {', '.join(map(repr, unknown[:_TOLD]))}; expected some of device_names_, as in fit: the "
-            "first call has to name all devices; where some join later, number devices from 0 and give n_devices"
-        )
-    return np.array([place[text] for text in texts], np.int64)
-
-
-def _find_owners(devices: ArrayLike, m: int, names: NDArray[Any]) -> Integers:
-    """Return the device of each row, int64[m], one of a fit."""
-    owner = _look_up(devices, m, names)
-    if not ((owner >= 0) & (owner < len(names))).all():
-        raise DataError(f"devices are {owner.min()} to {owner.max()}; expected 0 to {len(names) - 1}, as in fit")
-    return owner
+def list_devices(names: tuple[str, ...] | None, n: int) -> NDArray[Any]:
+    """Return what the devices are called, without a server: codes are integers, as they were given."""
+    if names is None:
+        return np.arange(n)
+    own = list(names[:n])
+    return np.array([int(name) for name in own] if all(map(is_integer, own)) else own)
 
 
 def _find_counted(weights: Floats) -> Any:
@@ -441,8 +440,7 @@ def deal_rows(
     """
     counted = _find_counted(weights)
     own = points[counted]
-    all_owners, names = (None, None) if devices is None else _own(devices, len(points))
-    at = arrange(given, len(own), all_owners, names)
+    at, all_owners, names = arrange(given, len(own), None if devices is None else _read_devices(devices, len(points)))
     owner = iid(len(own), at.devices, seed=at.seed) if all_owners is None else all_owners[counted]
     return at, _deal(own, owner, weights[counted], at.devices, names)
 

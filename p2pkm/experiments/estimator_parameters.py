@@ -5,12 +5,15 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.spec import parameters, parse
 from p2pkm.core.validation import bounded, numeric, positive, single, whole
+from p2pkm.data.identifiers import identify, is_integer, locate, to_raw
+from p2pkm.data.partition.by_column import name_devices
 from p2pkm.experiments.config import Experiment, build, build_topology, parse_graph
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.init.value import Init
@@ -90,9 +93,9 @@ def find_k_max(given: Mapping[str, Any], m: int) -> int | None:
 
 
 def arrange(
-    given: Mapping[str, Any], m: int, owner: Integers | None, names: tuple[str, ...] | None = None
-) -> ResolvedParameters:
-    """Build method and graph from checked parameters of the estimator.
+    given: Mapping[str, Any], m: int, devices: NDArray[Any] | None
+) -> tuple[ResolvedParameters, Integers | None, tuple[str, ...] | None]:
+    """Build method and graph from checked parameters of the estimator, and number the devices.
 
     Parameters
     ----------
@@ -100,26 +103,31 @@ def arrange(
         The parameters of `P2PKMeans`.
     m : int
         Number of rows that count.
+    devices : int64[rows], object[rows] or None
+        Identifiers of the devices of all rows, if they are known, those of rows that do not count among them.
+
+    Returns
+    -------
+    parameters : ResolvedParameters
     owner : int64[rows] or None
-        The devices of all rows, if they are known, those of rows that do not count among them.
+        Number of the device of each row.
     names : tuple of str or None
-        What these are called; a graph whose nodes have names must have the same ones.
+        Names of the devices; a graph whose nodes have names must have the same ones.
 
     Raises
     ------
+    DataError
+        If `devices` name another number of devices than there are.
     ExperimentError
         If an option does not exist or is out of range.
     TopologyError
         If the graph cannot be used.
     """
-    usual = min(_DEVICES, m) if owner is None else int(owner.max()) + 1
     wanted, text = given["n_devices"], isinstance(given["graph"], str)
-    if owner is not None and wanted is None and text:
-        _refuse_gaps(owner)
-    if names is not None and wanted not in (None, len(names)):
-        raise DataError(
-            f"devices name {len(names)} devices, but n_devices is {wanted}; leave n_devices out, or give numbers from 0"
-        )
+    found = None if text else Topology.from_graph(given["graph"])
+    owner, usual, names = None, min(_DEVICES, m), None
+    if devices is not None:
+        owner, usual, names = _number(devices, wanted, found)
     seed = _draw_seed(given["random_state"])
     experiment = Experiment(graph=given["graph"] if text else None, devices=wanted, seed=seed)
     method = _find_method(given)
@@ -129,28 +137,48 @@ def arrange(
                 f"{method.name} uses a server, so its graph is a star; got {given['graph']!r}. Leave graph out, "
                 "or take a peer-to-peer method such as gtvmin"
             )
-        return ResolvedParameters(method, None, wanted or usual, seed)
-    if text:
+        return ResolvedParameters(method, None, wanted or usual, seed), owner, names
+    if found is None:
         topology = build_topology(parse_graph(experiment, method), wanted, usual, names)
     else:
-        topology = Topology.from_graph(given["graph"]).call(names)
+        topology = found.call(names)
     count = int(topology.components.max()) + 1
     if count > 1:
         raise TopologyError(f"the graph is disconnected: it has {count} components, which can never agree; add links")
     if wanted is not None and topology.n != wanted:
         raise TopologyError(f"the graph has {topology.n} nodes, but n_devices is {wanted}; leave n_devices out")
-    return ResolvedParameters(method, topology, topology.n, seed)
-
-
-def _refuse_gaps(owner: Integers) -> None:
-    """Refuse numbers that leave some out, which would be devices without rows that nobody asked for."""
-    found = np.unique(owner)
-    gaps = np.flatnonzero(found != np.arange(len(found)))
-    if gaps.size:
+    if names is not None and topology.n != len(names):
         raise DataError(
-            f"devices are {len(found)} different numbers from {found[0]} to {found[-1]}, without {gaps[0]}; expected 0 "
-            "to n - 1 without a gap: give names (devices.astype(str)), or n_devices if some devices have no rows"
+            f"devices name {len(names)} devices, but the graph has {topology.n} nodes; make them equal, or number the "
+            "devices from 0"
         )
+    return ResolvedParameters(method, topology, topology.n, seed), owner, names
+
+
+def _number(
+    devices: NDArray[Any], wanted: int | None, graph: Topology | None
+) -> tuple[Integers, int, tuple[str, ...] | None]:
+    """Return the number of the device of each row, how many devices there are, and their names, None of numbers.
+
+    graph: if it was given as an object; its nodes may be devices without rows.
+    """
+    codes, kinds = identify(devices)
+    nodes = () if graph is None else graph.names or ()
+    if nodes and kinds.dtype.kind == "i" and all(map(is_integer, nodes)):
+        ids = identify(to_raw(nodes, "nodes")).kinds
+        owner = locate(devices, ids)
+        if (owner < 0).any():
+            raise DataError(f"devices name {devices[owner.argmin()]}, which the graph has no node for; add it")
+        return owner, len(ids), name_devices(ids)
+    n = wanted if wanted is not None or graph is None else graph.n
+    if n is not None and name_devices(kinds, n) is None:
+        return devices, n, None
+    if wanted not in (None, len(kinds)):
+        raise DataError(
+            f"devices name {len(kinds)} devices, but n_devices is {wanted}; leave n_devices out, or give numbers "
+            f"from 0 to {wanted - 1}"
+        )
+    return codes, len(kinds), name_devices(kinds)
 
 
 def _find_method(given: Mapping[str, Any]) -> Any:

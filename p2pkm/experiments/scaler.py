@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from p2pkm.experiments.estimator import KINDS, P2PKMeans, Points, deal_rows, weigh
+from p2pkm.experiments.estimator import KINDS, P2PKMeans, Points, deal_rows, list_devices, weigh
 from p2pkm.experiments.estimator_parameters import check
 from p2pkm.experiments.simulate import simulate
 
@@ -83,8 +83,7 @@ class P2PStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator): 
         self.mean_, self.scale_ = (part[0].copy() for part in result.scaling or ())
         own = [record for record in result.rounds if record["stage"] == _STAGE]
         self.messages_, self.bytes_ = int(own[-1]["messages"]), int(own[-1]["bytes"])
-        names = result.topology.names
-        self.device_names_ = np.arange(at.devices) if names is None else np.array(names)
+        self.device_names_ = list_devices(result.topology.names, at.devices)
         return self
 
     def transform(self, X: Any) -> Points:  # noqa: N803

@@ -14,6 +14,7 @@ from p2pkm.core.brief import brief
 from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
 from p2pkm.core.validation import bounded, check_near, matrix
+from p2pkm.data.identifiers import are_numbers
 from p2pkm.kernels.reference import losses as price_losses
 from p2pkm.metrics.clusters import Clusters, arrange, number_clusters
 from p2pkm.network.graph import LARGE, Topology
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _TOLD = ("algorithm", "graph", "devices", "clusters", "rounds", "termination", "ratio_mean", "messages", "bytes",
          "wire_bytes")  # fmt: skip
+_NAMES = 10  # in a message
 _ROUNDED = 2.0**-49  # of the shift: what is left of a value of 0 that was scaled, averaged and scaled back
 
 
@@ -299,14 +301,15 @@ class Result:
 
         return CSRGraph(self.topology.indptr, self.topology.indices, self.topology.weights)
 
-    def predict(self, X: Any, device: int | None = None) -> Integers:  # noqa: N803 - the name that scikit-learn uses
+    def predict(self, X: Any, device: int | str | None = None) -> Integers:  # noqa: N803 - scikit-learn's name
         """Return the nearest centroid of each point, int64[m].
 
         Parameters
         ----------
         X : array_like of float64[m, d]
-        device : int, optional
-            Whose centroids to use; None: the device whose set costs least on all points of the run.
+        device : int or str, optional
+            Device whose centroids are used: its number from 0, or its name; where all names are numbers, such as site
+            codes, a number is a name. None: the device whose set costs least on all points of the run.
 
         Raises
         ------
@@ -314,10 +317,8 @@ class Result:
             If the points have another number of features or are not finite numbers, or the device does not exist or has
             no centroid.
         """
-        chosen = self.best if device is None else device
-        if not isinstance(chosen, Integral) or not 0 <= chosen < len(self.centroids):
-            raise DataError(f"device is {chosen!r}; expected 0 to {len(self.centroids) - 1}")
-        points, centroids = bounded(matrix(X, empty=True), "X"), self.centroids[int(chosen)]
+        chosen = self.best if device is None else self._find_device(device)
+        points, centroids = bounded(matrix(X, empty=True), "X"), self.centroids[chosen]
         if not len(points):
             return np.zeros(0, np.int64)
         if points.shape[1] != centroids.shape[1]:
@@ -330,6 +331,18 @@ class Result:
         check_near(points, centroids[real], "X and the centroids")
         _, labels = price_losses(points, np.ones(len(points)), np.array([0, len(points)]), centroids[None])
         return labels
+
+    def _find_device(self, device: int | str) -> int:
+        """Return the number of a device that is given by number or name."""
+        n, names = len(self.centroids), (self.topology.names or ())[: len(self.centroids)]
+        codes = bool(names) and are_numbers(np.array(names, object))
+        if str(device) in names and (isinstance(device, str) or codes):
+            return names.index(str(device))
+        number = int(device) if isinstance(device, Integral) and not codes else -1
+        if isinstance(device, bool) or not 0 <= number < n:
+            named = f", or one of {', '.join(map(repr, names[:_NAMES]))}{', ...' * (n > _NAMES)}" if names else ""
+            raise DataError(f"device is {device!r}; expected 0 to {n - 1}{named}")
+        return number
 
     def save(self, path: str | Path) -> Path:
         """Write the result into a new or empty folder, which `p2pkm.load` reads; under MPI, call it on one rank."""

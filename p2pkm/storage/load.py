@@ -103,7 +103,10 @@ def _read_topology(path: Path) -> Topology:
         return Topology.from_arrays(load_arrays(path))
     import topologies
 
-    return replace(Topology.from_networkx(topologies.read(path, isolated=True)), file_summary="")
+    graph = topologies.read(path, isolated=True)
+    names = [graph.nodes[node].get("name") for node in topologies.sort_nodes(graph)]
+    topology = replace(Topology.from_networkx(graph), file_summary="")
+    return topology if None in names else replace(topology, names=tuple(map(str, names)))  # also 1 to n
 
 
 def _assemble(

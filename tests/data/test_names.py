@@ -166,6 +166,21 @@ def test_names_in_columns_and_files():
     assert name_files(["x/0.csv", "x/1.csv"]) is None
 
 
+@pytest.mark.parametrize("codes", [("101", "205", "309"), ("1", "2", "3"), ("007", "7", "8"), ("2.0", "2.00", "10.0"),
+                                   ("9", "Klinikum Süd", "ln <west>")])  # fmt: skip
+def test_site_codes_of_any_kind_are_names_in_the_command_line(tmp_path, monkeypatch, codes):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i + 20 * j},{i % 3},{code}\n" for j, code in enumerate(codes) for i in range(8)]
+    Path("t.csv").write_text("x,y,device\n" + "".join(rows), encoding="utf-8")
+    assert run("--data", "t.csv", "--out", "run") == 0
+    result = p2pkm.load("run")
+    assert result.topology.names == codes and len(result.centroids) == 3
+    alone = result.predict([[4.0, 1.0]], device=codes[1])
+    assert alone.shape == (1,)
+    sites = {line.split(",")[1] for line in Path("run/labels.csv").read_text("utf-8").splitlines()[1:]}
+    assert sites == set(codes)
+
+
 def test_files_on_disk_give_their_names(sites):
     Path("disk").mkdir()
     for i, name in enumerate(SITES):

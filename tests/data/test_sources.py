@@ -194,9 +194,10 @@ def test_a_sparse_matrix_is_named():
     ("options", "message"),
     [
         ({"device": [0, 1]}, "device has shape (2,), expected (3,): one device for each row of X"),
-        ({"device": [0, -1, 1]}, "device is -1 at row 1"),
-        ({"device": [0.0, 1.0, 1.0]}, "device has dtype float64, expected whole numbers from 0"),
-        ({"device": ["a", "b", "b"]}, "device has dtype <U1"),
+        ({"device": [0, None, 1]}, "the values of device are missing at row 1"),
+        ({"device": [0, 1, 5], "devices": 4}, "devices is 4, but device names 3 devices: 0, 1, 5; expected 3"),
+        ({"device": ["a", "b", "b"], "devices": ["b", "c"]}, "device is 'a' at row 0 (counted from 0), which devices"),
+        ({"devices": ["0", "1", "2", "1"]}, "devices has a name twice"),
         ({"devices": 2}, "devices is 2, but device names 2; expected at least 3"),
         ({"devices": 3.0}, "devices is 3.0"),
         ({"labels": [0, 1]}, "labels have shape (2,), expected (3,): one for each point"),
@@ -212,6 +213,28 @@ def test_a_sparse_matrix_is_named():
 def test_deals_that_cannot_be_made(options, message):
     with pytest.raises(DataError, match=re.escape(message)):
         Shards.deal(np.zeros((3, 2)), **({"device": [0, 1, 2]} | options))
+
+
+@pytest.mark.parametrize(
+    ("device", "devices", "names", "sizes"),
+    [
+        ([101, 205, 309, 205], None, ("101", "205", "309"), [1, 2, 1]),
+        ([3.0, 1.0, 2.0, 1.0], None, ("1", "2", "3"), [2, 1, 1]),
+        (["b", "a", "b", "b"], None, ("a", "b"), [1, 3]),
+        (["007", "7", "7", "7"], None, ("007", "7"), [1, 3]),
+        ([-1, 0, 1, 1], None, ("-1", "0", "1"), [1, 1, 2]),
+        ([0, 9, 0, 9], None, ("0", "9"), [2, 2]),
+        ([0, 2, 0, 2], None, None, [2, 0, 2]),  # numbers, of which device 1 has no points
+        ([0, 9, 0, 9], 10, None, [2, *[0] * 8, 2]),
+        (["b", "a", "b", "b"], ["b", "empty", "a"], ("b", "empty", "a"), [3, 0, 1]),
+        ([205, 101, 205, 205], [205, 7, 101], ("205", "7", "101"), [3, 0, 1]),
+        ([1, 0, 1, 1], [0, 1, 2], None, [1, 3, 0]),
+    ],
+)
+def test_codes_and_names_of_devices(device, devices, names, sizes):
+    shards = Shards.deal(np.arange(4.0)[:, None], device, devices=devices)
+    assert shards.names == names and shards.sizes.tolist() == sizes
+    assert shards.n == len(sizes)
 
 
 def test_from_list_takes_empty_devices():

@@ -48,8 +48,9 @@ def test_a_point_is_predicted_by_the_device_that_is_asked():
     assert result.predict([[3.0]]).tolist() == result.predict([[3.0]], device=result.best).tolist()
     with pytest.raises(DataError, match="device 2 has no centroid; choose another one"):
         result.predict([[3.0]], device=2)
-    for device in (-1, 3, 1.0, "Oslo"):
-        with pytest.raises(DataError, match=f"device is {device!r}; expected 0 to 2"):
+    assert result.predict([[3.0]], device="Oslo").tolist() == result.predict([[3.0]], device=1).tolist()
+    for device in (-1, 3, 1.0, "Rome", True, "1", "server"):
+        with pytest.raises(DataError, match=f"device is {device!r}; expected 0 to 2, or one of 'Bern', 'Oslo'"):
             result.predict([[3.0]], device=device)
     assert result.predict([[True], [9]], device=np.int64(0)).tolist() == [0, 1]
     assert result.predict(np.zeros((0, 1))).tolist() == []

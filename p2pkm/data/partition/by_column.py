@@ -1,5 +1,6 @@
 """Devices as the data name them, and the fewest points that each shall have."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from p2pkm.data.identifiers import identify, locate, require, to_raw
 from p2pkm.data.random import generator
 
 Ints = NDArray[np.int64]
+_TOLD = 5  # names in a message
 
 
 def column(values: ArrayLike, n: int | None = None, *, minimum: int = 0, seed: int = 0) -> Ints:
@@ -76,15 +78,77 @@ def number(values: Any, n: int | None = None, owners: NDArray[Any] | None = None
 
 
 def name_devices(values: Any, n: int | None = None) -> tuple[str, ...] | None:
-    """Return the names in a column of devices, in the order in which `column` numbers them; None of numbers.
+    """Return the names in a column of devices, in the order in which `column` numbers them; None of numbers from 0.
 
     n: the number of devices, if it was given to `column`.
     """
-    import topologies
+    return _name(identify(to_raw(values, "devices")).kinds, n)
 
-    kinds = identify(to_raw(values, "devices")).kinds
-    names = list(map(str, kinds.tolist()))
-    return tuple(names) if len(names) == (n or len(names)) and topologies.are_names(names) else None
+
+def _name(kinds: NDArray[Any], n: int | None) -> tuple[str, ...] | None:
+    """Return identifiers as names; None if they are numbers below n, or if n is None, all numbers below their count."""
+    if kinds.dtype.kind == "i" and len(kinds) and kinds[0] >= 0 and kinds[-1] < (len(kinds) if n is None else n):
+        return None
+    return tuple(map(str, kinds.tolist())) or None
+
+
+def read_owners(device: Any, m: int, n: int | Sequence[Any] | None) -> tuple[Ints, int, tuple[str, ...] | None]:
+    """Return the device of each point, int64[m], the number of devices, and their names, None of numbers.
+
+    Parameters
+    ----------
+    device : array_like of shape (m,)
+        Numbers from 0, or names: text, and numbers that cannot be numbers of devices, such as 101, 205 and 309.
+    m : int
+        Number of points.
+    n : int, sequence or None
+        Number of devices, or the names of all in order. None: as many as `device` names.
+
+    Raises
+    ------
+    DataError
+        If a device is missing, or not one of the given ones.
+    """
+    raw = to_raw(device, "device")
+    if raw.shape != (m,):
+        raise DataError(f"device has shape {raw.shape}, expected ({m},): one device for each row of X")
+    require(raw, "the values of device")
+    if not isinstance(n, int | np.integer | None):
+        return _find_owners(raw, n)
+    high = int(raw.max()) if raw.dtype.kind == "i" and raw.min() >= 0 else -1
+    if high >= 0 and (high < n if n is not None else _are_indices(raw, high)):
+        return raw, high + 1 if n is None else int(n), None
+    codes, kinds = identify(raw)
+    names = _name(kinds, None)
+    if n is not None and (names is None or len(names) != n):
+        found = f"device names {high}; expected at least {high + 1}" if names is None else (
+            f"device names {len(names)} devices: {', '.join(names[:_TOLD])}{', ...' * (len(names) > _TOLD)}; expected "
+            f"{len(names)}")  # fmt: skip
+        raise DataError(f"devices is {n}, but {found}, or None for just as many")
+    return codes, len(kinds), names
+
+
+def _find_owners(raw: NDArray[Any], names: Sequence[Any]) -> tuple[Ints, int, tuple[str, ...] | None]:
+    """Return the same with the names of all devices given."""
+    all_names = to_raw(names, "devices")
+    require(all_names, "devices")
+    codes, kinds = identify(all_names)
+    if len(kinds) < len(all_names):
+        raise DataError("devices has a name twice; expected each device once")
+    place = np.append(np.argsort(codes), -1)  # the last for identifiers that are unknown
+    owner = place[locate(raw, kinds)]
+    if (owner < 0).any():
+        row = int(owner.argmin())
+        raise DataError(f"device is {raw[row]!r} at row {row} (counted from 0), which devices does not name; add it")
+    whole_numbers = kinds.dtype.kind == "i" and (all_names.astype(np.int64) == np.arange(len(kinds))).all()
+    return owner, len(kinds), None if whole_numbers else tuple(map(str, all_names.tolist()))
+
+
+def _are_indices(raw: NDArray[Any], high: int) -> bool:
+    """Return whether numbers up to `high` number devices, of which some may have no points; else they are codes."""
+    if high >= 2 * len(raw) or raw.min() > 0:
+        return False
+    return high < 2 * int(np.count_nonzero(np.bincount(raw)))
 
 
 def fill(device: ArrayLike, n: int, minimum: int, seed: int = 0) -> Ints:

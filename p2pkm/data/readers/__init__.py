@@ -62,8 +62,8 @@ def read_table(  # noqa: PLR0913 - the public signature
     ...     table = p2pkm.read_table(path, device_column="hospital", encode=["sex"], missing="drop")
     >>> table.features, table.points.tolist()
     (('age', 'sex=f', 'sex=m'), [[61.0, 1.0, 0.0], [48.0, 0.0, 1.0]])
-    >>> p2pkm.Shards.deal(table.points, p2pkm.partition.column(table.device)).n
-    2
+    >>> p2pkm.Shards.deal(table.points, table.device).names
+    ('Oulu', 'Turku')
     """
     intake = Intake(tuple(columns), tuple(drop), tuple(encode), one_of(missing, ANSWERS, "missing"))
     place, _ = split_part(str(path))
@@ -112,10 +112,13 @@ def _read(file: Path, label: Column, device: Column, intake: Intake) -> Parts:
                 "line of column names, and give that file"
             )
         raise DataError(f"{path} has the suffix {path.suffix!r}; expected one of {', '.join(SUFFIXES)}")
+    full = _FULL.get(path.suffix.lower())
     if path.suffix.lower() not in _NAMED and intake.named:
         raise DataError(f"{path} has no named columns; --columns, --drop and --encode are for {', '.join(_NAMED)}")
+    if full is None and intake != TIDY:
+        raise DataError(f"{path} cannot have missing values; --missing is for {', '.join(_FULL)}")
     try:
-        return reader(file, label, device, intake)
+        return reader(file, label, device) if full is None else full(file, label, device, intake)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     except MemoryError:
@@ -189,7 +192,15 @@ def _split(path: Path, array: Any, label: Column, device: Column, intake: Intake
 
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 _NAMED = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".ipc")  # columns with names, of any kind
-SUFFIXES: dict[str, Callable[[Path, Column, Column, Intake], Parts]] = {
+_FULL: dict[str, Callable[[Path, Column, Column, Intake], Parts]] = {  # missing values can be dropped or filled in
+    **dict.fromkeys((".csv", ".tsv"), read_text),
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".parquet": read_parquet,
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), read_arrow),
+    ".h5ad": read_annotated,
+}
+SUFFIXES: dict[str, Callable[[Path, Column, Column], Parts]] = {
     ".csv": read_text,
     ".tsv": read_text,
     ".npy": _read_npy,

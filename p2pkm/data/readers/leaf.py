@@ -12,13 +12,12 @@ from p2pkm.core.errors import DataError
 from p2pkm.data.identifiers import require, to_raw
 from p2pkm.data.readers.columns import Column, Parts
 from p2pkm.data.readers.concatenate import join
-from p2pkm.data.readers.intake import TIDY, Intake
 
 LARGEST = 4 * 2**30  # bytes of a file, which as Python objects takes some times as much
 _FORM = '{"users": [NAME, ...], "num_samples": [...], "user_data": {NAME: {"x": [[...], ...], "y": [...]}, ...}}'
 
 
-def read_leaf(path: Path, label: Column, device: Column, intake: Intake = TIDY) -> Parts:
+def read_leaf(path: Path, label: Column, device: Column) -> Parts:
     """Read a .json file of LEAF: a user is a device, and what is nested in a point is laid end to end.
 
     Raises
@@ -26,8 +25,6 @@ def read_leaf(path: Path, label: Column, device: Column, intake: Intake = TIDY) 
     DataError
         If it has another form; the message names the user and the row.
     """
-    if intake != TIDY:
-        raise DataError(f"{path} is LEAF's JSON, in which no value may be missing; remove --missing")
     if label is not None or device is not None:
         raise DataError(f"{path} is LEAF's JSON: its users are the devices and y the labels; it has no columns to name")
     if path.stat().st_size > LARGEST:
