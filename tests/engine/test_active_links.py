@@ -85,6 +85,28 @@ def test_metropolis_weights_count_the_links_in_use():
     assert_array_equal(ends(TrackingLloyd(1, gossips=1, tol=0.0), 3), [3.5, 3.5, 5])
 
 
+def test_mixing_matrices_are_those_of_the_weights_of_the_links_in_use():
+    rng = np.random.default_rng(4)
+    complete = topologies.complete(6)
+    for u, v in complete.edges:
+        complete[u][v]["weight"] = float(rng.integers(1, 20))
+    links, chain = topologies.CSRGraph.from_networkx(complete), topologies.edge_markov(6, on=0.4, off=0.4, seed=1)
+    graph = topologies.TimeVaryingGraph(links, None, chain.active)
+    values, start = rng.normal(size=6), np.zeros((6, 1, 1))
+    shards = p2pkm.Shards.from_list([np.array([[x]]) for x in values])
+    source, w = np.repeat(np.arange(6), 5), np.zeros((6, 6))
+    for t in (1, 2, 3):
+        w[source, links.indices] = np.where(graph.active(t - 1), links.weights, 0.0)
+        count = (w > 0).sum(axis=1)
+        q = w / np.where(count > 0, w.sum(axis=1) * (1 + 1 / np.maximum(count, 1)), 1.0)[:, None]
+        P = np.minimum(q, q.T) + np.diag(1 - np.minimum(q, q.T).sum(axis=1))
+        A = q.T + np.diag(1 - q.sum(axis=1))
+        found = run(ConsensusLloyd(1, gossips=1, tol=0.0), t, graph, shards, start).centroids[:, 0, 0]
+        assert_allclose(found, P @ values, atol=1e-14)
+        found = run(PushSumLloyd(1, gossips=1, tol=0.0), t, graph, shards, start).centroids[:, 0, 0]
+        assert_allclose(found, (A @ values) / A.sum(axis=1), atol=1e-14)
+
+
 def test_several_gossips_in_a_round_go_over_one_round_of_the_graph_each():
     assert_array_equal(ends(ConsensusLloyd(1, gossips=2, tol=0.0), 1), [2, 5, 5])
     assert_array_equal(ends(PushSumLloyd(1, gossips=2, tol=0.0), 1), [2, 5, 5])

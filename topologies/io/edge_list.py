@@ -13,6 +13,7 @@ HEADERS = {("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"), ("n
 _HEADS = {"source", "target", "src", "dst", "from", "to", "node", "nodes", "neighbor", "start", "end", "head", "tail"}
 _QUOTED = re.compile(r'(?<![^\s,])"(?:[^"]|"")*"')  # quotes begin a field; two of them stand for one
 _FIELD = re.compile(r'"((?:[^"]|"")*)"(?!\S)|(\S+)')
+_WEIGHT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"\S+\s+\S+\s+[0-9]+")
 
 
@@ -164,10 +165,14 @@ def _refuse_unknown_header(first: Line, rest: list[Line], path: Path) -> None:
 def _attributes(text: str, where: str) -> dict[str, Any]:
     from ast import literal_eval
 
+    found: Any = None
     try:
-        found = literal_eval(text) if text.startswith("{") else {"weight": float(text)}
+        if text.startswith("{"):
+            found = literal_eval(text)
+        elif _WEIGHT.fullmatch(text):  # float alone would also read 1_000
+            found = {"weight": float(text)}
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        found = None
+        pass
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise GraphError(f"{where}: the weight is {text!r}; expected a finite number above 0")
     return found

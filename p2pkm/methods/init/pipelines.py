@@ -222,7 +222,8 @@ def _note_link_weights(algorithm: Any, topology: Topology) -> str:
     low, high = topology.weights.min(initial=np.inf), topology.weights.max(initial=0.0)
     if not len(topology.weights) or low == high == 1.0:
         return ""
-    weights = f"the weights of the links ({low:g} to {high:g})"
+    span = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    weights = f"the weights of the links ({span})"
     replaced = topology.varying is not None and topology.varying.own_mixing is not None
     if algorithm.traits.link_weights == WEIGHTED and replaced:
         return f"{weights} are ignored: the graph has a mixing matrix of its own"
