@@ -16,6 +16,7 @@ from p2pkm.core.spec import suggest
 
 _ALL = slice(0, None)
 _SHORT = 60  # letters of a value that a message repeats
+_TOLD = 10  # names in a message
 LARGEST = 1e100  # of what becomes a coordinate: its square must not overflow
 SMALLEST = 1e-100  # of the range of coordinates: squares of differences must not underflow
 # Largest coordinate, as a multiple of the range of coordinates: a multiple of 1 / eps leaves no digit of a difference.
@@ -295,9 +296,55 @@ def _first_text(array: NDArray[np.generic]) -> str:
 
 
 def name_features(X: Any) -> tuple[str, ...] | None:  # noqa: N803 - the name that scikit-learn uses
-    """Return the names of the columns of a data frame of pandas or polars; None of anything else."""
-    columns = getattr(X, "columns", None)
+    """Return the names of the columns of a data frame of pandas or polars or an Arrow table; None of anything else.
+
+    The numbers 0 to d - 1, which pandas gives to columns without names, are not names, nor is a mixture with text.
+    """
+    columns = getattr(X, "column_names", getattr(X, "columns", None))
     if columns is None:
         return None
     names = tuple(columns)
-    return names if names and all(isinstance(name, str) for name in names) else None
+    mixed = len({isinstance(name, str) for name in names}) != 1
+    return None if mixed or names == tuple(range(len(names))) else tuple(map(str, names))
+
+
+def match_features(X: Any, features: tuple[str, ...] | None, what: str = "X") -> Any:  # noqa: N803
+    """Return X with its columns in the order of `features`, found by name; without names on either side, X unchanged.
+
+    Parameters
+    ----------
+    X : array_like of shape (m, d)
+    features : tuple of str or None
+        Names of the features that are expected.
+    what : str
+        Name of X in messages.
+
+    Raises
+    ------
+    DataError
+        If both have names, and not the same ones.
+    """
+    names = name_features(X)
+    order = None if names is None or features is None else order_features(names, features, what)
+    return X if order is None else matrix(X, what)[:, order]
+
+
+def order_features(names: tuple[str, ...], features: tuple[str, ...], what: str) -> list[int] | None:
+    """Return the column of each feature, found by name; None if the columns are in this order already.
+
+    Raises
+    ------
+    DataError
+        If these are not the same names.
+    """
+    if names == features:
+        return None
+    if len(set(names)) < len(names) or set(names) != set(features) or len(names) != len(features):
+        differing = [name for name in names if name not in features], [name for name in features if name not in names]
+        extra, lacking = (", ".join(map(repr, some[:_TOLD])) + ", ..." * (len(some) > _TOLD) for some in differing)
+        told = "; ".join(f"{word} {some}" for word, some in (("has also", extra), ("lacks", lacking)) if some)
+        raise DataError(
+            f"the columns of {what} are not the features of the run: {what} {told or 'has them in another order'}; "
+            f"expected the columns {', '.join(map(repr, features[:_TOLD]))}{', ...' * (len(features) > _TOLD)}"
+        )
+    return [names.index(name) for name in features]

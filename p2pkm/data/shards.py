@@ -12,7 +12,7 @@ from p2pkm.core.brief import brief
 from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
 from p2pkm.core.sorting import blocks, offsets_of, sort_by
-from p2pkm.core.validation import matrix, name_features, precision, single
+from p2pkm.core.validation import match_features, matrix, name_features, precision, single
 from p2pkm.data.partition.by_column import read_owners
 from p2pkm.data.table import Labels, encode
 
@@ -124,7 +124,7 @@ class Shards:
         Parameters
         ----------
         arrays : sequence of array_like of shape (m_i, d)
-            The points of device 0, 1, ....
+            The points of device 0, 1, ...; columns of data frames are found by the names of the first one's.
         labels, weights : sequence of array_like of shape (m_i,), or array_like of shape (m,), optional
             As in `deal`, device by device or end to end.
         dtype : {"float64", "float32"}
@@ -135,8 +135,11 @@ class Shards:
         DataError
             If there is no point at all, or an array is not like the others; the message names the device.
         """
-        kind, features = precision(dtype), next(map(name_features, arrays), None)
-        own = [matrix(part, f"the array of device {i}", empty=True, dtype=kind) for i, part in enumerate(arrays)]
+        kind, features = precision(dtype), next(filter(None, map(name_features, arrays)), None)
+        own = [
+            matrix(match_features(part, features, what), what, empty=True, dtype=kind)
+            for part, what in ((part, f"the array of device {i}") for i, part in enumerate(arrays))
+        ]
         filled = [i for i, part in enumerate(own) if len(part)]
         if not filled:
             raise DataError(f"the list of {len(own)} arrays has no point; expected at least one array with points")

@@ -14,7 +14,7 @@ from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.fixed_order import diagonalize, multiply
 from p2pkm.core.sorting import narrow
 from p2pkm.core.spec import Spec, parse
-from p2pkm.core.validation import LARGEST, positive, whole
+from p2pkm.core.validation import LARGEST, order_features, positive, whole
 from p2pkm.data.random import apart, generator
 from p2pkm.data.readers import SPREADSHEETS, SUFFIXES, read_table
 from p2pkm.data.readers.anndata import split_part
@@ -295,9 +295,12 @@ def load(
     return source(**options)
 
 
-def load_centers(path: str, d: int) -> Any:
-    """Return the known centers in a file, float64[c, d]."""
-    points = load(Spec("file", {"path": path}), seed=0, label_column=None, device_column=None).points
-    if points.shape[1] != d:
-        raise DataError(f"centers {path} have {points.shape[1]} features, the data {d}; expected the same features")
-    return points
+def load_centers(path: str, d: int, features: tuple[str, ...] | None = None) -> Any:
+    """Return the known centers in a file, float64[c, d]; columns are found by the names of the features."""
+    table = load(Spec("file", {"path": path}), seed=0, label_column=None, device_column=None)
+    if table.points.shape[1] != d:
+        raise DataError(
+            f"centers {path} have {table.points.shape[1]} features, the data {d}; expected the same features"
+        )
+    order = order_features(table.features, features, f"centers {path}") if table.features and features else None
+    return table.points if order is None else table.points[:, order]

@@ -301,10 +301,18 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
         experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
         clusters="auto" if k_max else clusters, k_max=k_max, rounds=run.rounds, record_every=run.record_every,
     )  # fmt: skip
-    centers = load_centers(experiment.true_centers, shards.d) if experiment.true_centers else None
-    left_out = "" if stored or table.rows is None else f"{table.total - len(table.rows):,} of {table.total:,} rows"
-    notes = (f"{left_out} of the data have a missing value and are left out",) if left_out else ()
+    features = None if stored else table.features
+    centers = load_centers(experiment.true_centers, shards.d, features) if experiment.true_centers else None
+    notes = () if stored else _tell_rows(table)
     return Prepared(resolved, run, shards, OptionalMetrics(experiment.silhouette, centers, table.groups), notes)
+
+
+def _tell_rows(table: Any) -> tuple[str, ...]:
+    """Return a note of the rows that were left out."""
+    if table.rows is None:
+        return ()
+    left_out = f"{table.total - len(table.rows):,} of {table.total:,} rows"
+    return (f"{left_out} of the data have a missing value and are left out",)
 
 
 def read_attributes(experiment: Experiment, graph: Spec) -> Any:

@@ -13,7 +13,7 @@ from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.brief import brief
 from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
-from p2pkm.core.validation import bounded, check_near, matrix
+from p2pkm.core.validation import bounded, check_near, match_features, matrix
 from p2pkm.data.identifiers import are_numbers
 from p2pkm.kernels.reference import losses as price_losses
 from p2pkm.metrics.clusters import Clusters, arrange, number_clusters
@@ -307,6 +307,7 @@ class Result:
         Parameters
         ----------
         X : array_like of float64[m, d]
+            Columns of a data frame are found by the names of the features, in any order.
         device : int or str, optional
             Device whose centroids are used: its number from 0, or its name; where all names are numbers, such as site
             codes, a number is a name. None: the device whose set costs least on all points of the run.
@@ -314,11 +315,12 @@ class Result:
         Raises
         ------
         DataError
-            If the points have another number of features or are not finite numbers, or the device does not exist or has
+            If the points have other features or are not finite numbers, or the device does not exist or has
             no centroid.
         """
         chosen = self.best if device is None else self._find_device(device)
-        points, centroids = bounded(matrix(X, empty=True), "X"), self.centroids[chosen]
+        points = match_features(X, None if self.learned else self.features)
+        points, centroids = bounded(matrix(points, empty=True), "X"), self.centroids[chosen]
         if not len(points):
             return np.zeros(0, np.int64)
         if points.shape[1] != centroids.shape[1]:

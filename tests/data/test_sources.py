@@ -17,7 +17,20 @@ from p2pkm.data.random import apart, generator
 from p2pkm.data.readers import npy as arrays
 from p2pkm.data.readers import read_table
 from p2pkm.data.shards import Shards
-from p2pkm.data.sources import SOURCES, Table, balls, blobs, digits, grid16, iris, load, parse_source, slike, wine
+from p2pkm.data.sources import (
+    SOURCES,
+    Table,
+    balls,
+    blobs,
+    digits,
+    grid16,
+    iris,
+    load,
+    load_centers,
+    parse_source,
+    slike,
+    wine,
+)
 from p2pkm.data.synthetic_shapes import KINDS, shapes
 from p2pkm.data.table import encode
 
@@ -413,6 +426,14 @@ def test_specs_of_sources(tmp_path):
         parse_source("grid15")
     with pytest.raises(ExperimentError, match="data 'iris' is no file and has no columns to name"):
         load(parse_source("iris"), seed=0, label_column="class")
+
+
+def test_known_centers_are_found_by_the_names_of_the_features(tmp_path):
+    (tmp_path / "c.csv").write_text("y,x\n2,1\n4,3\n")
+    assert load_centers(str(tmp_path / "c.csv"), 2, ("x", "y")).tolist() == [[1, 2], [3, 4]]
+    assert load_centers(str(tmp_path / "c.csv"), 2).tolist() == [[2, 1], [4, 3]]
+    with pytest.raises(DataError, match="has also 'x'; lacks 'z'"):
+        load_centers(str(tmp_path / "c.csv"), 2, ("y", "z"))
 
 
 # Files

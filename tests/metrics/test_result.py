@@ -4,11 +4,15 @@ from dataclasses import replace
 
 import networkx as nx
 import numpy as np
+import pandas
 import pytest
 
 import p2pkm
 import topologies
 from p2pkm.core.errors import DataError
+
+polars = pytest.importorskip("polars")
+pyarrow = pytest.importorskip("pyarrow")
 
 POINTS = [np.array([[0.0], [2.0], [9.0]]), np.array([[1.0]]), np.array([[0.0], [1.0], [8.0], [9.0]])]
 
@@ -72,3 +76,43 @@ def test_what_is_no_point_has_no_cluster(points, words):
     result = solve(graph=topologies.path(3), rounds=0)
     with pytest.raises(DataError, match=words):
         result.predict(points)
+
+
+X = np.arange(12.0).reshape(6, 2) % 7
+FRAMES = {
+    "pandas": lambda x, names: pandas.DataFrame(x, columns=names),
+    "polars": lambda x, names: polars.DataFrame(x, schema=list(map(str, names))),
+    "arrow": lambda x, names: pyarrow.table({str(name): x[:, j] for j, name in enumerate(names)}),
+}
+
+
+@pytest.mark.parametrize("names", [["age", "bmi"], [900, 905], ["x", "x y"]], ids=str)
+@pytest.mark.parametrize("library", FRAMES)
+def test_columns_are_found_by_their_names(library, names):
+    frame, make = FRAMES[library](X, names), FRAMES[library]
+    shards = p2pkm.Shards.deal(frame, [0, 1] * 3)
+    assert shards.features == tuple(map(str, names))
+    result = p2pkm.simulate(p2pkm.GTVMin(2), topologies.path(2), shards, rounds=2)
+    wanted = result.predict(X).tolist()
+    assert result.predict(frame).tolist() == wanted
+    assert result.predict(make(X[:, ::-1], names[::-1])).tolist() == wanted
+    for columns, given in (([0, 0], ["other", names[1]]), ([0], names[:1]), ([0, 1, 0], [*names, "more"])):
+        with pytest.raises(DataError, match=r"not the features of the run: X (has also|lacks) .*expected the columns"):
+            result.predict(make(X[:, columns], given))
+    both = p2pkm.Shards.from_list([frame, make(X[:, ::-1], names[::-1])])
+    assert both.points.tolist() == [*X.tolist()] * 2 and both.features == shards.features
+    with pytest.raises(DataError, match="the array of device 1 has also 'other'"):
+        p2pkm.Shards.from_list([frame, make(X, ["other", names[1]])])
+
+
+def test_columns_without_names_keep_their_places():
+    shards = p2pkm.Shards.deal(pandas.DataFrame(X), [0, 1] * 3)
+    assert shards.features is None
+    result = p2pkm.simulate(p2pkm.GTVMin(2), topologies.path(2), shards, rounds=2)
+    assert result.predict(pandas.DataFrame(X, columns=["a", "b"])).tolist() == result.predict(X).tolist()
+    named = p2pkm.Shards.deal(pandas.DataFrame(X, columns=["a", "b"]), [0, 1] * 3)
+    result = p2pkm.simulate(p2pkm.GTVMin(2), topologies.path(2), named, rounds=2)
+    assert result.predict(pandas.DataFrame(X)).tolist() == result.predict(X).tolist()
+    twice = pandas.DataFrame(X, columns=["a", "a"])
+    with pytest.raises(DataError, match="X lacks 'b'"):
+        result.predict(twice)
