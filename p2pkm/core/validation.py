@@ -300,12 +300,14 @@ def name_features(X: Any) -> tuple[str, ...] | None:  # noqa: N803 - the name th
 
     The numbers 0 to d - 1, which pandas gives to columns without names, are not names, nor is a mixture with text.
     """
-    columns = getattr(X, "column_names", getattr(X, "columns", None))
-    if columns is None:
-        return None
-    names = tuple(columns)
-    mixed = len({isinstance(name, str) for name in names}) != 1
-    return None if mixed or names == tuple(range(len(names))) else tuple(map(str, names))
+    names = _list_columns(X)
+    return None if len({isinstance(name, str) for name in names}) != 1 else tuple(map(str, names))
+
+
+def _list_columns(X: Any) -> tuple[Any, ...]:  # noqa: N803
+    """Return what the columns are called; nothing if they have no names."""
+    names = tuple(getattr(X, "column_names", getattr(X, "columns", ())))
+    return () if names == tuple(range(len(names))) else names
 
 
 def match_features(X: Any, features: tuple[str, ...] | None, what: str = "X") -> Any:  # noqa: N803
@@ -324,8 +326,8 @@ def match_features(X: Any, features: tuple[str, ...] | None, what: str = "X") ->
     DataError
         If both have names, and not the same ones.
     """
-    names = name_features(X)
-    order = None if names is None or features is None else order_features(names, features, what)
+    names = tuple(map(str, _list_columns(X)))
+    order = order_features(names, features, what) if names and features else None
     return X if order is None else matrix(X, what)[:, order]
 
 
