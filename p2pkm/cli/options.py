@@ -28,7 +28,7 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "[default: all others]"),
     click.option("--drop", metavar="LIST", help="Columns of a file to leave out."),
     click.option("--encode", metavar="LIST", help="Columns of a file with categories, which become a feature of 0 and "
-                 "1 for each, or with dates, which become days."),
+                 "1 for each, or with dates and times, which become days."),
     completing("--missing", metavar="NAME", help="Missing values of a file: refuse them, drop their rows, or fill in "
                "mean or median of the known ones, by messages: refuse, drop, mean or median.  [default: refuse]"),
     completing("--scale", metavar="NAME", help="Scale the features first, by messages: none, standard or minmax.  "

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 
 import p2pkm
@@ -89,7 +90,7 @@ def test_a_name_that_two_columns_have_is_refused(tmp_path, option):
 @pytest.mark.parametrize(
     ("fields", "features"),
     [
-        (["2026-01-31", "2026-02-01 10:30"], {"when": [20484, 20485]}),
+        (["2026-01-31", "2026-02-01 10:30"], {"when": [20484, 20485.4375]}),
         (["2026-01-31T00:00:00", "2026-01-31"], {"when": [20484, 20484]}),
         (["2026-01-31A", "2026-01-31B"], {"when=2026-01-31A": [1, 0], "when=2026-01-31B": [0, 1]}),
         (["20260131", "20260201"], {"when=20260131": [1, 0], "when=20260201": [0, 1]}),
@@ -101,6 +102,60 @@ def test_days_are_counted_of_whole_dates_alone_and_all_else_are_categories(tmp_p
     (tmp_path / "t.csv").write_text("a,when\n" + "".join(f"0,{field}\n" for field in fields))
     table = p2pkm.read_table(tmp_path / "t.csv", encode=["when"])
     assert dict(zip(table.features[1:], table.points.T[1:].tolist(), strict=True)) == features
+
+
+MOMENTS = {  # texts, and the days since 1970-01-01
+    "times of a day": (["2026-01-31T00:00:00", "2026-01-31T18:00:00", "2026-01-31"], [20484, 20484.75, 20484]),
+    "zones": (["2026-01-31T18:00:00+05:00", "2026-01-31 13:00Z", "2026-01-31 13:00:00 UTC", "2026-01-31 14:00 +0100"],
+              [20484 + 13 / 24] * 4),
+    "before 1970": (["1969-12-31T18:00", "1969-12-31", "0001-01-01"], [-0.25, -1, -719162]),
+    "past midnight of UTC": (["2026-01-31T23:00-05:00", "2026-01-31T23:00+00:00"], [20485 + 4 / 24, 20484 + 23 / 24]),
+    "seconds and less": (["1970-01-01 00:00:01.5", "1970-01-01 00:00:00.000001", "1970-01-01 00:00:00.000001999"],
+                         [1.5 / 86400, 1e-6 / 86400, 1e-6 / 86400]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MOMENTS)
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
+def test_times_are_fractions_of_days_and_their_zones_count(tmp_path, name, suffix):
+    texts, days = MOMENTS[name]
+    frame = pandas.DataFrame({"when": texts, "y": 1.0})
+    path = tmp_path / f"t{suffix}"
+    frame.to_parquet(path) if suffix == ".parquet" else frame.to_csv(
+        path, index=False, sep="\t" if "t" in suffix else ","
+    )
+    table = p2pkm.read_table(path, encode=["when"])
+    np.testing.assert_allclose(table.points[:, 0], days, rtol=1e-15)
+    assert table.features == ("when", "y")
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Helsinki", "Asia/Kathmandu"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_of_arrow_are_those_of_text(tmp_path, zone, unit):
+    moments = pandas.to_datetime(["2026-01-31 18:00:00", "1969-06-01 06:30:15"]).tz_localize(zone).as_unit(unit)
+    frame = pandas.DataFrame({"when": moments, "y": 1.0})
+    frame.to_parquet(tmp_path / "t.parquet")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    one, other = (p2pkm.read_table(tmp_path / f"t.{kind}", encode=["when"]).points for kind in ("parquet", "csv"))
+    np.testing.assert_array_equal(one, other)
+    utc = moments if zone is None else moments.tz_convert("UTC").tz_localize(None)
+    np.testing.assert_allclose(one[:, 0], [stamp.timestamp() / 86400 for stamp in utc], rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (["2026-01-31 18:00", "2026-01-31 18:00+05:00"], r"line 3, .*with a time zone, unlike '2026-01-31 18:00'"),
+        (["2026-01-31 18:00Z", "2026-01-31"], "line 3, .*without a time zone, unlike '2026-01-31 18:00Z'"),
+        (["2026-01-31 18:00", "2026-01-31 25:00"], "line 3, .*'2026-01-31 25:00', a time that cannot be read"),
+        (["2026-01-31 18:00 CET", "2026-01-31 18:00 CET"], "line 2, .*a time that cannot be read"),
+        (["2026-01-31 6 pm", "2026-01-31 7 pm"], "line 2, .*a time that cannot be read"),
+    ],
+)
+def test_times_that_are_not_clear_are_refused(tmp_path, fields, said):
+    (tmp_path / "t.csv").write_text("when,y\n" + "".join(f"{field},0\n" for field in fields))
+    with pytest.raises(DataError, match=rf"{said}.*expected times such as 2026-01-31 18:00:00.*--drop when"):
+        p2pkm.read_table(tmp_path / "t.csv", encode=["when"])
 
 
 def test_the_remedies_work(untidy):
@@ -143,7 +198,6 @@ def test_a_folder_of_untidy_files_is_read_as_one(untidy):
 
 
 def test_arrow_is_read_as_text_is(untidy):
-    pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     pandas.read_csv(untidy, parse_dates=["admitted"]).to_parquet("h.parquet")
     one, other = read(untidy), read("h.parquet")

@@ -40,7 +40,8 @@ def read_table(  # noqa: PLR0913 - the public signature
         Name or index of a column; None: the one named label, client or device, if there is one.
     columns, drop, encode : sequence of str
         Of text and Arrow files: the features (none named: all other columns), columns to leave out, and columns of
-        categories, which become a feature of 0 and 1 for each, or of dates, which become days since 1970-01-01.
+        categories, which become a feature of 0 and 1 for each, or of dates and times, which become days since
+        1970-01-01.
     missing : {"refuse", "drop", "mean", "median"}
         What becomes of missing values. "drop": their rows are left out, `Table.rows` says which are kept.
         "mean", "median": they are NaN; give the same to `Shards.deal` (``missing=True``) and `simulate`, which fills

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,8 @@ _BOOLEANS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 _DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]\d.*)?")
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([ T]\d.*)?")
 _CATEGORIES = 30  # different texts up to which a column is taken for one of categories
-_DAY = date(1970, 1, 1).toordinal()
+_ZONE = re.compile(r"\s*(?:(?:UTC|GMT|Z)|([+-]\d\d(?::?\d\d)?))$")  # 2026-01-31 ends like a zone, but is a date
+_EPOCH, _DAY = datetime(1970, 1, 1), timedelta(days=1)
 
 
 class Intake(NamedTuple):
@@ -143,11 +144,11 @@ def read_column(name: str, fields: Sequence[str], places: Places, encode: bool) 
     """
     known = [at for at, field in enumerate(fields) if field.lower() not in MISSING]
     if encode:
-        days = _read_days([fields[at] for at in known])
-        if days is None:
+        if not _are_dates([fields[at] for at in known]):
             present = set(known)
             return Categories(name, np.array([field if at in present else "" for at, field in enumerate(fields)]))
-        return _fill(len(fields), known, days)
+        days = _read_days(name, fields, known, places)
+        return days if isinstance(days, Problem) else _fill(len(fields), known, days)
     wrong = [at for at in known if not is_number(fields[at])]
     if not wrong:
         numbers = [to_number(fields[at]) for at in known]
@@ -168,22 +169,55 @@ def _fill(m: int, known: list[int], numbers: list[float]) -> NDArray[np.float64]
     return column
 
 
-def _read_days(fields: list[str]) -> list[float] | None:
-    """Return the days of dates such as 2026-01-31 since 1970-01-01, None if not all are such dates."""
-    if not all(_ISO.fullmatch(field) for field in fields):
-        return None  # such as 2026-01-31B, or codes of eight digits
+def _are_dates(fields: list[str]) -> bool:
+    """Return whether all fields begin with a date such as 2026-01-31, and a time follows if anything does."""
+    if not fields or not all(_ISO.fullmatch(field) for field in fields):
+        return False  # such as 2026-01-31B, or codes of eight digits
     try:
-        return [float(date.fromisoformat(field[:10]).toordinal() - _DAY) for field in fields] if fields else None
+        return all(date.fromisoformat(day) for day in {field[:10] for field in fields})
+    except ValueError:
+        return False
+
+
+def _read_days(name: str, fields: Sequence[str], known: list[int], places: Places) -> list[float] | Problem:
+    """Return the days of dates and times since 1970-01-01, of times with a time zone those in UTC."""
+    memo: dict[str, tuple[float, bool] | None] = {}
+    found: list[float] = []
+    for at in known:
+        if fields[at] not in memo:
+            memo[fields[at]] = _read_moment(fields[at])
+        moment = memo[fields[at]]
+        if moment is None or moment[1] != (memo[fields[known[0]]] or moment)[1]:
+            what = "a time that cannot be read" if moment is None else (
+                f"a time {'with' if moment[1] else 'without'} a time zone, unlike {fields[known[0]]!r}")  # fmt: skip
+            text = f"{places.tell(at)}, column {name!r} is {fields[at]!r}, {what}"
+            return Problem(
+                f"{text}; expected times such as 2026-01-31 18:00:00, all with or all without a zone such as +01:00",
+                f"mend the fields, or --drop {name}",
+            )
+        found.append(moment[0])
+    return found
+
+
+def _read_moment(field: str) -> tuple[float, bool] | None:
+    """Return the days since 1970-01-01, and whether they are those of UTC by a time zone; None: not a time."""
+    try:
+        moment = datetime.fromisoformat(_ZONE.sub(lambda zone: zone[1] or "+00:00", field))
     except ValueError:
         return None
+    zoned = moment.tzinfo is not None
+    return (moment - (_EPOCH.replace(tzinfo=UTC) if zoned else _EPOCH)) / _DAY, zoned
 
 
 def _explain(name: str, known: list[str], place: str, form: str, wrong: int) -> Problem:
     """Return what is wrong with a column of which some fields are no numbers."""
     number = f"{place}; expected {form}"
     if all(_DATE.fullmatch(field) for field in known):
-        days = _read_days(known) is not None
-        way = f"--encode {name} for days since 1970-01-01" if days else "write dates as 2026-01-31 and --encode them"
+        way = (
+            f"--encode {name} for days since 1970-01-01"
+            if _are_dates(known)
+            else "write dates as 2026-01-31 and --encode them"
+        )
         return Problem(f"{place}, a date; expected a number", f"{way}, or --drop {name}")
     if any(is_number(field.replace(",", ".")) for field in known):
         return Problem(number, f"mend the fields ({wrong:,} are no numbers), or --drop {name}")
