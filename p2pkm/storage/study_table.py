@@ -5,7 +5,7 @@ import html
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
+from p2pkm.core.spec import suggest
 from p2pkm.core.units import count
 from p2pkm.core.validation import one_of
 from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, never_reached
@@ -136,7 +137,7 @@ class Study:
         """
         from p2pkm.storage.latex_table import write_latex
 
-        require_ended(read_rows(self), self)
+        read_ended(self)
         alone = {"graph": None}  # of the method without messages
         groups = {
             name: {seed: row | alone if is_alone(row["algorithm"]) else row for seed, row in group.items()}
@@ -240,27 +241,41 @@ def read_rows(source: Any) -> list[Row]:
         source = source.rows
     elif hasattr(source, "to_dict"):
         source = source.to_dict(orient="records")
-    rows = [{name: None if _is_missing(value) else value for name, value in row.items()} for row in source]
-    return [row for row in rows if row.get("error") is None]
+    rows = list(source) if isinstance(source, Iterable) and not isinstance(source, Mapping) else [source]
+    if not all(isinstance(row, Mapping) for row in rows) or isinstance(source, Mapping):
+        raise ExperimentError(
+            f"the study is an object of type {type(source).__name__}; expected what p2pkm.study or p2pkm.compare "
+            "returns, its folder, its DataFrame, or its rows"
+        )
+    missing = sorted({name for row in rows for name in {"algorithm", "graph", "seed"} - row.keys()})
+    if missing:
+        raise ExperimentError(f"the study has rows without {', '.join(missing)}; expected a row of a study per run")
+    found = [{name: None if _is_missing(value) else value for name, value in row.items()} for row in rows]
+    return [row for row in found if row.get("error") is None]
 
 
-def require_ended(rows: Sequence[Row], source: Any) -> None:
-    """Refuse to tell of a study of which no run has ended.
+def read_ended(source: Any, *columns: str) -> list[Row]:
+    """Return the rows of `read_rows`, of which there must be one.
 
     Parameters
     ----------
-    rows : sequence of dict
-        Those that have ended.
     source : Study or other
-        What they are of; a study says why its first run failed.
+    *columns : str
+        Columns that one of them must have.
 
     Raises
     ------
     DataError
-        If there are none.
+        If no run has ended.
+    ExperimentError
+        If a column is unknown.
     """
+    rows = read_rows(source)
+    known = {name for row in rows for name in row}
+    for name in (name for name in columns if rows and name not in known):
+        raise ExperimentError(f"the study has no column {name!r}. {suggest(str(name), known)}")
     if rows:
-        return
+        return rows
     failed = source.failed if isinstance(source, Study) else []
     why = f": {count(len(failed), 'run')} failed, the first of them with {failed[0]['error']}" if failed else ""
     raise DataError(f"no run of the study has ended{why}; expected at least one. Run it again with other options")

@@ -16,7 +16,8 @@ from p2pkm.viz.figures.partition import plot_partition
 from p2pkm.viz.figures.points import plot_points
 from p2pkm.viz.figures.profile import MANY_FEATURES, plot_profile
 from p2pkm.viz.looks import style
-from p2pkm.viz.save_figure import USUAL, save_figure
+from p2pkm.viz.open_run import open_run
+from p2pkm.viz.save_figure import USUAL, read_kinds, save_figure
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import DPI
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from p2pkm.metrics.result import Result
+    from p2pkm.viz.open_run import Run
 
 FIGURES: dict[str, Callable[..., "Figure"]] = {
     "convergence": plot_convergence,
@@ -50,10 +52,11 @@ def figures_of(result: "Result") -> dict[str, Callable[..., "Figure"]]:
 
 
 @with_own_settings
-def overview(result: "Result") -> "Figure":
+def overview(result: "Run") -> "Figure":
     """Return all figures of a run in one, for notebooks, whatever the style."""
     from p2pkm.viz.picture import Picture
 
+    result = open_run(result)
     figure = Picture(figsize=(15, 15), dpi=DPI)
     panels = figure.subplots(
         4 if len(figures_of(result)) > _PANELS else 3, 2, gridspec_kw={"hspace": 0.35, "wspace": 0.3}
@@ -64,12 +67,12 @@ def overview(result: "Result") -> "Figure":
     return figure
 
 
-def draw_all(result: "Result", folder: str | os.PathLike[str], kinds: Sequence[str] = USUAL) -> list[Path]:
+def draw_all(result: "Run", folder: str | os.PathLike[str], kinds: Sequence[str] = USUAL) -> list[Path]:
     """Draw every figure of a run, and write what it draws as a table; the same result gives the same bytes.
 
     Parameters
     ----------
-    result : Result
+    result : Result, or path of a run folder
     folder : path
         Made if it does not exist. A file appears under its name only when it is complete.
     kinds : sequence of {"png", "svg", "pdf", "pgf"}
@@ -80,9 +83,9 @@ def draw_all(result: "Result", folder: str | os.PathLike[str], kinds: Sequence[s
         convergence, graph, points, partition and bytes; k if it was chosen, drift if points changed, profile of three
         features or more, groups if there are several; each of every kind, and as .data.csv.
     """
-    place = Path(folder)
+    place, result, known = Path(folder), open_run(result), read_kinds(kinds)
     return [
         path
         for name, draw in figures_of(result).items()
-        for path in save_figure(partial(draw, result), place, name, kinds)
+        for path in save_figure(partial(draw, result), place, name, known)
     ]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.validation import list_of
 from p2pkm.storage.save import drafts
 from p2pkm.viz.figure_data import write_table
 from p2pkm.viz.settings import use_own_settings
@@ -20,14 +21,15 @@ USUAL = ("png", "svg")
 _DATES = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # left out
 
 
-def read_kinds(given: str) -> tuple[str, ...]:
-    """Return the kinds of files in a list such as ``png,pdf``.
+def read_kinds(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the kinds of files in a list such as ``png,pdf``, or in a sequence of words.
 
     Raises
     ------
     ExperimentError
         If one is not known, or needs a TeX that is not installed.
     """
+    given = given if isinstance(given, str) else ",".join(map(str, list_of(given, "kinds")))
     kinds = tuple(dict.fromkeys(part.strip().lower().removeprefix(".") for part in given.split(",")))
     wrong = [kind for kind in kinds if kind not in KINDS]
     if wrong:
@@ -63,9 +65,15 @@ def save_figure(
     from matplotlib import rc_context
 
     paths = [*(folder / f"{name}.{kind}" for kind in kinds), folder / f"{name}.data.csv"]
-    with drafts(folder) as place, use_own_settings(), rc_context({"svg.hashsalt": "p2pkm"}):
+    with use_own_settings(), rc_context({"svg.hashsalt": "p2pkm"}):
         figure: Any = draw().figure
-        for path, kind in zip(paths, kinds, strict=False):
-            figure.savefig(place / path.name, format=kind, dpi=DPI, metadata=_DATES.get(kind))
-        (place / paths[-1].name).write_text(write_table(figure), "utf-8")
+        with drafts(folder) as place:
+            _write(figure, place, paths, kinds)
     return paths
+
+
+def _write(figure: Any, place: Path, paths: Sequence[Path], kinds: Sequence[str]) -> None:
+    """Write a figure in every kind, then its table."""
+    for path, kind in zip(paths, kinds, strict=False):
+        figure.savefig(place / path.name, format=kind, dpi=DPI, metadata=_DATES.get(kind))
+    (place / paths[-1].name).write_text(write_table(figure), "utf-8")

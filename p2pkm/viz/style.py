@@ -7,6 +7,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.viz.looks import current
+from p2pkm.viz.open_run import expect
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +38,9 @@ def open_axes(ax: "Axes | None", width: float = 7.0, height: float = 4.5, **marg
         ``left``, ``right``, ``bottom`` and ``top`` of the axes in a new figure, as fractions of it.
     """
     if ax is not None:
-        return ax
+        from matplotlib.axes import Axes
+
+        return expect(ax, Axes, "the axes of a matplotlib figure as ax=, such as figure.subplots()")
     from p2pkm.viz.picture import Picture
 
     figure = Picture(figsize=(width, height), dpi=DPI)

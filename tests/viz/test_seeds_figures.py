@@ -1,6 +1,7 @@
 import pytest
 
 import p2pkm
+from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.storage.study_table import Study
 from p2pkm.viz import plot_differences, plot_seeds
 
@@ -52,9 +53,17 @@ def test_differences_of_several_orders_are_all_seen():
 
 
 @pytest.mark.parametrize("kind", ["seeds", "differences"])
-@pytest.mark.parametrize("given", [[], rows()[:1], rows()[:4], [row | {"ratio_mean": None} for row in rows()]])
+@pytest.mark.parametrize("given", [rows()[:1], rows()[:4], [row | {"ratio_mean": None} for row in rows()]])
 def test_little_or_nothing_can_be_drawn(kind, given):
     Study(given).plot(kind).figure.savefig("/dev/null", format="png")
+
+
+@pytest.mark.parametrize("kind", ["seeds", "differences"])
+def test_a_study_without_a_run_that_ended_has_no_figure(kind):
+    with pytest.raises(DataError, match="no run of the study has ended"):
+        Study([]).plot(kind)
+    with pytest.raises(ExperimentError, match="no column 'ratio'"):
+        Study(rows()).plot(kind, figure="ratio")
 
 
 @pytest.mark.parametrize("kind", ["seeds", "differences"])

@@ -1,10 +1,12 @@
 """What is claimed of noisy sums, and what attacks have found, side by side."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from p2pkm.viz.looks import finish
+from p2pkm.viz.open_run import read_table
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import BLUE, GRAY, ORANGE, RED, dress, open_axes
 
@@ -16,7 +18,7 @@ _WIDTH = 0.38
 
 
 @with_own_settings
-def plot_attack(found: dict[str, Any], ax: "Axes | None" = None) -> "Figure":
+def plot_attack(found: Mapping[str, Any], ax: "Axes | None" = None) -> "Figure":
     """Draw mu as claimed and as measured, with four standard errors; bounds of epsilon stand above the bars.
 
     Parameters
@@ -30,7 +32,9 @@ def plot_attack(found: dict[str, Any], ax: "Axes | None" = None) -> "Figure":
     -------
     matplotlib.figure.Figure
     """
-    ax, rows = open_axes(ax, 7.6, 4.5, left=0.1, top=0.86), found["rows"]
+    found = read_table([found], ("rows", "what", "graph"), "what p2pkm attack --format json prints")[0]
+    rows = read_table(found["rows"], ("mu_claimed", "mu_measured", "mu_error"), "rows of p2pkm attack")
+    ax = open_axes(ax, 7.6, 4.5, left=0.1, top=0.86)
     at = np.arange(len(rows))
     claimed, measured, errors = (
         np.array([row[key] for row in rows]) for key in ("mu_claimed", "mu_measured", "mu_error")

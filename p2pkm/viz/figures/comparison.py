@@ -1,14 +1,17 @@
 """Quality against what it costs: methods side by side."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from p2pkm.core.errors import DataError
+from p2pkm.core.validation import one_of
 from p2pkm.metrics.milestones import is_worse
 from p2pkm.metrics.registry import find
 from p2pkm.storage.study_table import SERVED
 from p2pkm.viz.looks import finish
+from p2pkm.viz.open_run import read_table
 from p2pkm.viz.save_figure import USUAL, save_figure
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import CATEGORIES, GRAY, choose_steps, dress, open_axes, write_plainly
@@ -21,11 +24,16 @@ _MARKERS = "osD^vP*Xd<>h"
 _LINEAR = 0.1  # per cent of excess below which the axis is linear
 _LOW = 1.0  # per cent; an axis that ends below has numbers between the powers of ten, too
 _DRAWN = ("bytes", "bytes_busiest")
+_AGAINST = (*_DRAWN, "virtual_seconds")
 
 
 @with_own_settings
 def plot_quality(
-    table: Sequence[dict[str, Any]], ax: "Axes | None" = None, *, against: str = "bytes", bars: str = "95 % intervals"
+    table: Sequence[Mapping[str, Any]],
+    ax: "Axes | None" = None,
+    *,
+    against: str = "bytes",
+    bars: str = "95 % intervals",
 ) -> "Figure":
     """Draw the excess of the cost over central k-means against bytes: colors are methods, markers graphs.
 
@@ -49,8 +57,12 @@ def plot_quality(
     """
     from matplotlib.ticker import EngFormatter, LogLocator, SymmetricalLogLocator
 
+    one_of(against, _AGAINST, "against")
+    columns = ("algorithm", "graph", "ratio_mean", "ratio_low", "ratio_high", against)
+    rows = [row for row in read_table(table, columns, "means over seeds") if row["ratio_mean"] is not None]
+    if not rows:
+        raise DataError("no configuration was compared with central k-means; leave out --no-baselines")
     ax = open_axes(ax, 7.4, 4.6, left=0.11, right=0.72)
-    rows = [row for row in table if row["ratio_mean"] is not None]
     methods, graphs = (list(dict.fromkeys(row[name] for row in rows)) for name in ("algorithm", "graph"))
     for row in rows:
         color = CATEGORIES[methods.index(row["algorithm"]) % len(CATEGORIES)]

@@ -1,12 +1,13 @@
 """A path of couplings: what agreement costs the devices on their own points."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from p2pkm.core.batch import Floats
 from p2pkm.viz.looks import finish, is_narrow
+from p2pkm.viz.open_run import read_table
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import BLUE, GREEN, dress, is_wide, open_axes, write_plainly
 
@@ -18,7 +19,7 @@ _NAMED = 8  # couplings written beside their marks
 
 
 @with_own_settings
-def plot_coupling_path(rows: Sequence[dict[str, Any]], ax: "Axes | None" = None) -> "Figure":
+def plot_coupling_path(rows: Sequence[Mapping[str, Any]], ax: "Axes | None" = None) -> "Figure":
     """Draw local fit against disagreement along a path of couplings, and beside it the number of clusterings.
 
     Parameters
@@ -35,6 +36,7 @@ def plot_coupling_path(rows: Sequence[dict[str, Any]], ax: "Axes | None" = None)
     """
     from matplotlib.ticker import MaxNLocator
 
+    rows = read_table(rows, ("coupling", "local_fit", "gtv", "clusterings"), "the rows of a path of couplings")
     narrow = is_narrow()
     ax = open_axes(ax, 4.8 if narrow else 9.6, 7.6 if narrow else 4.4, left=0.09, right=0.97, bottom=0.14, top=0.88)
     ax.set_axis_off()
@@ -55,7 +57,7 @@ def plot_coupling_path(rows: Sequence[dict[str, Any]], ax: "Axes | None" = None)
     return finish(ax)
 
 
-def _read(rows: Sequence[dict[str, Any]], name: str) -> Floats:
+def _read(rows: Sequence[Mapping[str, Any]], name: str) -> Floats:
     """Return a figure of every row, NaN where it is not known."""
     return np.array([np.nan if row[name] is None else row[name] for row in rows], np.float64)
 

@@ -7,11 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from p2pkm.core.batch import Floats
+from p2pkm.core.errors import DataError
+from p2pkm.core.validation import numeric, one_of
 from p2pkm.methods.deep.training import find_shape
 from p2pkm.metrics.registry import find
 from p2pkm.storage.deep_table import DeepTable
 from p2pkm.storage.study_table import interval
 from p2pkm.viz.looks import finish
+from p2pkm.viz.open_run import expect
 from p2pkm.viz.projection import find_components
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import CATEGORIES, GRAY, INK, choose_steps, dress, open_axes, write_plainly
@@ -46,6 +49,9 @@ def plot_accuracy(
     """
     from matplotlib.ticker import EngFormatter, LogLocator
 
+    table = expect(table, DeepTable, "a DeepTable, such as p2pkm.deep_table returns")
+    one_of(against, ("bytes", "bytes_busiest"), "against")
+    one_of(figure, ("accuracy", "accuracy_few"), "figure")
     ax = open_axes(ax, 8.0, 4.6, left=0.1, right=0.66)
     spent, sending = [], 0
     for number, name in enumerate(table.names):
@@ -97,7 +103,9 @@ def plot_nearest(  # noqa: PLR0913 - options of a figure
         Cluster of each image, such as the last row of `Result.learned.labels`: a row then shows images of its own
         cluster alone, and stays empty behind the last; None: all images compete for every row.
     """
-    points, values, rows = (np.asarray(one, np.float64) for one in (images, features, centroids))
+    points, values, rows = (_read_rows(one, what) for one, what in (
+        (images, "images"), (features, "features"), (centroids, "centroids")
+    ))  # fmt: skip
     owner = None if labels is None else np.asarray(labels)
     height, width, channels = find_shape(shape, points.shape[1])
     present = np.flatnonzero(np.isfinite(rows).all(axis=1))
@@ -139,7 +147,7 @@ def plot_features(
     names : sequence of str, optional
         Of the classes.
     """
-    values = np.asarray(features, np.float64)
+    values = _read_rows(features, "features")
     flat = find_components(values)
     ax = open_axes(ax, 6.5, 5.0, right=0.8)
     step = max(1, -(-len(values) // _MOST))
@@ -152,9 +160,17 @@ def plot_features(
         ax.scatter(places[own, 0], places[own, 1], s=9, color=color, linewidths=0, alpha=0.7, marker=marker,
                    label=label, rasterized=True)  # fmt: skip
     if centroids is not None:
-        crosses = flat.place(np.asarray(centroids, np.float64))
+        crosses = flat.place(_read_rows(centroids, "centroids"))
         ax.scatter(crosses[:, 0], crosses[:, 1], s=50, marker="x", color=INK, label="centroids")
     dress(ax, "Features on two principal components", *flat.names)
     if ax.get_legend_handles_labels()[0]:
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8.5, frameon=False, markerscale=1.5)
     return finish(ax)
+
+
+def _read_rows(given: ArrayLike, what: str) -> Floats:
+    """Return rows of numbers, float64[m, d]."""
+    found = numeric(given, what)
+    if found.ndim != 2 or not found.size:
+        raise DataError(f"{what} has shape {found.shape}; expected rows of numbers, (number of rows, numbers in a row)")
+    return found

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.errors import ExperimentError
 from p2pkm.core.units import count
+from p2pkm.core.validation import list_of, whole
 from p2pkm.viz.color_by import read_points
 from p2pkm.viz.looks import finish, is_narrow, is_tight
 from p2pkm.viz.open_run import open_run
@@ -47,7 +49,7 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
     """
     result = open_run(result)
     n = len(result.centroids)
-    chosen = np.arange(min(n, _PANELS)) * n // min(n, _PANELS) if devices is None else np.asarray(devices)[:_PANELS]
+    chosen = np.arange(min(n, _PANELS)) * n // min(n, _PANELS) if devices is None else _read_devices(devices, n)
     columns = min(3 if is_narrow() else _COLUMNS, int(np.ceil(np.sqrt(len(chosen)))))
     rows = -(-len(chosen) // columns)
     width, height = max(1.2 + 1.75 * columns, _LEGEND), 1.75 + 1.75 * rows
@@ -82,6 +84,14 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
         ax.text(-0.5 / (1.75 * columns), 0.5, labels[1], transform=ax.transAxes, rotation=90, ha="right", va="center",
                 fontsize=9)  # fmt: skip
     return finish(ax)
+
+
+def _read_devices(devices: Any, n: int) -> Integers:
+    """Return the numbers of the devices to draw, at most 25."""
+    given = list_of(devices, "devices")
+    if not given:
+        raise ExperimentError(f"devices is {devices!r}; expected at least one number from 0 to {n - 1}")
+    return np.array([whole(one, 0, "devices", n - 1) for one in given[:_PANELS]])
 
 
 def _place_panel(ax: "Axes", place: int, columns: int, rows: int) -> Any:

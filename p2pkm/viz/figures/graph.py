@@ -9,7 +9,7 @@ from p2pkm.core.units import count
 from p2pkm.viz.color_by import ColorScale, read_edges, read_nodes
 from p2pkm.viz.graph_layout import place_devices
 from p2pkm.viz.looks import finish, is_narrow
-from p2pkm.viz.open_run import open_run
+from p2pkm.viz.open_run import expect, open_run
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import (
     CATEGORIES,
@@ -107,6 +107,9 @@ def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> 
     -------
     matplotlib.figure.Figure
     """
+    from p2pkm.network.graph import Topology
+
+    topology = expect(topology, Topology, "a Topology: p2pkm.Topology.from_graph(graph)")
     ax = open_axes(ax, 7.2, 5.6, left=0.03, right=0.86, bottom=0.04, top=0.9)
     places, degrees = place_devices(topology), topology.degrees.astype(np.float64)
     links = np.flatnonzero(topology.sources < topology.indices)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Mask
+from p2pkm.core.errors import ExperimentError
 from p2pkm.core.units import count
 from p2pkm.viz.graph_layout import place_devices
 from p2pkm.viz.looks import finish, is_narrow
@@ -66,6 +67,9 @@ def plot_graphs(panels: list[Panel], ax: "Axes | None" = None) -> "Figure":
     matplotlib.figure.Figure
         Drawings, then bars, are the ``child_axes`` of its axes.
     """
+    if not isinstance(panels, list | tuple) or not panels or not all(isinstance(one, Panel) for one in panels):
+        raise ExperimentError(f"the figure is given an object of type {type(panels).__name__}; expected a list of "
+                              "p2pkm.viz.figures.graph_comparison.Panel. Use p2pkm topology compare")  # fmt: skip
     narrow = is_narrow()
     across = min(2 if narrow else _ACROSS, len(panels))
     rows = -(-len(panels) // across)

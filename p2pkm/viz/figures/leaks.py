@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.errors import DataError
+from p2pkm.core.validation import numeric
 from p2pkm.viz.looks import finish, is_narrow
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import BLUE, INK, PALE, add_bar, count_one_by_one, dress, open_axes
@@ -37,6 +39,10 @@ def plot_leaks(
     matplotlib.figure.Figure
         Matrix and distances are the ``child_axes`` of its axes.
     """
+    leak = numeric(leak, "leak")
+    if leak.ndim != 2 or leak.shape != np.shape(distances) or len(leak) != np.size(receivers) or not leak.size:
+        raise DataError(f"leak has shape {leak.shape}, receivers {np.shape(receivers)}, distances "
+                        f"{np.shape(distances)}; expected (r, n), (r,) and (r, n)")  # fmt: skip
     narrow = is_narrow()
     ax = open_axes(ax, 4.6 if narrow else 10.0, 7.6 if narrow else 4.6, left=0.07, right=0.98, bottom=0.13, top=0.85)
     ax.set_axis_off()

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.errors import DataError
 from p2pkm.core.units import count
+from p2pkm.core.validation import numeric
 from p2pkm.viz.looks import finish, is_narrow
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.settings import with_own_settings
@@ -76,7 +78,11 @@ def plot_partition_of(
     -------
     matplotlib.figure.Figure
     """
-    sizes = np.asarray(sizes)
+    given = numeric(sizes, "sizes")
+    if given.ndim != 1 or not len(given) or not (given >= 0).all():
+        raise DataError(f"sizes has shape {given.shape}; expected the number of points of each device. Use "
+                        "p2pkm.partition_report(shards).plot() for shards")  # fmt: skip
+    sizes = given.astype(np.int64)
     if classes is None or not np.size(classes):
         return finish(_draw_sizes(sizes, open_axes(ax, 7.0, 4.2), names))
     table = np.asarray(classes)

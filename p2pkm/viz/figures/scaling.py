@@ -1,8 +1,10 @@
 """Strong and weak scaling of a plan, predicted and measured."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from p2pkm.viz.looks import finish
+from p2pkm.viz.open_run import read_table
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import BLUE, GRAY, ORANGE, RED, dress, open_axes, write_plainly
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @with_own_settings
-def plot_scaling(found: dict[str, Any], ax: "Axes | None" = None) -> "Figure":
+def plot_scaling(found: Mapping[str, Any], ax: "Axes | None" = None) -> "Figure":
     """Draw the seconds of a round against the number of ranks.
 
     Parameters
@@ -27,6 +29,7 @@ def plot_scaling(found: dict[str, Any], ax: "Axes | None" = None) -> "Figure":
     -------
     matplotlib.figure.Figure
     """
+    found = read_table([found], ("strong", "weak", "measured"), "the scaling of a plan")[0]
     ax = open_axes(ax, 7.0, 4.5, left=0.13)
     ranks, seconds = _columns(found["strong"])
     ax.plot(ranks, seconds, color=BLUE, marker="o", markersize=4.5, label="the same run on more ranks")

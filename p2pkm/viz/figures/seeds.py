@@ -7,7 +7,7 @@ import numpy as np
 
 from p2pkm.metrics.registry import find
 from p2pkm.storage.paired_tests import rank
-from p2pkm.storage.study_table import SERVED, Row, find_axes, group_runs, is_alone, read_rows
+from p2pkm.storage.study_table import SERVED, Row, find_axes, group_runs, is_alone, read_ended
 from p2pkm.viz.looks import finish, is_narrow
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import CATEGORIES, GRAY, INK, dress, is_wide, open_axes, write_plainly
@@ -40,7 +40,7 @@ def plot_seeds(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mea
     matplotlib.figure.Figure
         The panels are its ``child_axes``.
     """
-    rows = [row for row in read_rows(study) if row.get(figure) is not None]
+    rows = [row for row in read_ended(study, figure) if row.get(figure) is not None]
     axes = find_axes(rows) or ["algorithm"]
     split = "graph" in axes and len(axes) > 1
     inner = [name for name in axes if name != "graph"] if split else axes
@@ -91,7 +91,7 @@ def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str = "rat
     -------
     matplotlib.figure.Figure
     """
-    rows = read_rows(study)
+    rows = read_ended(study, figure)
     standings = rank(group_runs(rows, find_axes(rows)), figure)
     shown = standings[:_MOST]
     left = 0.4 + _LETTER * max((len(one.name) for one in shown), default=0)

@@ -10,9 +10,10 @@ import numpy as np
 
 from p2pkm.core.batch import Floats
 from p2pkm.core.units import write_number
+from p2pkm.core.validation import one_of
 from p2pkm.metrics.milestones import never_reached
 from p2pkm.metrics.registry import Table, find, keys
-from p2pkm.storage.study_table import Row, read_rows
+from p2pkm.storage.study_table import Row, read_ended, read_rows
 from p2pkm.viz.figures.comparison import plot_quality
 from p2pkm.viz.looks import finish, is_narrow
 from p2pkm.viz.save_figure import USUAL, save_figure
@@ -92,7 +93,9 @@ def plot_measures(
     matplotlib.figure.Figure
         The panels are its ``child_axes``.
     """
-    every = [row for row in read_rows(study) if row.get(value) is not None or never_reached(row, value)]
+    every = [
+        row for row in read_ended(study, *measures, value) if row.get(value) is not None or never_reached(row, value)
+    ]
     rows = [row for row in every if row.get(value) is not None]
     longest = max(map(len, _shorten(_list(rows, "graph")).values()), default=0)
     above = 0.45 + 0.07 * longest  # inches
@@ -150,7 +153,8 @@ def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "
     -------
     matplotlib.figure.Figure
     """
-    rows = [row for row in read_rows(study) if row.get("ratio_mean") is not None and row.get(against) is not None]
+    one_of(against, ("bytes", "bytes_busiest", "virtual_seconds"), "against")
+    rows = [row for row in read_ended(study) if row.get("ratio_mean") is not None and row.get(against) is not None]
     table = []
     for group in _split(rows, [*find_swept(rows), "algorithm", "graph"]):
         ratios = [row["ratio_mean"] for row in group]
@@ -183,7 +187,7 @@ def plot_heatmap(study: Any, x: str, y: str, value: str = "ratio_mean", ax: "Axe
     -------
     matplotlib.figure.Figure
     """
-    rows = [row for row in read_rows(study) if None not in (row.get(x), row.get(y))]
+    rows = [row for row in read_ended(study, x, y, value) if None not in (row.get(x), row.get(y))]
     across, down = _sort(_list(rows, x)), _sort(_list(rows, y))
     cells = np.full((len(down), len(across)), np.nan)
     remarks: dict[tuple[int, int], str] = {}
