@@ -10,6 +10,7 @@ import numpy as np
 from p2pkm.channel.pipeline import Channel, StageChannel
 from p2pkm.channel.transform import SCALING
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.contract import guard
 from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
 from p2pkm.core.states import optional
 from p2pkm.core.termination import STOPPED
@@ -199,7 +200,7 @@ def _open(
 
 def _begin(stage: Stage, context: RunContext, channel: StageChannel, closing: bool) -> tuple[RunContext, Any, Schedule]:
     """Begin a stage on the network; return where it is played, as what, and who is awake when."""
-    played: Any = stage.algorithm
+    played: Any = guard(stage.algorithm, any_shape=not closing or stage.algorithm.traits.learns_features)
     network = context.monitor.network
     events = context.events if closing else None
     delays = events or channel.delay_model

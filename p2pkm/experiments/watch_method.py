@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
-from p2pkm.core.messages import Delivery, DenseMessages, Inbox, SparseMessages, Tables, expand_ranges
+from p2pkm.core.contract import (
+    ContractError,
+    check_messages,
+    check_model,
+    check_report,
+    check_state,
+    list_fields,
+    locate,
+)
+from p2pkm.core.messages import Delivery, Inbox, SparseMessages, Tables, expand_ranges
 
 _PARTS: tuple[Callable[[Integers], Any], ...] = (
     lambda i: i == 0, lambda i: i < 0, lambda i: i % 3 == 1, lambda i: (i > 0) & (i % 3 != 1),
@@ -59,7 +68,7 @@ class Watcher:
         """Begin a stage."""
         with self._unchanged("initial_state", devices=devices, start=start):
             state = call(devices, start)
-        self._check_state("initial_state", state, devices)
+        self._check_state(call, state, devices)
         self._parts = _divide(devices)
         self._states = [None] * len(self._parts)
         for number, part in self._play_parts():
@@ -72,7 +81,7 @@ class Watcher:
         """Look at what is sent."""
         with self._unchanged("message", state=state, devices=devices):
             messages = call(state, devices)
-        self._check_messages(messages, devices)
+        self._check_messages(call, messages, devices)
         self._sent = [None] * len(self._parts)
         for number, part in self._play_parts():
             with self._part("message", part):
@@ -86,7 +95,7 @@ class Watcher:
         own = {} if devices.turn else {"state": state}  # what the turn before has made may be written to
         with self._unchanged("update", inbox=inbox, devices=devices, **own):
             after = call(state, inbox, devices)
-        self._check_state("update", after, devices)
+        self._check_state(call, after, devices)
         for number, part in self._play_parts():
             with self._part("update", part):
                 now = take(devices, part)
@@ -99,10 +108,8 @@ class Watcher:
         """Look at what clients send to a server."""
         with self._unchanged("report", clients=clients, model=model):
             report = call(clients, model)
-        n = len(clients)
-        self._expect("report", "values", report.values, (n, None, None), np.floating)
-        self._expect("report", "local", report.local, (n, None, self._d), np.floating)
-        self._check_rows("report", report.rows, n, report.values.shape[1], least=0)
+        with self._shapes(call):
+            check_report(report, len(clients), self._d)
         self._parts = _divide(clients)
         for _, part in self._play_parts():
             with self._part("report", part):
@@ -116,9 +123,8 @@ class Watcher:
         """Look at what a server finds."""
         with self._unchanged("aggregate", hub=hub, tables=tables, model=model):
             centroids = call(hub, tables, model)
-        self._expect("aggregate", "the centroids", centroids, (None, self._d), np.floating)
-        if len(centroids) > self._k:
-            self._refuse("aggregate", f"{len(centroids)} centroids", f"at most k = {self._k}")
+        with self._shapes(call):
+            check_model(centroids, self._k, self._d)
         self._check_finite("aggregate", centroids[None])
         return centroids
 
@@ -179,28 +185,22 @@ class Watcher:
                 "and devices.ids instead of positions, and no sum over devices"
             )
 
-    def _refuse(self, function: str, seen: str, expected: str) -> None:
-        self.found["shapes"] = (
-            f"{function} returned {seen}; expected {expected}. p2pkm.core.protocols and p2pkm.core.messages have the "
-            "shapes of states and messages"
-        )
-        raise ShapeError
+    @contextmanager
+    def _shapes(self, call: Callable[..., Any]) -> Iterator[None]:
+        """Note what no run can go on with."""
+        try:
+            yield
+        except ContractError as error:
+            self.found["shapes"] = (
+                f"{error}. See {locate(call)}; p2pkm.core.protocols and p2pkm.core.messages have the shapes of states "
+                "and messages"
+            )
+            raise ShapeError from None
 
-    def _expect(self, function: str, name: str, array: Any, shape: tuple[int | None, ...], kind: Any) -> None:
-        """Refuse an array of another shape or type; None: any length."""
-        words = f"{kind.__name__}[{', '.join('any' if one is None else str(one) for one in shape)}]"
-        if not isinstance(array, np.ndarray):
-            self._refuse(function, f"{name} as {type(array).__name__}", f"a NumPy array, {words}")
-        fits = array.ndim == len(shape) and all(b in (None, a) for a, b in zip(array.shape, shape, strict=True))
-        if not fits or not np.issubdtype(array.dtype, kind):
-            self._refuse(function, f"{name} of {array.dtype} and shape {array.shape}", words)
-
-    def _check_state(self, function: str, state: Any, devices: Devices) -> None:
-        if not {"centroids", "converged"} <= set(_fields(state)):
-            self._refuse(function, type(state).__name__, "a NamedTuple with the fields centroids and converged")
-        self._expect(function, "centroids", state.centroids, (len(devices), self._k, self._d), np.float64)
-        self._expect(function, "converged", state.converged, (len(devices),), np.bool_)
-        self._check_finite(function, state.centroids)
+    def _check_state(self, call: Callable[..., Any], state: Any, devices: Devices) -> None:
+        with self._shapes(call):
+            check_state(call.__name__, state, len(devices), self._k, self._d)
+        self._check_finite(call.__name__, state.centroids)
 
     def _check_finite(self, function: str, centroids: Floats) -> None:
         """Notice rows that are neither finite nor absent."""
@@ -216,44 +216,13 @@ class Watcher:
             "absent: look for a division by the number of points, which may be 0",
         )
 
-    def _check_rows(self, function: str, rows: Any, n: int, room: int, least: int) -> None:
-        self._expect(function, "rows", rows, (n,), np.integer)
-        if ((rows < least) | (rows > room)).any():
-            self._refuse(function, f"rows {rows.min()} to {rows.max()}", f"{least} to {room}, the rows of its tables")
-
-    def _check_messages(self, messages: Any, devices: Devices) -> None:
+    def _check_messages(self, call: Callable[..., Any], messages: Any, devices: Devices) -> None:
+        with self._shapes(call):
+            check_messages(messages, devices)
         if isinstance(messages, SparseMessages):
-            self._check_sparse(messages, devices)
-        elif isinstance(messages, DenseMessages):
-            self._check_dense(messages, devices)
+            self._check_sent([messages.tables.take(np.array([i])).flat() for i in range(len(messages.who))])
         else:
-            self._refuse("message", type(messages).__name__, "DenseMessages or SparseMessages")
-
-    def _check_dense(self, messages: DenseMessages, devices: Devices) -> None:
-        n = len(devices)
-        self._expect("message", "values", messages.values, (n, None, None), np.floating)
-        self._check_rows("message", messages.rows, n, messages.values.shape[1], least=-1)
-        if messages.edges is not None:
-            self._expect("message", "edges", messages.edges, (len(devices.indices),), np.bool_)
-        if messages.wire is not None:
-            self._expect("message", "wire", messages.wire, (n,), np.integer)
-        loud = np.flatnonzero((messages.rows >= 0) & ~devices.active_devices)
-        if len(loud):
-            told = f"a table of device {loud[0]}, which is not active in this turn"
-            self._refuse("message", told, "rows of -1 there")
-        self._check_sent([messages.values[i, : max(rows, 0)] for i, rows in enumerate(messages.rows)])
-
-    def _check_sparse(self, messages: SparseMessages, devices: Devices) -> None:
-        n, who, edges = len(devices), messages.who, messages.edges
-        self._expect("message", "who", who, (None,), np.integer)
-        self._expect("message", "edges", edges, (None,), np.integer)
-        if not _ascends(who, n):
-            self._refuse("message", f"who {who}", f"positions of devices, ascending, below {n}")
-        if not _ascends(edges, len(devices.indices)) or not np.isin(devices.sources[edges], who).all():
-            self._refuse("message", f"edges {edges}", "own edges, ascending, each of which leads from one of who")
-        if len(messages.tables.rows) != len(who):
-            self._refuse("message", f"{len(messages.tables.rows)} tables", f"{len(who)}, one for each of who")
-        self._check_sent([messages.tables.take(np.array([i])).flat() for i in range(len(who))])
+            self._check_sent([messages.values[i, : max(rows, 0)] for i, rows in enumerate(messages.rows)])
 
     def _check_sent(self, tables: list[Floats]) -> None:
         wrong = [i for i, table in enumerate(tables) if not np.isfinite(table).all()]
@@ -351,7 +320,7 @@ def take(devices: Devices, part: _Part) -> Devices:
 
 def _slice(tree: Any, part: _Part, devices: Devices) -> Any:
     """Return the part of the state that a stage starts from: centroids that were given, or a state of arrays."""
-    if fields := _fields(tree):
+    if fields := list_fields(tree):
         return type(tree)(*(
             value[part.edges] if name.startswith("edge_") and isinstance(value, np.ndarray)
             else _slice(value, part, devices)
@@ -410,10 +379,6 @@ def _receive_sparse(delivery: Delivery, sent: SparseMessages, part: _Part, devic
     return Delivery(edges, Tables(np.concatenate(values), np.array(starts, np.int64), tables.rows))
 
 
-def _ascends(places: Integers, most: int) -> bool:
-    return bool((np.diff(places) > 0).all() and (places >= 0).all() and (places < most).all())
-
-
 def _same(one: Any, other: Any) -> bool:
     """Return whether arrays, or tuples of them, have the same bits."""
     if isinstance(one, tuple):
@@ -421,11 +386,6 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
         return one.shape == other.shape and one.tobytes() == other.tobytes()
     return bool(one == other)
-
-
-def _fields(tree: Any) -> tuple[str, ...]:
-    """Return the names of the fields of a NamedTuple, none of anything else."""
-    return tuple(tree._fields) if "_fields" in vars(type(tree)) else ()
 
 
 def _arrays(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -436,7 +396,7 @@ def _arrays(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
     parts: dict[str, Any] = {}
     if isinstance(tree, Mapping):
         parts = {f".{key}": part for key, part in tree.items()}
-    elif fields := _fields(tree):
+    elif fields := list_fields(tree):
         parts = {f".{key}": part for key, part in zip(fields, tree, strict=True)}
     elif isinstance(tree, (tuple, list)):
         parts = {f"[{number}]": part for number, part in enumerate(tree)}
