@@ -1,4 +1,4 @@
-"""Mixing matrices: Metropolis and Hastings with weights of links, and what is refused of a matrix of one's own."""
+"""Mixing matrices: Metropolis and Hastings with weights of links, and what is refused of a custom matrix."""
 
 from dataclasses import replace
 
@@ -119,7 +119,7 @@ def test_measures_are_those_of_the_weighted_matrix():
     assert found == pytest.approx(1 / (1 - decay) / variance, rel=1e-9)
 
 
-# --- a matrix of one's own ---
+# --- custom matrices ---
 
 LINKS = CSRGraph.from_networkx(nx.cycle_graph(4))  # entries 01 03 10 12 21 23 30 32
 GOOD = np.full(8, 0.3)

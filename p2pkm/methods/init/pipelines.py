@@ -226,7 +226,7 @@ def _note_link_weights(algorithm: Any, topology: Topology) -> str:
     weights = f"the weights of the links ({span})"
     replaced = topology.varying is not None and topology.varying.own_mixing is not None
     if algorithm.traits.link_weights == WEIGHTED and replaced:
-        return f"{weights} are ignored: the graph has a mixing matrix of its own"
+        return f"{weights} are ignored: the graph has its own mixing matrix"
     if algorithm.traits.link_weights:
         return ""
     return f"{weights} are ignored by {algorithm.name}; methods that use them: {', '.join(with_link_weights())}"
