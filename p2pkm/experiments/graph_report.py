@@ -44,10 +44,10 @@ _MEANINGS = {
     "contraction_colored": "asymptotic factor per round, schedule colored with its default relaxation",
     "rounds_colored": "the same of colored; a run that starts near its end or stops at --tol takes fewer",
     "disagreement": "what is left of the longest-lived difference between devices",
-    "residual_noise": "expected excess of the cost ratio, times the points that a device has of a cluster",
-    "excess": "of the cost ratio over 1, expected from noise of the devices' points",
+    "residual_noise": "excess of the cost ratio from noise, labels fixed, times the points of a device per cluster",
+    "excess": "of the cost ratio over 1, from noise of the devices' points alone, labels fixed",
     "coupling_auto": "what coupling auto takes on this graph with so many points",
-    "excess_auto": "the expected excess with it",
+    "excess_auto": "the excess with it, from noise alone, labels fixed",
 }  # fmt: skip
 
 

@@ -65,10 +65,11 @@ def tell_coupling(summary: Summary) -> Row:
 
 
 def tell_excess(summary: Summary) -> Row:
-    """Return the excess of the mean ratio that theory expects beside the one that was measured."""
+    """Return the excess of the mean ratio from noise alone, with labels fixed, and the measured one."""
     ratio = summary["ratio_mean"]
     measured = "" if ratio is None else f"; measured: {write_figure(ratio - 1)}"
-    return write_figure(summary["excess_predicted"]), f"over 1, of the mean device, from noise alone{measured}"
+    meaning = f"over 1, of the mean device, from noise alone, labels fixed{measured}"
+    return write_figure(summary["excess_predicted"]), meaning
 
 
 def tell_devices(summary: Summary) -> Row:

@@ -198,8 +198,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("ratio_start", "cost ratio of the start", "mean cost ratio before the first round of the method",
            needs=_CENTRAL, better="lower", form=".4f", tables=_MEANS | _CLOSING, row=rows.tell_start),
     Metric("excess_predicted", "predicted excess",
-           "by how much noise of the devices' points is expected to raise the mean cost ratio at this coupling on this "
-           "graph", needs=_GROUPS, better="lower", tables=_CLOSING | Table.STUDY, row=rows.tell_excess),
+           "by how much noise of the devices' points alone, with all labels fixed, is expected to raise the mean cost "
+           "ratio at this coupling on this graph; where clusters overlap, labels change and the ratio is higher",
+           needs=_GROUPS, better="lower", tables=_CLOSING | Table.STUDY, row=rows.tell_excess),
     Metric("ratio_best", "lowest cost ratio", "lowest mean cost ratio of all recorded rounds", needs=_CENTRAL,
            better="lower", tables=_MEANS | _CLOSING, row=rows.tell_worse),
     Metric("ratio_best_stage", "stage of the lowest ratio", "stage that it was reached in", needs=_CENTRAL,
@@ -239,7 +240,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("gtv", "disagreement", "total variation between neighbors' centroids; 0 is consensus", "squared distance",
            better="lower", title="GTV", tables=_CLOSING | Table.STUDY | Table.PATH),
     Metric("consensus_distance", "distance to consensus",
-           "root mean square over devices, to those of the best device", better="lower", tables=_NONE),
+           "from each row to the nearest row of the best device, root mean square over devices; blind to rows that "
+           "repeat or are missing, unlike xi_2", better="lower", tables=_NONE),
     Metric("central_deviation", "deviation from central",
            "xi_1: mean squared distance of centroids to those of central k-means, matched one to one",
            "squared distance", per_device=True, needs=_CENTRAL, better="lower", title="xi_1", tables=_MEANS,

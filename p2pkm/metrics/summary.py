@@ -345,7 +345,9 @@ def measure_consensus(centroids: Floats, reference: int) -> float | None:
     """Return how far the devices' centroids are from those of one of them: root mean square over devices.
 
     Every row is compared with the nearest row of the reference, so that the order of rows does not matter; the
-    squared distances of a device's rows are summed. 0 is consensus.
+    squared distances of a device's rows are summed. Consensus is 0, but 0 need not be consensus: rows that repeat, or
+    rows of the reference that a device lacks, add nothing, so {0, 0, 5} and {0, 5, 5} are 0 apart. The one-to-one
+    comparison is `p2pkm.metrics.alignment.vary_between_neighbors`.
 
     Parameters
     ----------

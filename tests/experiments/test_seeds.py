@@ -156,6 +156,20 @@ def test_consensus_distance_ignores_the_order_of_rows_and_absent_ones():
     assert measure_consensus(centroids, 3) is None
 
 
+def test_consensus_distance_is_to_the_nearest_row_and_xi_2_one_to_one():
+    """Rows that repeat or are missing do not count in the first, as its meaning says."""
+    from p2pkm.metrics.alignment import aligned_distance
+    from p2pkm.metrics.registry import METRICS
+    from p2pkm.metrics.summary import measure_consensus
+
+    one, other, alone = (np.array(rows)[:, None] for rows in ([0.0, 0.0, 5.0], [0.0, 5.0, 5.0], [0.0, 0.0, 0.0]))
+    assert measure_consensus(np.stack((one, other)), 0) == measure_consensus(np.stack((one, other)), 1) == 0.0
+    assert measure_consensus(np.stack((one, alone)), 0) == 0.0 < measure_consensus(np.stack((one, alone)), 1)
+    assert aligned_distance(one, other) == 25.0
+    (metric,) = (metric for metric in METRICS if metric.key == "consensus_distance")
+    assert "nearest row" in metric.meaning and "repeat or are missing" in metric.meaning
+
+
 def test_the_graph_carries_the_figures():
     shards = p2pkm.Shards.from_list([[[0.0], [2.0]], [[10.0]], np.zeros((0, 1))])
     result = p2pkm.simulate(p2pkm.GTVMin(1, alpha=1.0, init="leader"), nx.path_graph(3), shards)

@@ -1,5 +1,6 @@
 """The graph as arrays: bounds on its diameter, and what its devices are called."""
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -39,3 +40,22 @@ def test_a_topology_keeps_the_line_about_the_file_of_its_graph(tmp_path):
     assert topology.call(("Turku", "Rauma", "Oulu")).file_summary == topology.file_summary
     assert Topology.from_arrays(topology.to_arrays()).file_summary == ""
     assert Topology.from_graph(topologies.ring(4)).file_summary == ""
+
+
+def excess_of_root(graph):
+    """Return by how much the eccentricity of the root of a connected graph exceeds the least one."""
+    topology = Topology.from_graph(graph)
+    _, layer = topology.spanning_tree
+    return int(layer.max()) - min(int(topology.layers(i).max()) for i in range(topology.n))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_root_of_a_tree_is_a_center(seed):
+    for n in (1, 2, 7, 30):
+        assert excess_of_root(nx.random_labeled_tree(n, seed=seed)) == 0
+
+
+def test_the_root_of_other_graphs_may_lie_next_to_the_center():
+    found = [excess_of_root(topologies.small_world(n, degree=4, rewire=0.2, seed=seed))
+             for seed in range(60) for n in (10, 16, 30, 60)]  # fmt: skip
+    assert np.bincount(found).tolist() == [143, 85, 12]

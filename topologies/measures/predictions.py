@@ -61,7 +61,8 @@ class Prediction(NamedTuple):
         colors and where links change.
     residual_noise : Measure
         Share of the variance of the devices' means that is left in their differences, see `residual_noise`: over the
-        number of points that a device has of a cluster, the expected excess of the cost ratio. None where links change.
+        number of points that a device has of a cluster, the excess of the cost ratio from noise alone, with labels
+        fixed. None where links change.
 
     Notes
     -----

@@ -47,7 +47,8 @@ def lead_plan(experiment: Experiment, wanted: Wanted) -> int:
     ``opening``, ``first`` round and ``total``: ``messages bytes exact_messages exact_bytes``; not exact: at most),
     ``costs`` and ``link`` (seconds and bytes per second, see `p2pkm.experiments.plan.time_model`), ``strong`` and
     ``weak`` (``ranks seconds ...``) and ``measured`` (``ranks seconds predicted error``; empty unless asked for),
-    ``excess_predicted`` of the cost ratio and ``excess_auto`` (``coupling excess``; null where theory is silent),
+    ``excess_predicted`` of the cost ratio, from noise alone with labels fixed, and ``excess_auto`` (``coupling
+    excess``; null where theory is silent),
     ``virtual`` (see `p2pkm.experiments.plan.virtual_time.tell`), ``refusals`` (texts) and ``figures``.
 
     Raises

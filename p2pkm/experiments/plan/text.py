@@ -27,8 +27,8 @@ def _head(found: dict[str, Any]) -> Iterator[str]:
     if found["excess_predicted"] is not None:
         best = found["excess_auto"]
         yield (
-            f"quality   cost ratio expected {found['excess_predicted']:.2g} above 1, from noise of the devices' points "
-            f"alone; {best['excess']:.2g} with coupling auto, {best['coupling']:g} here"
+            f"quality   cost ratio {found['excess_predicted']:.2g} above 1 from noise of the devices' points alone, "
+            f"with labels fixed; {best['excess']:.2g} with coupling auto, {best['coupling']:g} here"
         )
 
 

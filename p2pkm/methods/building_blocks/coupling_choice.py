@@ -28,11 +28,12 @@ def least_coupling(total: int, hops: int) -> float:
 
 
 def predict_excess(topology: Topology, coupling: float, points: int, k: int) -> float:
-    """Return the expected excess of the mean cost ratio from noise that a coupling leaves between devices.
+    """Return the excess of the mean cost ratio from noise alone, with labels fixed, that a coupling leaves.
 
     E(c) = (1 / (n n_c)) sum_q (1 + 2 c mu_q)^-2 over all but one eigenvalue of each component, n_c = m / (n k); see
     `topologies.measures.residual_noise`. It supposes points dealt at random to devices of equal size and k clusters of
-    equal size and spread.
+    equal size and spread, and that no point changes its label. Where clusters overlap, points do, and the measured
+    excess is larger: see docs/proofs.md.
     """
     return float(_spread(topology, (coupling,), points, k)[0])
 
@@ -56,7 +57,7 @@ def relax(coupling: float) -> float:
 
 
 class Rehearsal(NamedTuple):
-    """What a rehearsal found: the coupling, and the excess of the cost ratio of the mean and the worst device at it."""
+    """What a rehearsal found: the coupling, and at it the excess of the mean and the worst device, labels fixed."""
 
     coupling: float
     mean: float

@@ -23,7 +23,7 @@ class Tree(NamedTuple):
 
 
 def grow(topology: Topology) -> Tree:
-    """Return breadth-first trees whose roots lie in the middle of their components."""
+    """Return breadth-first trees whose roots lie near the middle of their components, see `Topology.spanning_tree`."""
     return Tree(*topology.spanning_tree)
 
 

@@ -85,9 +85,9 @@ class TreeSummaries(MethodBase):
     As `FloodedSummaries` with all hops, but the pairs travel only the links between their device and the root, which
     alone clusters. A device that would pass on more than `rows` of them passes on half as many clusters of them
     instead, by weighted k-means. With several candidates the losses of all devices are summed on their way up, and
-    the number of the smallest sum (lowest index on ties) comes down. The tree, breadth first from the middle of each
-    component, is known to all, like the colors. Each way takes as many turns as the tree has layers below its root;
-    all are one round.
+    the number of the smallest sum (lowest index on ties) comes down. The tree, breadth first from near the middle of
+    each component, is known to all, like the colors. Each way takes as many turns as the tree has layers below its
+    root; all are one round.
 
     Message: at most `rows` pairs up, d + 1 columns; k rows per candidate down; one row of losses up and of the choice
     down.

@@ -30,10 +30,10 @@ class DeepGossip(DeepMethod):
                    theta <- s / v, which goes down to all:  theta_i <- theta
         clusters:  the report of a one-shot method on the new z_n goes up the tree, its aggregate C comes down
 
-    The tree, breadth first from the middle of each component, is known to all, like the colors; reports are forwarded
-    as they are, and the root plays the hub's part of `server`. A first clustering comes before the first round, so that
-    labels and C at the end belong to the last theta. So all devices of a component have the parameters that `deepfeca`
-    gives the clients of a star, and the same C.
+    The tree, breadth first from near the middle of each component, is known to all, like the colors; reports are
+    forwarded as they are, and the root plays the hub's part of `server`. A first clustering comes before the first
+    round, so that labels and C at the end belong to the last theta. So all devices of a component have the parameters
+    that `deepfeca` gives the clients of a star, and the same C.
 
     With `gossips` parameters are averaged by gossip instead, over all links, N_i the neighbors of i::
 

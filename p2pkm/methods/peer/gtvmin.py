@@ -456,7 +456,7 @@ class GTVMin(MethodBase):
         return self if found is None or not len(found) else self.replaced(coupling=float(found[0, 0]))
 
     def predict_excess(self, topology: Topology, points: int) -> float | None:
-        """Return the expected excess of the mean cost ratio from noise, None where the theorem does not apply."""
+        """Return the excess of the mean cost ratio from noise alone, labels fixed; None without a theorem for it."""
         coupling = self.effective_coupling(topology.n, topology.hops)
         silent = self.groups or self.robust != "none" or topology.varying is not None or topology.n > _PREDICTED
         if coupling is None or silent or points <= 0:

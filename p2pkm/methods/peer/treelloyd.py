@@ -104,9 +104,9 @@ class TreeLloyd(MethodBase):
     * down: z; all set ``Z <- Z + z``.
 
     If the pooled cost of a table did not fall, all go back to the table before and stop. They stop, too, when z is 0
-    and when the cost fell by less than `tol` of itself. The tree is breadth first from the middle of each component of
-    the graph and known to all; each component has a clustering of its own. A star is a tree of depth 1: so a server
-    would run the same.
+    and when the cost fell by less than `tol` of itself. The tree is breadth first from near the middle of each
+    component of the graph (`Topology.spanning_tree`) and known to all; each component has a clustering of its own. A
+    star is a tree of depth 1: so a server would run the same.
 
     In a first round weight, cost at the start and the number of rows with points go up, s and the grain g come down, a
     whole number: rounding sums to multiples of g s raises the cost at most as much as rounding rows to multiples of s.

@@ -292,7 +292,7 @@ def test_the_excess_that_theory_expects_is_planned(uncalibrated):
     found = json.loads(here(*words, "--format", "json").out)
     assert found["excess_predicted"] == pytest.approx(0.03583, rel=1e-3)
     assert found["excess_auto"]["coupling"] == 1_000 and found["excess_auto"]["excess"] < 1e-3
-    assert "0.036 above 1" in here(*words).out
+    assert "0.036 above 1 from noise of the devices' points alone, with labels fixed;" in here(*words).out
     assert json.loads(here(*words, "--coupling", "auto", "--format", "json").out)["excess_predicted"] < 1e-3
     for silent in (("--groups",), ("--alpha", "1"), ("--algorithm", "fkm")):
         found = json.loads(here(*words, *silent, "--format", "json").out)
