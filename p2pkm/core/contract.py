@@ -1,22 +1,19 @@
 """Shapes and types that the functions of a method must return: checked by `check_method`, and in runs of plug-ins."""
 
 import inspect
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from p2pkm.core.batch import Devices, Integers
-from p2pkm.core.errors import ExperimentError
+from p2pkm.core.errors import ContractError
 from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.protocols import OnGraph
 
 _OWN = "p2pkm."  # modules whose methods are covered by tests and not checked in every turn
-
-
-class ContractError(ExperimentError):
-    """A function of a method has returned something that no run can go on with."""
 
 
 def refuse(function: str, seen: str, expected: str) -> None:
@@ -125,34 +122,22 @@ def locate(call: Any) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 
-class _Guarded:
-    """A method of another package whose functions are checked; a parent before the method's own class."""
+class _GuardedPeer:
+    """The functions of a method, each checked; a parent before the method's own class."""
 
     any_shape: bool
 
-    def _call(self, function: str, given: tuple[Any, ...], check: Any) -> Any:
-        base: Any = super()
-        call = getattr(base, function)
-        found = call(*given)
-        try:
-            check(found)
-        except ContractError as error:
-            name = type(self).__name__
-            raise ContractError(
-                f"{name}.{error}. See {locate(call)}; p2pkm.check_method({name}) makes all checks"
-            ) from None
-        return found
-
-
-class _GuardedPeer(_Guarded):
     def initial_state(self, devices: Devices, start: Any) -> Any:
-        return self._call("initial_state", (devices, start), lambda state: self._check("initial_state", state, devices))
+        call = super().initial_state  # type: ignore[misc]
+        return _check_call(self, call, (devices, start), lambda state: self._check("initial_state", state, devices))
 
     def message(self, state: Any, devices: Devices) -> Any:
-        return self._call("message", (state, devices), lambda messages: check_messages(messages, devices))
+        call = super().message  # type: ignore[misc]
+        return _check_call(self, call, (state, devices), lambda messages: check_messages(messages, devices))
 
     def update(self, state: Any, inbox: Any, devices: Devices) -> Any:
-        return self._call("update", (state, inbox, devices), lambda after: self._check("update", after, devices))
+        call = super().update  # type: ignore[misc]
+        return _check_call(self, call, (state, inbox, devices), lambda after: self._check("update", after, devices))
 
     def _check(self, function: str, state: Any, devices: Devices) -> None:
         method: Any = self
@@ -160,13 +145,31 @@ class _GuardedPeer(_Guarded):
         check_state(function, state, len(devices), *shape)
 
 
-class _GuardedServer(_Guarded):
+class _GuardedServer:
+    """The functions of a method with a server, each checked."""
+
+    any_shape: bool
+
     def report(self, clients: Devices, model: Any) -> Any:
-        return self._call("report", (clients, model), lambda report: check_report(report, len(clients), clients.d))
+        call = super().report  # type: ignore[misc]
+        return _check_call(self, call, (clients, model), lambda report: check_report(report, len(clients), clients.d))
 
     def aggregate(self, hub: Devices, tables: Any, model: Any) -> Any:
-        method: Any = self
-        return self._call("aggregate", (hub, tables, model), lambda found: check_model(found, method.k, hub.d))
+        call, method = super().aggregate, cast(Any, self)  # type: ignore[misc]
+        return _check_call(self, call, (hub, tables, model), lambda found: check_model(found, method.k, hub.d))
+
+
+def _check_call(method: Any, call: Callable[..., Any], given: tuple[Any, ...], check: Callable[[Any], None]) -> Any:
+    """Return what a function of a method returns, if a check lets it pass."""
+    found = call(*given)
+    try:
+        check(found)
+    except ContractError as error:
+        name = type(method).__name__
+        raise ContractError(
+            f"{name}.{error}. See {locate(call)}; p2pkm.check_method({name}) makes all checks"
+        ) from None
+    return found
 
 
 def guard(method: Any, *, any_shape: bool) -> Any:

@@ -76,6 +76,19 @@ class TrainingError(P2PKMError):
     code = 4
 
 
+class ContractError(P2PKMError, ValueError):
+    """Report that a function of a method from another package returned a wrong shape or type.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> issubclass(p2pkm.core.errors.ContractError, p2pkm.P2PKMError), p2pkm.core.errors.ContractError.code
+    (True, 2)
+    """
+
+    code = 2
+
+
 class NetworkError(P2PKMError):
     """Report that MPI, a rank or the disk failed.
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.contract import (
-    ContractError,
     check_messages,
     check_model,
     check_report,
@@ -18,6 +17,7 @@ from p2pkm.core.contract import (
     list_fields,
     locate,
 )
+from p2pkm.core.errors import ContractError
 from p2pkm.core.messages import Delivery, Inbox, SparseMessages, Tables, expand_ranges
 
 _PARTS: tuple[Callable[[Integers], Any], ...] = (
@@ -310,9 +310,7 @@ def take(devices: Devices, part: _Part) -> Devices:
         degrees=devices.degrees[which],
         neighbor_degrees=devices.neighbor_degrees[edges],
         shares=None if devices.shares is None else devices.shares[edges],
-        neighbor_mean_weights=None if devices.neighbor_mean_weights is None else devices.neighbor_mean_weights[edges],
         keys=devices.keys[which],
-        secrets=None if devices.secrets is None else devices.secrets._replace(keys=devices.secrets.keys[which]),
         active_devices=devices.active_devices[which],
         grid=None if devices.grid is None else devices.grid._replace(step=devices.grid.step[which]),
     )
