@@ -4,6 +4,7 @@ Needs the extra `deep`: pip install "p2pkm[deep]". The classes are known to nobo
 afterwards how much of them the features hold. So small a run shows how it is done; docs/deep.md has measured more.
 """
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,9 @@ import topologies
 from p2pkm.data.synthetic_shapes import KINDS
 from p2pkm.viz import plot_accuracy, plot_features, plot_nearest
 from p2pkm.viz.save_figure import save_figure
+
+if find_spec("jax") is None:
+    raise SystemExit('deep clustering needs JAX, which is not installed. Use pip install "p2pkm[deep]"')
 
 OUT = Path("deep_clustering")
 K, DEVICES, ROUNDS = 18, 8, 4

@@ -10,6 +10,7 @@ from p2pkm.channel.quantization import Quantizer
 from p2pkm.channel.rejection import Rejection
 from p2pkm.channel.suppression import Disclosure, Suppression
 from p2pkm.channel.transform import Transform
+from p2pkm.core.errors import ContractError
 from p2pkm.core.plugins import TRANSFORMS as GROUP
 from p2pkm.core.plugins import extend
 from p2pkm.core.spec import Spec, parse, split_specs
@@ -45,6 +46,12 @@ class PluginTransforms:
         found: list[tuple[Any, Spec]] = []
         for text in [] if single(given, "transforms") == "" else split_specs([given]):
             kinds = extend(TRANSFORMS, GROUP, text)
+            name = text.partition(":")[0]
+            kind: Any = kinds.get(name, Transform)
+            if not (isinstance(kind, type) and issubclass(kind, Transform)):
+                raise ContractError(
+                    f"transform {name} is {kind!r}; expected a subclass of p2pkm.channel.transform.Transform"
+                )
             spec = parse(text, {one: kind for one, kind in kinds.items() if one not in TRANSFORMS}, "transform")
             found.append((kinds[spec.name], spec))
         return cls(tuple(found))

@@ -11,6 +11,8 @@ from p2pkm.core.contract import guard
 from p2pkm.core.errors import ContractError
 from p2pkm.core.protocols import Report
 from p2pkm.experiments.check_method import MethodCheckError, check_method
+from tests.support.install_plugin import install, site  # noqa: F401 - a fixture
+from tests.support.run_cli import here
 
 X = np.random.default_rng(0).normal(size=(40, 2))
 SHARDS = p2pkm.Shards.deal(X, np.arange(40) % 4, devices=4)
@@ -112,3 +114,25 @@ def test_methods_of_the_package_are_not_wrapped_and_others_keep_their_bits():
     one, other = (p2pkm.simulate(method(3), None, SHARDS, rounds=3) for method in (kind, p2pkm.FKM))
     assert np.array_equal(one.centroids, other.centroids)
     assert Report._fields == ("values", "rows", "local")
+
+
+WRONG_PARTS = {
+    "nothing": "def part(at): return None",
+    "a name": "def part(at): return ('local',)",
+    "a number": "def part(at): return 5",
+    "an empty tuple": "def part(at): return ()",
+}
+
+
+@pytest.mark.parametrize("module", WRONG_PARTS.values(), ids=WRONG_PARTS)
+def test_initializations_of_other_packages(site, module):  # noqa: F811
+    install(site, "wrong-part", module, {"p2pkm.inits": {"wrong": "wrong_part:part"}})
+    found = here("--data", "grid16:points=5", "--devices", "4", "--out", "none", "--init", "wrong")
+    assert found.code == 2 and "init wrong returned" in found.err and "expected a tuple" in found.err
+
+
+@pytest.mark.parametrize("module", ["def part(): pass", "class part: pass", "part = 3"])
+def test_transforms_of_other_packages(site, module):  # noqa: F811
+    install(site, "wrong-part", module, {"p2pkm.transforms": {"wrong": "wrong_part:part"}})
+    found = here("--data", "grid16:points=5", "--devices", "4", "--out", "none", "--transforms", "wrong")
+    assert found.code == 2 and "transform wrong is" in found.err and "subclass of" in found.err

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.errors import ExperimentError, TopologyError
-from p2pkm.core.protocols import Algorithm, RunOutline
+from p2pkm.core.errors import ContractError, ExperimentError, TopologyError
+from p2pkm.core.protocols import Algorithm, MethodBase, RunOutline
 from p2pkm.methods.building_blocks.averaging import WEIGHTED
 from p2pkm.methods.init.accept_test import AcceptTest
 from p2pkm.methods.init.bounding_box import BoundingBox
@@ -181,7 +181,7 @@ def seeding_stages(init: Init, at: InitContext) -> tuple[Stage, ...]:
     """Return the stages before the last one."""
     if init.name in _FLOODING:
         _check_flooding(at, f"init {init.name}", "--init tree-summaries, local, bounding-box or leader")
-    algorithms = known(init.name)[init.name](at, **dict(init.options))
+    algorithms = _check_stages(init.name, known(init.name)[init.name](at, **dict(init.options)))
     names = ["d2-sampling" if init.name == "d2-sampling" else one.name for one in algorithms]
     most = _PATIENCE * (at.topology.hops + 2) if at.faults_apply else at.topology.hops + 2
     return tuple(
@@ -193,6 +193,23 @@ def seeding_stages(init: Init, at: InitContext) -> tuple[Stage, ...]:
         )
         for name, one in zip(names, algorithms, strict=True)
     )
+
+
+def _check_stages(name: str, found: Any) -> tuple[Any, ...]:
+    """Return the algorithms of an initialization, which may be one of another package.
+
+    Raises
+    ------
+    ContractError
+        If it returned something else.
+    """
+    given = found if isinstance(found, tuple | list) else ()
+    if not given or not all(isinstance(one, MethodBase) for one in given):
+        raise ContractError(
+            f"init {name} returned {found!r}; expected a tuple of at least one algorithm of "
+            "p2pkm.core.protocols.MethodBase, such as (BoundingBox(at.k),)"
+        )
+    return tuple(given)
 
 
 def _incompatibility_note(algorithm: Any, topology: Topology) -> str:
