@@ -129,7 +129,6 @@ def execute(
     seeding stages. taken: the run in the folder goes on.
     """
     from p2pkm.engine.run_job import RootHooks, run_job
-    from p2pkm.experiments.plan.alternative import note_treelloyd
     from p2pkm.kernels.compile_time import announce_compilation
 
     resolved, run = prepared.experiment, prepared.run
@@ -164,7 +163,7 @@ def execute(
                     begin=folder.begin if taken is None else partial(folder.reopen, taken.records),
                 )
             result = run_job(run, replace(part, interrupted=interrupted), world, hooks)
-            result.notes.extend([*prepared.notes, *note_treelloyd(prepared, result)])
+            result.notes.extend(prepared.notes)
         if folder is not None:
             folder.finish(result, partial(_draw_all, resolved) if resolved.plot else None)
     except BaseException as error:
