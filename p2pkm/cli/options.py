@@ -31,6 +31,8 @@ _OPTIONS: list[Callable[..., Any]] = [
                  "1 for each, or with dates and times, which become days."),
     completing("--missing", metavar="NAME", help="Missing values of a file: refuse them, drop their rows, or fill in "
                "mean or median of the known ones, by messages: refuse, drop, mean or median.  [default: refuse]"),
+    completing("--header", metavar="NAME", help="Whether the first row of a text file holds the names of the columns: "
+               "yes, no, or auto, as far as it can be told.  [default: auto]"),
     completing("--scale", metavar="NAME", help="Scale the features first, by messages: none, standard or minmax.  "
                  "[default: none]"),
     completing("--dtype", metavar="NAME", help="How points are stored: float64, or float32 in half the memory.  "

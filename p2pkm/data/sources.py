@@ -287,7 +287,7 @@ def load(
     if label_column is not None or device_column is not None or intake != TIDY:
         raise ExperimentError(
             f"data {spec.name!r} is no file and has no columns to name; drop --label-column, --device-column, "
-            "--columns, --drop, --encode and --missing"
+            "--columns, --drop, --encode, --missing and --header"
         )
     source, options = SOURCES[spec.name], dict(spec.options)
     if "seed" in inspect.signature(source).parameters:

@@ -44,6 +44,8 @@ class Table(NamedTuple):
         nobody knows.
     owners : int64[n] or object[n], or None
         All devices in order, if some of them have no points; None: those in `device`.
+    notes : tuple of str, or None
+        What was guessed when a file was read, and what looks wrong in it.
     """
 
     points: NDArray[np.floating[Any]]
@@ -59,6 +61,7 @@ class Table(NamedTuple):
     total: int | None = None
     image: tuple[int, ...] | None = None
     owners: NDArray[Any] | None = None
+    notes: tuple[str, ...] | None = None
 
     def completed(self) -> "Table":
         """Return the table as a partition that looks at points sees it: means in the place of missing values."""

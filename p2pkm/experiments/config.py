@@ -29,6 +29,8 @@ class Experiment:
         Columns of a file, parted by commas: the features, those to leave out, and those of categories or dates.
     missing : {"refuse", "drop", "mean", "median"}
         What becomes of missing values of a file; "mean", "median": the devices find these by messages.
+    header : {"auto", "yes", "no"}
+        Whether the first row of a text file holds the names of the columns; "auto": as far as it can be told.
     k_max : int or None
         The largest number of clusters that is considered then; None: 25, or the number of points if that is less.
     alpha, coupling, relaxation, local_steps, tol, schedule, init, groups, robust, accept
@@ -74,6 +76,7 @@ class Experiment:
     drop: str | None = None
     encode: str | None = None
     missing: Literal["refuse", "drop", "mean", "median"] = "refuse"
+    header: Literal["auto", "yes", "no"] = "auto"
     scale: Literal["none", "standard", "minmax"] = "none"
     dtype: Literal["float64", "float32"] = "float64"
     partition: str | None = None
@@ -187,7 +190,7 @@ class Experiment:
         """Return which columns of a file are what, for `p2pkm.data.sources.load`."""
         from p2pkm.data.readers.intake import Intake
 
-        intake = Intake.of(self.columns, self.drop, self.encode, self.missing)
+        intake = Intake.of(self.columns, self.drop, self.encode, missing=self.missing, header=self.header)
         return {"label_column": self.label_column, "device_column": self.device_column, "intake": intake}
 
     def draw_kinds(self) -> Mapping[str, tuple[str, ...]]:
@@ -308,11 +311,11 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
 
 
 def _tell_rows(table: Any) -> tuple[str, ...]:
-    """Return a note of the rows that were left out."""
+    """Return the notes of a table, and one of the rows that were left out."""
     if table.rows is None:
-        return ()
+        return table.notes or ()
     left_out = f"{table.total - len(table.rows):,} of {table.total:,} rows"
-    return (f"{left_out} of the data have a missing value and are left out",)
+    return (f"{left_out} of the data have a missing value and are left out", *(table.notes or ()))
 
 
 def read_attributes(experiment: Experiment, graph: Spec) -> Any:

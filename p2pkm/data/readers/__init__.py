@@ -18,6 +18,7 @@ from p2pkm.data.readers.columns import Column, Marks, Parts, as_index, assign, l
 from p2pkm.data.readers.concatenate import join
 from p2pkm.data.readers.csv import read_text
 from p2pkm.data.readers.folder import name_files, several
+from p2pkm.data.readers.header import HEADERS
 from p2pkm.data.readers.intake import ANSWERS, TIDY, Intake
 from p2pkm.data.readers.leaf import read_leaf
 from p2pkm.data.readers.npy import LABELS, LARGEST, find_image, find_points, load_array, load_arrays, refuse_endless
@@ -26,7 +27,7 @@ from p2pkm.data.table import Table
 
 def read_table(  # noqa: PLR0913 - the public signature
     path: str | Path, label_column: Column = None, device_column: Column = None, *, columns: Sequence[str] = (),
-    drop: Sequence[str] = (), encode: Sequence[str] = (), missing: str = "refuse",
+    drop: Sequence[str] = (), encode: Sequence[str] = (), missing: str = "refuse", header: str = "auto",
 ) -> Table:  # fmt: skip
     r"""Read points, and labels and devices if there are any.
 
@@ -46,6 +47,9 @@ def read_table(  # noqa: PLR0913 - the public signature
         What becomes of missing values. "drop": their rows are left out, `Table.rows` says which are kept.
         "mean", "median": they are NaN; give the same to `Shards.deal` (``missing=True``) and `simulate`, which fills
         them in by messages.
+    header : {"auto", "yes", "no"}
+        Whether the first row of a text file holds the names of the columns. "auto": if it has text above numbers, or
+        numbers that a point hardly has, such as wavelengths or years; then `Table.notes` says so.
 
     Raises
     ------
@@ -66,7 +70,8 @@ def read_table(  # noqa: PLR0913 - the public signature
     >>> p2pkm.Shards.deal(table.points, table.device).names
     ('Oulu', 'Turku')
     """
-    intake = Intake(tuple(columns), tuple(drop), tuple(encode), one_of(missing, ANSWERS, "missing"))
+    intake = Intake(tuple(columns), tuple(drop), tuple(encode), one_of(missing, ANSWERS, "missing"),
+                    one_of(header, HEADERS, "header"))  # fmt: skip
     place, _ = split_part(str(path))
     found = several(place, SUFFIXES)
     if found is None:
@@ -114,16 +119,24 @@ def _read(file: Path, label: Column, device: Column, intake: Intake) -> Parts:
             )
         raise DataError(f"{path} has the suffix {path.suffix!r}; expected one of {', '.join(SUFFIXES)}")
     full = _FULL.get(path.suffix.lower())
-    if path.suffix.lower() not in _NAMED and intake.named:
-        raise DataError(f"{path} has no named columns; --columns, --drop and --encode are for {', '.join(_NAMED)}")
-    if full is None and intake != TIDY:
-        raise DataError(f"{path} cannot have missing values; --missing is for {', '.join(_FULL)}")
+    _check_intake(path, intake)
     try:
         return reader(file, label, device) if full is None else full(file, label, device, intake)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     except MemoryError:
         raise DataError(f"{path} does not fit into memory; take fewer points") from None
+
+
+def _check_intake(path: Path, intake: Intake) -> None:
+    """Raise an error if a file of this format has nothing that an option is about."""
+    kind = path.suffix.lower()
+    if kind not in _NAMED and intake.named:
+        raise DataError(f"{path} has no named columns; --columns, --drop and --encode are for {', '.join(_NAMED)}")
+    if kind not in _TEXTS and intake.header != TIDY.header:
+        raise DataError(f"{path} has no row of column names; --header is for {', '.join(_TEXTS)}")
+    if kind not in _FULL and intake != TIDY:
+        raise DataError(f"{path} cannot have missing values; --missing is for {', '.join(_FULL)}")
 
 
 def _read_npy(path: Path, label: Column, device: Column, intake: Intake = TIDY) -> Parts:
@@ -192,9 +205,10 @@ def _split(path: Path, array: Any, label: Column, device: Column, intake: Intake
 
 
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
-_NAMED = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".ipc")  # columns with names, of any kind
+_TEXTS = (".csv", ".tsv")
+_NAMED = (*_TEXTS, ".parquet", ".arrow", ".feather", ".ipc")  # columns with names, of any kind
 _FULL: dict[str, Callable[[Path, Column, Column, Intake], Parts]] = {  # missing values can be dropped or filled in
-    **dict.fromkeys((".csv", ".tsv"), read_text),
+    **dict.fromkeys(_TEXTS, read_text),
     ".npy": _read_npy,
     ".npz": _read_npz,
     ".parquet": read_parquet,

@@ -62,6 +62,8 @@ class Parts(NamedTuple):
         As in `Table`.
     owners : int64 or object array, or None
         Devices that the file names, among them those without points, from `to_raw`; None: those in `device`.
+    notes : tuple of str
+        What was guessed or looks wrong.
     why_empty : str
         What is wrong if there are no points at all.
     """
@@ -76,6 +78,7 @@ class Parts(NamedTuple):
     total: int | None = None
     image: tuple[int, ...] | None = None
     owners: NDArray[Any] | None = None
+    notes: tuple[str, ...] = ()
     why_empty: str = "has no rows; expected one point per row"
 
 
@@ -272,7 +275,8 @@ def table_of(where: str, parts: Parts) -> Table:
         owner = kinds[codes]
         owners = kinds if len(find_distinct(codes)) < len(kinds) else None
     return Table(np.ascontiguousarray(points), labels, classes, owner, features=tuple(map(str, names)) or None,
-                 rows=parts.rows, total=parts.total, image=parts.image, owners=owners)  # fmt: skip
+                 rows=parts.rows, total=parts.total, image=parts.image, owners=owners,
+                 notes=parts.notes or None)  # fmt: skip
 
 
 def _of(raw: NDArray[Any], m: int, what: str) -> NDArray[Any]:

@@ -45,6 +45,7 @@ def join(found: Sequence[tuple[str, Parts]]) -> Parts:
         np.concatenate([one.points for _, one in filled]), label, device, first.names, categories=categories,
         rows=None if whole else np.concatenate(kept), total=int(begins[-1]), image=first.image,
         owners=concatenate(owners) if owners else None, why_empty=first.why_empty,
+        notes=tuple(dict.fromkeys(note for _, one in found for note in one.notes)),
     )  # fmt: skip
 
 

@@ -16,17 +16,8 @@ from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.data.identifiers import MISSING
-from p2pkm.data.readers.columns import (
-    DEVICE_NAMES,
-    INDEX,
-    LABEL_NAMES,
-    Column,
-    Marks,
-    Parts,
-    Roles,
-    assign,
-    take_columns,
-)
+from p2pkm.data.readers.columns import Column, Marks, Parts, Roles, assign, take_columns
+from p2pkm.data.readers.header import find_header, name_columns
 from p2pkm.data.readers.intake import TIDY, Intake, Places, is_number, read_column
 
 _SAMPLE = 1000  # rows that decide how the columns are read
@@ -49,12 +40,15 @@ class Head(NamedTuple):
         Lines up to and with the header.
     sample : list of (int, list of str)
         Line and stripped fields of the first rows below.
+    note : str
+        Guess that was made of the header; empty: none.
     """
 
     delimiter: str
     names: list[str]
     skipped: int
     sample: list[tuple[int, list[str]]]
+    note: str = ""
 
 
 class _Lines:
@@ -79,9 +73,11 @@ def read_text(path: Path, label: Column, device: Column, intake: Intake = TIDY) 
         If a line is ragged, or columns are no features; the message names lines and columns, and what to do.
     """
     try:
-        head = _read_head(path, {str(column) for column in (label, device) if column is not None} | intake.named)
+        wanted = {str(column) for column in (label, device) if column is not None} | intake.named
+        head = _read_head(path, wanted, intake.header)
         roles = assign(str(path), head.names, label, device, intake)
-        return _read_numbers(path, head, roles) or _read_mixed(path, head, roles, intake)
+        parts = _read_numbers(path, head, roles) or _read_mixed(path, head, roles, intake)
+        return parts._replace(notes=(head.note,) if head.note else ())
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from None
     except csv.Error as error:
@@ -116,7 +112,7 @@ def _rows(path: Path, head: Head) -> Iterator[tuple[int, list[str]]]:
             yield line + head.skipped, fields
 
 
-def _read_head(path: Path, wanted: set[str]) -> Head:
+def _read_head(path: Path, wanted: set[str], header: str) -> Head:
     with _open(path) as file:
         first = next((line for line in file if line.strip()), None)
     delimiter = next((mark for mark in ";\t" if first and mark in first), ",")
@@ -126,9 +122,12 @@ def _read_head(path: Path, wanted: set[str]) -> Head:
         del rows[0]
     if not rows:
         raise DataError(f"{path} is empty; expected one point per line")
-    top, second = rows[0][1], rows[1][1] if len(rows) > 1 else []
-    if _is_header(top, second, wanted):
-        head = Head(delimiter, _name(top), rows[0][0], rows[1:])
+    top = rows[0][1]
+    named, note = (
+        find_header(top, [fields for _, fields in rows[1:]], wanted) if header == "auto" else (header == "yes", "")
+    )
+    if named:
+        head = Head(delimiter, name_columns(top), rows[0][0], rows[1:], note)
     else:
         head = Head(delimiter, [str(j) for j in range(len(top))], 0, rows)
     _check_lengths(path, head, head.sample)
@@ -143,27 +142,6 @@ def _check_lengths(path: Path, head: Head, rows: Iterable[tuple[int, list[str]]]
                 f"{path}, line {line}: {len(fields)} fields, expected {len(head.names)} as in the first line; "
                 "mend or drop the line"
             )
-
-
-def _name(top: list[str]) -> list[str]:
-    """Return names of columns: row numbers that pandas or R wrote in front get that which pandas gives them elsewhere.
-
-    A column without a name is called by its number.
-    """
-    rest = top[1:]
-    counted = rest == [str(j) for j in range(len(rest))] or not any(map(is_number, rest))
-    index = counted and bool(rest) and top[0] in ("", "Unnamed: 0")
-    return [INDEX if index and j == 0 else name or str(j) for j, name in enumerate(top)]
-
-
-def _is_header(top: list[str], second: list[str], wanted: set[str]) -> bool:
-    """Tell a header from a first point with a name in it, like 5.1,3.5,setosa: names stand below the name, too."""
-    texts = [j for j, field in enumerate(top) if not is_number(field)]
-    if len(texts) in (0, len(top)) or not second:
-        return bool(texts)
-    known = {*LABEL_NAMES, *DEVICE_NAMES, *wanted}
-    named = any(top[j] in known or top[j].lower() in known for j in texts)
-    return named or any(j >= len(second) or is_number(second[j]) for j in texts)
 
 
 def _read_numbers(path: Path, head: Head, roles: Roles) -> Parts | None:

@@ -35,17 +35,20 @@ class Intake(NamedTuple):
     missing : {"refuse", "drop", "mean", "median"}
         What becomes of missing values: they are refused, their rows are left out, or they are NaN, which a run fills in
         by messages.
+    header : {"auto", "yes", "no"}
+        Whether the first row of a text file holds names of columns.
     """
 
     columns: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     encode: tuple[str, ...] = ()
     missing: str = "refuse"
+    header: str = "auto"
 
     @classmethod
-    def of(cls, columns: str | None, drop: str | None, encode: str | None, missing: str) -> "Intake":
-        """Read lists of names, parted by commas."""
-        return cls(_split(columns), _split(drop), _split(encode), missing)
+    def of(cls, columns: str | None, drop: str | None, encode: str | None, **options: str) -> "Intake":
+        """Read lists of names, parted by commas; options: the other fields."""
+        return cls(_split(columns), _split(drop), _split(encode), **options)
 
     @property
     def fills(self) -> bool:
