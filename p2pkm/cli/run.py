@@ -80,6 +80,8 @@ def run_command(**options: Any) -> int:
 )
 @click.option("--seeds", metavar="LIST", default="0-4", show_default=True, help="Seeds, such as 0-11.")
 @click.option("--reference", metavar="METHOD", help="What the others are compared with.  [default: the first method]")
+@click.option("--margin", type=float, default=0.005, show_default=True, help="Log ratio of two costs within which they "
+              "are equivalent (0: never).")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes on this machine; under "
               "mpirun the runs are dealt to the ranks instead.")  # fmt: skip
 @click.option("--devices", type=int, help="Number of devices, the same for all.  [default: 16]")
@@ -96,10 +98,12 @@ def compare_command(**options: Any) -> int:
     from p2pkm.experiments.compare import Comparison, lead_compare
     from p2pkm.experiments.run import OutputOptions
     from p2pkm.experiments.seeds import parse_seeds
+    from p2pkm.storage.paired_tests import check_margin
 
     lists = split_specs(options["algorithms"]), split_specs(options["graphs"]), parse_seeds(options["seeds"])
     manner = OutputOptions(console=Terminal(), json=options["form"] == "json", quiet=options["quiet"])
-    return lead_compare(Comparison.of(_read_experiment(options), *lists, options["reference"]), manner, options["jobs"])
+    asked = Comparison.of(_read_experiment(options), *lists, options["reference"])
+    return lead_compare(asked._replace(margin=check_margin(options["margin"])), manner, options["jobs"])
 
 
 @command.command("plan", short_help="Estimate memory, bytes and seconds of a run.", epilog="Exit codes: 0 it can "

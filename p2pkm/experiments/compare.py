@@ -26,16 +26,16 @@ from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.metrics.milestones import EXPLAINED
 from p2pkm.metrics.registry import Table, columns, keys
 from p2pkm.network.world import connect
+from p2pkm.storage.conclusion import conclude, list_verdicts, tell_effect, tell_verdict, write_verdicts
 from p2pkm.storage.lock import Lock
+from p2pkm.storage.paired_tests import MARGIN, PairedTest, Verdicts, check_margin
 from p2pkm.storage.save import write_bytes, write_json
 from p2pkm.storage.study_table import (
     SERVED,
     Row,
     Study,
     average,
-    find_gap,
     interval,
-    judge_gap,
     name_run,
     name_sides,
     tell_worse,
@@ -43,13 +43,14 @@ from p2pkm.storage.study_table import (
 
 _FAILED = 4
 MARK = "comparison.json"
+_JUDGED = ("ratio_mean",)
 
 
 @sharing()
 def compare(  # noqa: PLR0913 - the public signature
     algorithms: str | Iterable[str], graphs: str | Iterable[str] = "ring", *, seeds: str | Iterable[int] = "0-4",
     reference: str | None = None, jobs: int = 1, out: str | os.PathLike[str] | None = None, plot: bool = False,
-    progress: bool = True, **options: Any,
+    progress: bool = True, margin: float = MARGIN, **options: Any,
 ) -> Study:  # fmt: skip
     """Run methods on graphs over seeds, all on the same points, as ``p2pkm compare`` does.
 
@@ -71,6 +72,8 @@ def compare(  # noqa: PLR0913 - the public signature
         Whether to draw figures into the folder.
     progress : bool
         Whether to tell on standard error which runs have ended.
+    margin : float
+        Log ratio within which two configurations are equivalent: 0.005 is 0.5 %; 0: never.
     **options
         Options of all runs, by their names on the command line with ``_`` for ``-``, such as ``devices=16``.
 
@@ -106,12 +109,12 @@ def compare(  # noqa: PLR0913 - the public signature
     chosen = read_seeds(seeds if isinstance(seeds, str) else list_of(seeds, f"{where}: seeds"), where)
     single(reference, "reference")
     single(progress, "progress")
-    asked = Comparison.of(base, methods, places, chosen, reference)
+    asked = Comparison.of(base, methods, places, chosen, reference)._replace(margin=check_margin(margin))
     cells = expand_runs(asked)
     rows, _ = run_comparison(asked, cells, OutputOptions(quiet=not progress), whole(jobs, 1, "jobs"))
     if len(rows) < len(cells):
         raise KeyboardInterrupt
-    return Study([_without(row, "trace") for row in rows], None if out is None else Path(out))
+    return Study([_without(row, "trace") for row in rows], None if out is None else Path(out), asked.margin)
 
 
 def _read_names(given: str | Iterable[str], where: str, what: str) -> list[str]:
@@ -134,6 +137,7 @@ class Comparison(NamedTuple):
     graphs: Sequence[str]
     seeds: Sequence[int]
     reference: str
+    margin: float = MARGIN
 
     @classmethod
     def of(
@@ -194,7 +198,8 @@ def resume_compare(folder: Path, jobs: int, manner: OutputOptions) -> int:
         base = Experiment.from_mapping(found["base"] | {"out": str(folder)}, str(mark))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{mark} cannot be read: {type(error).__name__}: {error}; give compare --out anew") from None
-    return lead_compare(Comparison.of(base, *given), manner, jobs)
+    margin = check_margin(found.get("margin", MARGIN))
+    return lead_compare(Comparison.of(base, *given)._replace(margin=margin), manner, jobs)
 
 
 def run_comparison(
@@ -213,7 +218,7 @@ def run_comparison(
         tell_compilation(quiet=manner.quiet)
         tell_graphs(cells, quiet=manner.quiet)
         rows = [_without(row, "options") for row in run_study(cells, folder, connect(), tell, jobs=jobs)]
-        compared = compare_rows(rows, asked.reference)
+        compared = compare_rows(rows, asked.reference, asked.margin)
         errors = [row["error"] for row in rows if row["error"] is not None]
         compared |= {
             "out": None if folder is None else str(folder),
@@ -267,11 +272,11 @@ def _name_cell(cell: Experiment) -> str:
     return f"algorithm = {cell.algorithm}" + (f", graph = {cell.graph}" if cell.graph else "")
 
 
-def compare_rows(rows: Sequence[Row], reference: str) -> dict[str, Any]:
-    """Return means over seeds for every method and graph, and paired differences to the reference.
+def compare_rows(rows: Sequence[Row], reference: str, margin: float = MARGIN) -> dict[str, Any]:
+    """Return means over seeds for every method and graph, verdicts beside the reference, and the conclusion.
 
-    Differences are those of the seeds that both have, on the same graph (a method with a server stands for all
-    graphs), with 95 % bootstrap intervals over seeds.
+    Methods are compared over the seeds that both have, on the same graph (a method with a server stands for all
+    graphs). Verdicts and intervals are those of `p2pkm.storage.paired_tests`, corrected for all pairs.
     """
     groups: dict[tuple[str, str], dict[int, Row]] = {}
     for row in rows:
@@ -279,13 +284,18 @@ def compare_rows(rows: Sequence[Row], reference: str) -> dict[str, Any]:
             groups.setdefault((row["algorithm"], row["graph"]), {})[row["seed"]] = row
     table = [_average(name, graph, list(group.values())) for (name, graph), group in groups.items()]
     ours = {graph: group for (name, graph), group in groups.items() if name == reference}
+    verdicts = {figure: Verdicts(groups, figure, margin) for figure in keys(Table.PAIRED)}
     differences = []
     for (name, graph), group in groups.items():
         for against, other in ours.items():
             if name != reference and (graph == against or SERVED in (graph, against)):
                 sides = {"algorithm": name, "graph": graph, "reference": reference, "reference_graph": against}
-                differences.append(sides | _pair(group, other))
-    return {"reference": reference, "table": table, "differences": differences}
+                gaps = {figure: found.pair((name, graph), (reference, against)) for figure, found in verdicts.items()}
+                seeds = {"seeds": len(group.keys() & other.keys())}
+                differences.append(sides | seeds | {key: gap and gap._asdict() for key, gap in gaps.items()})
+    named = {name_run(*sides): group for sides, group in groups.items()}
+    found: dict[str, Any] = {"reference": reference, "margin": margin, "table": table, "differences": differences}
+    return found | {"conclusion": conclude(named, margin=margin), "verdicts": list_verdicts(named, _JUDGED, margin)}
 
 
 def _average(name: str, graph: str, group: Sequence[Row]) -> dict[str, Any]:
@@ -299,14 +309,8 @@ def _average(name: str, graph: str, group: Sequence[Row]) -> dict[str, Any]:
     return found
 
 
-def _pair(group: dict[int, Row], other: dict[int, Row]) -> dict[str, Any]:
-    """Return mean differences over the seeds that both have, with intervals."""
-    gaps = {name: find_gap(group, other, name) for name in keys(Table.PAIRED)}
-    return {"seeds": len(group.keys() & other.keys()), **gaps}
-
-
 def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], base: Experiment) -> None:
-    """Write rows.jsonl and rows.csv (one row per run), summary.json and the figure."""
+    """Write rows.jsonl and rows.csv (one row per run), verdicts.csv, summary.json and the figure."""
     plain = [_without(row, "trace") for row in rows]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     write_bytes(folder, "rows.jsonl", lambda file: file.write(lines.encode()))
@@ -317,6 +321,8 @@ def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], ba
     writer.writerows(plain)
     write_bytes(folder, "rows.csv", lambda file: file.write(text.getvalue().encode()))
     write_json(folder, "summary.json", compared)
+    verdicts = write_verdicts(Study(plain).configurations(), keys(Table.PAIRED), compared["margin"])
+    write_bytes(folder, "verdicts.csv", lambda file: file.write(verdicts.encode()))
     if base.plot and any(one["ratio_mean"] is not None for one in compared["table"]):
         from p2pkm.viz import draw_comparison
 
@@ -337,13 +343,15 @@ def tabulate(compared: dict[str, Any]) -> str:
     text += [f"quality got worse: {name}, {one['worse']}" for name, one in zip(names, compared["table"], strict=True)
              if one["worse"]]  # fmt: skip
     if compared["differences"]:
-        text += ["", f"difference to {compared['reference']}, same seeds, with 95 % intervals:"]
+        text += ["", f"beside {compared['reference']}, same seeds:"]
     for one in compared["differences"]:
-        gap = one["ratio_mean"]
-        if gap is not None:
+        if one["ratio_mean"] is not None:
+            gap = PairedTest(**one["ratio_mean"])
             sides = " - ".join(name_sides(one))
-            reach = f"[{gap['low']:+.4f}, {gap['high']:+.4f}]"
-            text.append(f"  {sides}: ratio {gap['mean']:+.4f} {reach}, {judge_gap(gap)}")
+            effect = tell_effect(gap, "ratio_mean")
+            text.append(f"  {sides}: ratio {gap.difference:+.4f}, {effect}, {tell_verdict(gap)}")
+    if any(one["ratio_mean"] is not None for one in compared["table"]):
+        text += ["", compared["conclusion"]]
     if compared["failed"]:
         text.append(f"{count(compared['failed'], 'run')} failed, the first of them: {compared['error']}")
     return "\n".join([*text, tell_folder(compared["out"])])

@@ -29,11 +29,13 @@ from p2pkm.metrics.registry import Table, listed
 from p2pkm.metrics.result import Result
 from p2pkm.network.world import connect
 from p2pkm.storage.checksums import Fault, check_files
+from p2pkm.storage.conclusion import conclude
 from p2pkm.storage.load import load
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.run_folder import hold, set_aside
 from p2pkm.storage.run_status import repeated_from, run_status
 from p2pkm.storage.save import write_bytes, write_json
+from p2pkm.storage.study_table import name_run
 from p2pkm.storage.toml import load_toml, read_toml
 
 MARK = "seeds.toml"  # what a folder of several seeds was begun with
@@ -230,6 +232,9 @@ def summarize(summaries: list[dict[str, Any]]) -> dict[str, Any]:
         closing["sd"][name] = float(known.std(ddof=1)) if whole and len(known) > 1 else None
         closing["worst"][name] = float(worst(known)) if whole else None
     releases = _compose_releases(summaries)
+    runs = {one["seed"]: one for one in summaries}
+    name = name_run(str(summaries[0].get("algorithm")), summaries[0].get("graph"))
+    closing["conclusion"] = conclude({name: runs})
     return closing | ({} if releases is None else {"privacy": releases}) | {"runs": summaries}
 
 
@@ -237,7 +242,7 @@ def _compose_releases(summaries: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Return what runs with secret noise guarantee together if their points are the same; None without such runs."""
     from p2pkm.privacy.gdp import compose, epsilon_of
 
-    if any(one["mu"] is None or one["noise_seed"] is not None for one in summaries):
+    if any(one.get("mu") is None or one.get("noise_seed") is not None for one in summaries):
         return None
     mu, delta = compose(*(one["mu"] for one in summaries)), max(one["delta"] for one in summaries)
     return {"releases": len(summaries), "mu": mu, "epsilon": epsilon_of(mu, delta), "delta": delta}
@@ -252,6 +257,8 @@ def _show(closing: dict[str, Any], parent: Path | None) -> None:
         cells = [closing[kind][metric.key] for kind in ("mean", "sd", "worst")]
         line = " ".join(f"{'-' if cell is None else format(cell, '.6g'):>12}" for cell in cells)
         print(f"  {metric.label:{width}} {line}")
+    if closing["mean"]["ratio_mean"] is not None:
+        print(f"  {closing['conclusion']}")
     if (privacy := closing.get("privacy")) is not None:
         print(f"  differential privacy: {count(privacy['releases'], 'release')}, of the same points together eps "
               f"{privacy['epsilon']:.3g} at delta {privacy['delta']:g} (mu {privacy['mu']:.3g})")  # fmt: skip

@@ -146,7 +146,7 @@ def tell_rounds(summary: Summary) -> Row:
     """Return the rounds of the method and why there are no more."""
     if summary["epsilon"] is not None and summary["termination"] == "converged":
         return str(summary["rounds"]), "all sums have been taken; how many does not depend on the points"
-    if summary["epsilon"] is not None and summary["noise_seed"] is None and summary["termination"] in STOPPED:
+    if summary["epsilon"] is not None and summary.get("noise_seed") is None and summary["termination"] in STOPPED:
         return str(summary["rounds"]), "interrupted; its noise was secret, so it cannot be resumed"
     return str(summary["rounds"]), TERMINATIONS.get(summary["termination"], str(summary["termination"]))
 
@@ -176,7 +176,7 @@ def tell_privacy(summary: Summary) -> Row:
     """Return what is guaranteed for each point, and against whom."""
     if summary["epsilon"] is None:
         return NO_ROW
-    if summary["noise_seed"] is not None:
+    if summary.get("noise_seed") is not None:
         return "none", "no guarantee: seeded noise"
     against = {
         "masks": f"any {count(summary['curious'], 'curious device')}",
@@ -190,7 +190,7 @@ def tell_privacy(summary: Summary) -> Row:
 def tell_alone(summary: Summary) -> Row:
     """Return what is left against all other devices together, if they hold together less than that."""
     alone = summary["epsilon_alone"]
-    shown = alone is not None and summary["trust"] == "masks" and summary["noise_seed"] is None
+    shown = alone is not None and summary["trust"] == "masks" and summary.get("noise_seed") is None
     return (f"eps {alone:.3g}", "against all other devices together") if shown else NO_ROW
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from p2pkm.core.brief import brief
 from p2pkm.core.validation import one_of
-from p2pkm.storage.study_table import find_gap
+from p2pkm.storage.study_table import interval
 
 Row = dict[str, Any]
 
@@ -55,9 +55,19 @@ class DeepTable:
         Returns
         -------
         dict or None
-            ``mean``, ``low``, ``high`` and ``tied`` (whether the interval contains 0; None with one seed alone).
+            ``mean``, ``low``, ``high`` and ``differs`` (whether the interval excludes 0; None with one seed). None
+            without a common seed, or if a run does not have the figure.
         """
-        return find_gap(self._of(name), self._of(reference), figure)
+        one, other = self._of(name), self._of(reference)
+        pairs: list[tuple[Any, Any]] = [
+            (one[seed].get(figure), other[seed].get(figure)) for seed in sorted(one.keys() & other.keys())
+        ]
+        if not pairs or None in (value for pair in pairs for value in pair):
+            return None
+        gaps = [a - b for a, b in pairs]
+        low, high = interval(gaps)
+        differs = not low <= 0.0 <= high if len(gaps) > 1 else None
+        return {"mean": float(np.mean(gaps)), "low": low, "high": high, "differs": differs}
 
     def __repr__(self) -> str:
         return brief(self)
@@ -81,7 +91,7 @@ class DeepTable:
             gap = self.gap(name, reference)
             told = ""
             if gap and name != reference:
-                sure = "" if gap["tied"] is None else f" [{gap['low']:+.3f}, {gap['high']:+.3f}]"
+                sure = "" if gap["differs"] is None else f" [{gap['low']:+.3f}, {gap['high']:+.3f}]"
                 told = f"{gap['mean']:+.3f}{sure}"
             lines.append(
                 f"{name:<24}{spread[0]:>15}{spread[1]:>15}{scores[0]:>7}{scores[1]:>7}{scores[2]:>8}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,16 @@ from p2pkm.core.spec import suggest
 from p2pkm.core.units import count
 from p2pkm.core.validation import one_of
 from p2pkm.metrics.registry import Metric, find
-from p2pkm.storage.paired_tests import TEST, estimate_mean, is_best_alone, rank
+from p2pkm.storage.conclusion import describe_test
+from p2pkm.storage.paired_tests import (
+    EQUIVALENT,
+    MARGIN,
+    UNDECIDED,
+    Verdicts,
+    estimate_mean,
+    is_best_alone,
+    list_standings,
+)
 
 Groups = Mapping[str, Mapping[int, Mapping[str, Any]]]
 _USUAL = ("ratio_mean", "ari", "bytes")
@@ -21,7 +30,7 @@ _SIGNS = str.maketrans({
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
     "\n": " ",
 })  # fmt: skip
-_DASH = "--"
+_DASH, _BOLD, _NEAR, _OPEN = "--", r"\mathbf", r"\approx", "?"
 
 
 def escape(text: str) -> str:
@@ -29,10 +38,16 @@ def escape(text: str) -> str:
     return text.translate(_SIGNS)
 
 
-def write_latex(
-    groups: Groups, axes: Sequence[str], figures: Sequence[str] | None, spread: str, caption: str | None,
-    label: str | None,
-) -> str:  # fmt: skip
+class Layout(NamedTuple):
+    """What a table shows beside the means, see `p2pkm.Study.to_latex`."""
+
+    spread: str = "sd"
+    caption: str | None = None
+    label: str | None = None
+    margin: float = MARGIN
+
+
+def write_latex(groups: Groups, axes: Sequence[str], figures: Sequence[str] | None, layout: Layout) -> str:
     """Return the table; see `p2pkm.Study.to_latex`.
 
     Parameters
@@ -41,24 +56,31 @@ def write_latex(
         The runs of every configuration by their seeds.
     axes : sequence of str
         The options that configurations differ in: a column each.
-    figures, spread, caption, label
+    figures
         As there.
+    layout : Layout
     """
+    spread, caption, label, margin = layout
     one_of(spread, _SPREADS, "spread")
     rows = [row for group in groups.values() for row in group.values()]
     metrics = [find(name) for name in _choose(rows, figures)]
     sides = axes or ["algorithm"]
     head = [*(escape(name.replace("_", " ")) for name in sides), *(escape(metric.column) for metric in metrics)]
-    bold = {metric.key: _find_bold(groups, metric.key) for metric in metrics}
+    verdicts = {metric.key: Verdicts(groups, metric.key, margin) for metric in metrics}
+    marks = {name: _find_marks(found, groups) if find(name).better else {} for name, found in verdicts.items()}
     lines = [head]
     for name, group in groups.items():
         first = next(iter(group.values()))
-        cells = [_write(group, metric, spread, bold=bold[metric.key] == name) for metric in metrics]
+        cells = [_write(group, metric, spread, marks[metric.key].get(name, "")) for metric in metrics]
         lines.append([*(_DASH if first.get(side) is None else escape(str(first[side])) for side in sides), *cells])
     top, *rest = [f"  {' & '.join(line)} \\\\" for line in lines]
     seeds = sorted({len(group) for group in groups.values()}) or [0]
     over = count(seeds[0], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
-    note = f"% {_SPREADS[spread]} over {over}. Bold: significantly better than all others ({TEST}). Needs booktabs."
+    notes = [f"% {_SPREADS[spread]} over {over}. Bold: all others are worse. {_NEAR}: equivalent to the best. "
+             f"{_OPEN}: not distinguished from it. Needs booktabs."]  # fmt: skip
+    notes += [
+        f"% {metric.column}: {describe_test(verdicts[metric.key], margin)}" for metric in metrics if metric.better
+    ]
     columns = "l" * len(sides) + "r" * len(metrics)
     body = [rf"\begin{{tabular}}{{{columns}}}", r"  \toprule", top, r"  \midrule", *rest, r"  \bottomrule",
             r"\end{tabular}"]  # fmt: skip
@@ -66,7 +88,7 @@ def write_latex(
         named = [] if caption is None else [rf"\caption{{{caption}}}"]
         named += [] if label is None else [rf"\label{{{label}}}"]
         body = [r"\begin{table}", r"\centering", *named, *body, r"\end{table}"]
-    return "\n".join([note, *body]) + "\n"
+    return "\n".join([*notes, *body]) + "\n"
 
 
 def _choose(rows: Sequence[Mapping[str, Any]], figures: Sequence[str] | None) -> list[str]:
@@ -83,20 +105,22 @@ def _choose(rows: Sequence[Mapping[str, Any]], figures: Sequence[str] | None) ->
     return list(figures)
 
 
-def _find_bold(groups: Groups, figure: str) -> str | None:
-    """Return the configuration that is significantly better than every other one, None if there is none."""
-    standings = rank(groups, figure) if find(figure).better else []
-    return standings[0].name if is_best_alone(standings) and len(standings) == len(groups) else None
+def _find_marks(verdicts: Verdicts, groups: Groups) -> dict[str, str]:
+    """Return how the mean of a configuration is marked: in bold, as equivalent to the best, or as not distinguished."""
+    standings = list_standings(verdicts)
+    if is_best_alone(standings) and len(standings) == len(groups):
+        return {standings[0].name: _BOLD}
+    return {one.name: {EQUIVALENT: _NEAR, UNDECIDED: _OPEN}.get(one.verdict, "") for one in standings[1:]}
 
 
-def _write(group: Mapping[int, Mapping[str, Any]], metric: Metric, spread: str, *, bold: bool) -> str:
+def _write(group: Mapping[int, Mapping[str, Any]], metric: Metric, spread: str, mark: str) -> str:
     """Return a cell: the mean over the seeds and their spread, a dash where not all runs have the figure."""
     values = [row.get(metric.key) for row in group.values()]
     if None in values:
         return _DASH
     known = np.asarray(values, float) / metric.scale
     mean, low, high = (format(value, metric.form) for value in estimate_mean(known))
-    mean = rf"\mathbf{{{mean}}}" if bold else mean
+    mean = rf"{_BOLD}{{{mean}}}" if mark == _BOLD else f"{mean}^{{{mark}}}" if mark else mean
     if spread == "none" or len(known) < 2:
         return f"${mean}$"
     if spread == "sd":

@@ -5,6 +5,7 @@ import html
 import json
 import math
 import os
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -20,6 +21,7 @@ from p2pkm.core.units import count
 from p2pkm.core.validation import one_of
 from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, never_reached
 from p2pkm.metrics.registry import Table, find, keys
+from p2pkm.storage.paired_tests import MARGIN, check_margin
 from p2pkm.storage.save import write_json
 
 Row = dict[str, Any]
@@ -44,6 +46,8 @@ class Study:
         One per run; None where a figure is not known. What comes before ``seed`` is the configuration.
     path : Path or None
         Its folder.
+    margin : float
+        Log ratio of two figures within which configurations are equivalent: 0.005 is 0.5 %; 0: never.
 
     Examples
     --------
@@ -61,6 +65,7 @@ class Study:
 
     rows: list[Row]
     path: Path | None = None
+    margin: float = MARGIN
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Study":
@@ -76,7 +81,7 @@ class Study:
             for name in TABLES:
                 if (folder / name).is_file():
                     lines = (folder / name).read_text("utf-8").splitlines()
-                    return cls([_flatten(_parse(line)) for line in lines], folder)
+                    return cls([_flatten(_parse(line)) for line in lines], folder, read_margin(folder))
             kept = [read_row(path) for path in sorted(folder.glob(_KEPT))]
         except (OSError, ValueError) as error:
             raise DataError(f"{folder} cannot be read as a study: {error}") from None
@@ -85,7 +90,7 @@ class Study:
         asked = [row.get(OPTIONS, {}) for row in kept]
         names = dict.fromkeys(name for options in asked for name in options if name != "seed")
         swept = [name for name in names if len({str(options.get(name)) for options in asked}) > 1]
-        return cls([_flatten(lead_with(row, swept)) for row in kept], folder)
+        return cls([_flatten(lead_with(row, swept)) for row in kept], folder, read_margin(folder))
 
     @property
     def swept(self) -> list[str]:
@@ -113,9 +118,8 @@ class Study:
     ) -> str:  # fmt: skip
         """Return a table for LaTeX with booktabs rules, a line per configuration: means over seeds and their spread.
 
-        The best mean of a column is in bold only if it is significantly better than that of every other
-        configuration: a two-sided paired t-test over the seeds that both have, with Holm's correction for the number
-        of others, at level 0.05. With one seed nothing is in bold.
+        The best mean of a column is in bold only if every other configuration is worse, see `conclusion` for the test.
+        Those that are equivalent to the best have the mark ≈, those that are not distinguished from it a question mark.
 
         Parameters
         ----------
@@ -135,7 +139,7 @@ class Study:
         DataError
             If no run has ended.
         """
-        from p2pkm.storage.latex_table import write_latex
+        from p2pkm.storage.latex_table import Layout, write_latex
 
         read_ended(self)
         alone = {"graph": None}  # of the method without messages
@@ -143,22 +147,44 @@ class Study:
             name: {seed: row | alone if is_alone(row["algorithm"]) else row for seed, row in group.items()}
             for name, group in self.configurations().items()
         }
-        text = write_latex(groups, self.swept, figures, spread, caption, label)
+        text = write_latex(groups, self.swept, figures, Layout(spread, caption, label, self.margin))
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
 
     def conclusion(self, figure: str = "ratio_mean") -> str:
-        """Return a sentence to quote: the best configuration, by how much and how surely, or that it is a tie.
+        """Return sentences to quote: the best configuration, and the verdict on every other one beside it.
+
+        Worse: a paired t-test (from 8 seeds, where one of them dominates, a signed-rank test) with Holm's correction
+        over all pairs rejects equality. Equivalent: the 90 % interval of the log ratio is within `margin`. Otherwise
+        not distinguished, with the number of seeds that a verdict would take. Below 5 common seeds nothing is tested.
 
         Parameters
         ----------
         figure : str
-            What is compared; the cost over that of central k-means by default. The test is that of `to_latex`.
+            What is compared; the cost over that of central k-means by default.
         """
-        from p2pkm.storage.paired_tests import conclude
+        from p2pkm.storage.conclusion import conclude
 
-        return conclude(self.configurations(), figure)
+        return conclude(self.configurations(), figure, self.margin)
+
+    def verdicts(self, figure: str = "ratio_mean") -> list[Row]:
+        """Return a row per configuration, the best first: its mean, and the comparison with the best.
+
+        Parameters
+        ----------
+        figure : str
+            What is compared.
+
+        Returns
+        -------
+        list of dict
+            ``configuration``, ``reference``, ``figure``, ``mean`` and the fields of
+            `p2pkm.storage.paired_tests.PairedTest`; of the best the verdict is "best".
+        """
+        from p2pkm.storage.conclusion import list_verdicts
+
+        return list_verdicts(self.configurations(), [figure], self.margin)
 
     def plot(self, kind: str = "seeds", *, figure: str = "ratio_mean") -> Any:
         """Draw a figure of all configurations and seeds.
@@ -231,6 +257,21 @@ def load_study(path: str | os.PathLike[str]) -> Study:
     (1.01, True)
     """
     return Study.load(path)
+
+
+def read_margin(source: Any) -> float:
+    """Return the margin of equivalence of a study, or of the study or comparison in a folder; else the usual one."""
+    if isinstance(source, Study):
+        return source.margin
+    if not isinstance(source, (str, os.PathLike)):
+        return MARGIN
+    try:
+        for name, parse in (("comparison.json", json.loads), ("study.toml", tomllib.loads)):
+            if (Path(source) / name).is_file():
+                return check_margin(parse((Path(source) / name).read_text("utf-8")).get("margin", MARGIN))
+    except (OSError, ValueError, AttributeError, ExperimentError) as error:
+        raise DataError(f"{Path(source) / name} cannot be read: {error}") from None
+    return MARGIN
 
 
 def read_rows(source: Any) -> list[Row]:
@@ -392,38 +433,6 @@ def name_sides(difference: Mapping[str, Any]) -> tuple[str, str]:
     """Return the two configurations of a difference in words."""
     reference = name_run(difference["reference"], difference["reference_graph"])
     return name_run(difference["algorithm"], difference["graph"]), reference
-
-
-def judge_gap(gap: Mapping[str, Any]) -> str:
-    """Return what a difference of costs says: tied, worse or better; of one seed nothing."""
-    if gap["tied"] is None:
-        return "one seed: may be chance"
-    return "tied" if gap["tied"] else "worse" if gap["mean"] > 0 else "better"
-
-
-def find_gap(group: Mapping[int, Row], other: Mapping[int, Row], figure: str) -> Row | None:
-    """Return the mean difference of a figure over the seeds that both have, with its 95 % interval.
-
-    Parameters
-    ----------
-    group, other : mapping of int to dict
-        The runs of two configurations by their seeds.
-    figure : str
-
-    Returns
-    -------
-    dict or None
-        ``mean``, ``low``, ``high``, and ``tied``: whether the interval contains 0; None with one seed alone, which
-        tells nothing of others. None without a common seed, or if a run does not have the figure.
-    """
-    seeds = sorted(group.keys() & other.keys())
-    pairs: list[tuple[Any, Any]] = [(group[seed].get(figure), other[seed].get(figure)) for seed in seeds]
-    if not pairs or None in (value for pair in pairs for value in pair):
-        return None
-    gaps = [a - b for a, b in pairs]
-    low, high = interval(gaps)
-    tied = low <= 0.0 <= high if len(gaps) > 1 else None
-    return {"mean": float(np.mean(gaps)), "low": low, "high": high, "tied": tied}
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:

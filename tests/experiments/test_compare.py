@@ -15,7 +15,7 @@ from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.study.run import run_study
 from p2pkm.metrics.milestones import find_best, reach, trace, write_rounds
 from p2pkm.network.local import LocalWorld
-from p2pkm.storage.study_table import find_gap, judge_gap, name_run
+from p2pkm.storage.study_table import name_run
 from p2pkm.viz import plot_quality
 from tests.support.run_cli import here, ranks, there
 
@@ -111,14 +111,20 @@ def test_a_table_says_whose_quality_got_worse_and_what_is_never_reached():
     assert "got worse: fkm" not in text
 
 
-def test_differences_that_the_interval_does_not_tell_from_zero_are_tied():
-    group = {seed: row("b", "ring", seed, 1.0 + gap) for seed, gap in enumerate((-0.001, 0.001, -0.0005, 0.0006))}
-    other = {seed: row("a", "ring", seed, 1.0) for seed in range(4)}
-    apart = {seed: row("c", "ring", seed, 1.1 + seed / 1000) for seed in range(4)}
-    words = [judge_gap(find_gap(*sides, "ratio_mean")) for sides in ((group, other), (apart, other), (other, apart))]
-    assert words == ["tied", "worse", "better"]
-    assert find_gap({0: group[0]}, other, "ratio_mean")["tied"] is None
-    assert find_gap({9: group[0]}, other, "ratio_mean") is None
+def test_differences_to_the_reference_have_one_of_three_verdicts():
+    ratios = {"a": 1.1, "near": 1.1004, "far": 1.3, "wild": 1.1}
+    rows = [row(name, "ring", seed, base + 0.01 * seed + 0.08 * (name == "wild") * (-1) ** seed)
+            for name, base in ratios.items() for seed in range(5)]  # fmt: skip
+    rows += [row("few", "ring", seed, 1.3) for seed in range(4)]
+    found = compare_rows(rows, "a")
+    words = {one["algorithm"]: one["ratio_mean"]["verdict"] for one in found["differences"]}
+    assert words == {"near": "equivalent", "far": "worse", "wild": "not distinguished", "few": "not distinguished"}
+    assert {one["reference"] for one in found["differences"]} == {"a"}
+    words = {one["algorithm"]: one["ratio_mean"]["verdict"] for one in compare_rows(rows, "far")["differences"]}
+    assert words["a"] == "better"
+    text = tabulate(found | {"failed": 0, "error": None, "out": None})
+    assert "tied" not in text and "far on ring - a on ring: ratio +0.2000, cost 1.18 times, interval" in text
+    assert found["conclusion"] in text
 
 
 def test_names_of_runs():
@@ -135,9 +141,9 @@ def test_means_and_paired_differences_by_hand():
     assert means == {("a", "ring"): 1.5, ("b", "ring"): 1.875, ("c", "server"): 1.5, ("b", "path"): 7.0}
     gaps = {(one["algorithm"], one["graph"]): one for one in found["differences"]}
     assert set(gaps) == {("b", "ring"), ("c", "server")}  # b on path has no counterpart
-    assert gaps["b", "ring"]["ratio_mean"]["mean"] == pytest.approx(0.375)
-    assert gaps["b", "ring"]["ratio_mean"]["low"] == 0.25
-    assert gaps["b", "ring"]["ratio_mean"]["high"] == 0.5
+    gap = gaps["b", "ring"]["ratio_mean"]
+    assert gap["difference"] == pytest.approx(0.375) and gap["low"] is gap["high"] is None
+    assert gap["verdict"] == "not distinguished" and gap["seeds"] == 2
     assert gaps["c", "server"]["seeds"] == 1
 
 
@@ -343,7 +349,7 @@ def test_the_folder_of_a_comparison_has_its_figures(tmp_path):
     assert {path.name for path in Path(tmp_path / "c/figures").iterdir()} == {
         f"quality_{against}.{kind}" for against in ("bytes", "bytes_busiest") for kind in ("png", "svg", "data.csv")
     }
-    assert "difference to gtvmin" in ending.out
+    assert "beside gtvmin, same seeds" in ending.out
 
 
 def test_a_row_is_computed_again_when_the_file_of_the_points_has_changed(tmp_path):

@@ -26,7 +26,7 @@ def test_means_pairs_and_text():
     assert table.names == ["untrained body", "FeCA"]
     assert table.mean("FeCA") == pytest.approx(0.61) and table.mean("untrained body", "bytes") is None
     gap = table.gap("FeCA")  # by seed, not by place
-    assert (gap["mean"], gap["low"], gap["high"]) == pytest.approx((0.1, 0.1, 0.1)) and gap["tied"] is False
+    assert (gap["mean"], gap["low"], gap["high"]) == pytest.approx((0.1, 0.1, 0.1)) and gap["differs"] is True
     head, untrained, feca = str(table).splitlines()
     assert "all labels" in head and "+0.100 [+0.100, +0.100]" in feca and "[" not in untrained
     assert "0.610 (0.010)" in feca and feca.split()[-5] == "2"

@@ -62,13 +62,13 @@ from p2pkm.network.graph import _LISTED, Topology
 from p2pkm.network.halo import place
 from p2pkm.network.link_model import PROFILES, LinkModel
 from p2pkm.network.rank_partition import RankPartition
-from p2pkm.storage import checksums, latex_table, load, lock, paired_tests, run_folder, save
+from p2pkm.storage import checksums, conclusion, latex_table, load, lock, run_folder, save
 from p2pkm.storage.checkpoint import CheckpointWriter
 from p2pkm.storage.checksums import NAME, _check, _read
 from p2pkm.storage.deep_table import DeepTable
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.paired_tests import rank
-from p2pkm.storage.study_table import Study, average, find_gap, judge_gap, name_run, read_rows, tell_worse
+from p2pkm.storage.study_table import Study, average, name_run, read_rows, tell_worse
 from p2pkm.storage.toml import read_toml
 from tests.methods.init.test_lean import draw
 from tests.support.play_rounds import arrange
@@ -415,13 +415,6 @@ def test_the_share_of_runs_is_told_unless_all_came_near():
     assert [write_share(one) for one in ({}, *runs)] == ["", "", "", " 0/3"]
 
 
-def test_gaps_are_over_common_seeds_with_the_figure():
-    group = {0: {"ari": 0.5}, 1: {"ari": 0.75}}
-    assert find_gap(group, {2: {"ari": 0.5}}, "ari") is find_gap(group, {0: {"ari": None}}, "ari") is None
-    assert find_gap(group, {0: {}}, "ari") is None  # of another version
-    assert find_gap(group, {0: {"ari": 0.25}, 1: {"ari": 0.5}}, "ari")["mean"] == 0.25
-
-
 @pytest.mark.parametrize(("promises", "altered", "count"), [(False, False, 0), (True, True, 0), (True, False, 2)])
 def test_descent_is_claimed_only_where_it_is_promised_and_messages_are_as_sent(promises, altered, count):
     method = SimpleNamespace(traits=SimpleNamespace(guarantees_descent=promises))
@@ -605,19 +598,6 @@ def test_words_and_truths_are_no_figures_of_a_table():
             latex_table._choose(rows, [name])
 
 
-@pytest.mark.parametrize(
-    ("tied", "mean", "said"),
-    [
-        (None, 1.0, "one seed: may be chance"),
-        (True, 1.0, "tied"),
-        (False, 1.0, "worse"),
-        (False, -1.0, "better"),
-    ],
-)
-def test_what_a_gap_says(tied, mean, said):
-    assert judge_gap({"tied": tied, "mean": mean}) == said
-
-
 def test_what_was_seen_is_saved(tmp_path):
     shards = p2pkm.Shards.from_list([np.arange(12.0).reshape(6, 2) + i for i in range(3)])
     result = p2pkm.simulate(p2pkm.GTVMin(2), ring(3), shards, rounds=1, baselines=False)
@@ -763,8 +743,8 @@ def test_runs_in_words_have_a_graph_unless_they_are_alone():
 
 def test_a_difference_is_not_rounded_to_nothing():
     for value in (0.0, 0.5):
-        assert paired_tests._write(value, "ari") == f"{value:{paired_tests._form('ari')}}"
-    assert paired_tests._write(1e-9, "ari") == "1.0e-09"
+        assert conclusion._write(value, "ari") == f"{value:{conclusion._form('ari')}}"
+    assert conclusion._write(1e-9, "ari") == "1.0e-09"
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):

@@ -125,6 +125,7 @@ compare --algorithm gtvmin,gtvmin         | a repeated entry
 compare --algorithm fkm,                  | an empty or a repeated
 compare --seeds 5-1                       | smaller number first
 compare --reference fkn                   | is not one of the methods
+compare --margin 2                        | margin is 2.0; expected a share
 compare --seed 3                          | No such option
 compare --out full                        | is in use, but not by a comparison
 --init locl                             | Did you mean 'local'
@@ -141,6 +142,8 @@ compare --out full                        | is in use, but not by a comparison
 --algorithm private:epsilon=1,radius=1e-162 | private:radius is 1e-162; expected from 1e-100 to 1e+100
 --algorithm private:epsilon=1,radius=1,center=1e15 | private:center is 1000000000000000.0 with a radius of 1
 --algorithm private:epsilon=1,radius=30,delta=0.1 | expected less than 1 /
+--algorithm private:epsilon=1,radius=30,noise_seed=-1 | noise_seed is -1
+--algorithm private:epsilon=1,radius=30 --checkpoint-every 2 | cannot be combined with private without noise_seed
 --algorithm private:epsilon=1,radius=30 --init leader | but private has no init
 --algorithm private:epsilon=1,radius=30 --scale minmax | nothing is to be found in them beforehand
 --algorithm private:epsilon=1,radius=30 --graph star | the graph in two

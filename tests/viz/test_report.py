@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from p2pkm.storage.load import load
+from p2pkm.storage.paired_tests import Verdicts
 from p2pkm.viz.report.encode_arrays import ABSENT, Box, bounding_box, pack, round_singles, shrink_counts, to_steps
 from p2pkm.viz.report.html import Html, embed_json, tabulate, tag, write
 from p2pkm.viz.report.narrative import tell_ratio
-from p2pkm.viz.report.study_page import _average, _judge
+from p2pkm.viz.report.study_page import _average, _by_seed, _judge, _name
 from tests.support.animation import film, run
 from tests.support.run_cli import ROOT, here
 
@@ -314,14 +315,21 @@ def test_a_comparison_has_its_table_differences_and_command(compared):
     assert report(compared)["kind"] == "comparison"
     text = read(compared / "report.html").text
     for words in ("Comparison of 8 runs over algorithm, graph, seed", "8 runs ended, none failed", "gtvmin on ring",
-                  "local – gtvmin on star", "bootstrap intervals, without correction", "bytes of the busiest device",
+                  "local – gtvmin on star", "Beside gtvmin, same seeds and tests", "bytes of the busiest device",
                   "Quality against traffic",
                   "compare --algorithm gtvmin,local,kfed --graph ring,star --seeds 0,1 --devices 4 "
                   "--data grid16:points=3 --no-plot"):  # fmt: skip
         assert words in text, words
 
 
-def test_the_verdict_of_many_runs_tells_ties_what_is_never_reached_and_what_got_worse():
+def _told(rows, axes=("algorithm", "graph", "seed")):
+    """Return the words of the verdict on these runs."""
+    means = _average(rows, ["algorithm", "graph"])
+    verdicts = Verdicts({_name(row, axes[:2]): _by_seed(row) for row in means}, "ratio_mean")
+    return _judge(means, axes, (len(rows), 0), verdicts)
+
+
+def test_the_verdict_of_many_runs_names_all_that_is_alike_what_is_never_reached_and_what_got_worse():
     def runs(name, ratios, best, rounds):
         return [{"algorithm": name, "graph": "ring", "seed": seed, "error": None, "ratio_mean": ratio,
                  "ratio_worst": ratio, "ari": None, "bytes": 10,
@@ -329,20 +337,24 @@ def test_the_verdict_of_many_runs_tells_ties_what_is_never_reached_and_what_got_
                  "rounds_to_1pct_of_central": rounds, "method_rounds_to_1pct_of_central": rounds and rounds - 2}
                 for seed, ratio in enumerate(ratios)]  # fmt: skip
 
-    rows = [*runs("a", (1.001, 1.002, 1.003), None, 9), *runs("b", (1.003, 1.002, 1.0011), None, 6),
-            *runs("c", (1.5, 1.6, 1.7), 1.02, None)]  # fmt: skip
-    text = _judge(_average(rows, ["algorithm", "graph"]), ["algorithm", "graph", "seed"], 9, 0)
-    assert "Tied with it (paired t-test over seeds, Holm correction, level 0.05): b on ring." in text
-    assert "Last: c on ring" in text and "Never within 1 % of it: c on ring." in text
+    noise = (1.001, 1.002, 1.003, 1.002, 1.0015)
+    rows = [*runs("a", noise, None, 9), *runs("b", [one + 1e-5 for one in noise[::-1]], None, 6),
+            *runs("w", (1.0, 1.2, 1.0, 1.3, 1.25), None, None),
+            *runs("c", [one + 0.5 for one in noise], 1.02, None)]  # fmt: skip
+    text = _told(rows)
+    assert "Equivalent to it: b on ring. Not distinguished from it: w on ring." in text
+    assert "Last: c on ring" in text and "Never within 1 % of it: w on ring; c on ring." in text
     assert "first: b on ring, after 4 rounds (6 with initialization)" in text
-    assert "got worse before the end of c on ring, in 3 of 3 runs, most from ratio 1.0200 in round 7 of c" in text
+    assert "got worse before the end of c on ring, in 5 of 5 runs, most from ratio 1.0200 in round 7 of c" in text
+    many = [row for number in range(9) for row in runs(f"m{number}", noise, None, 6)]
+    text = _told(many)
+    assert all(f"m{number} on ring" in text.split("Equivalent to it: ")[1] for number in range(1, 9))
+    assert "Last" not in text and "and 6 more" not in text
     same = [row for name, rounds in (("a", 6), ("b", 6), ("d", 3)) for row in runs(name, (1.003, 1.002), None, rounds)]
-    text = _judge(_average(same[:4], ["algorithm", "graph"]), ["algorithm", "graph", "seed"], 4, 0)
-    assert "first: a on ring and b on ring, after 4 rounds (6 with initialization)" in text
-    text = _judge(_average(same, ["algorithm", "graph"]), ["algorithm", "graph", "seed"], 6, 0)
-    assert "first: d on ring, after 1 round (3 with initialization)" in text
-    single = _judge(_average([rows[0], rows[3]], ["algorithm", "graph"]), ["algorithm", "graph"], 2, 0)
-    assert "Lowest cost: a" in single and "chance" in single and "Best" not in single and "Last" not in single
+    assert "first: a on ring and b on ring, after 4 rounds (6 with initialization)" in _told(same[:4])
+    assert "first: d on ring, after 1 round (3 with initialization)" in _told(same)
+    few = _told([rows[0], rows[5]])
+    assert "Lowest cost: a" in few and "fewer than 5 seeds" in few and "Best" not in few and "Last" not in few
 
 
 def test_failed_runs_are_named_with_their_errors(compared, tmp_path):
@@ -373,21 +385,21 @@ def test_a_study_has_its_axes_figures_and_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path.parent)
     assert report(tmp_path.name)["kind"] == "study"
     reader = read(tmp_path / "report.html")
-    for words in ("Study of 9 runs over algorithm, graph, coupling, seed", "Best: gtvmin on star, coupling 1,",
-                  "Last: gtvmin on ring, coupling 10, 50 % more than", "TopologyError: no moon",
-                  "intervals by Student's t, each without correction", 'seeds = "0-1"',
+    for words in ("Study of 9 runs over algorithm, graph, coupling, seed", "Lowest cost: gtvmin on star, coupling 1,",
+                  "Highest cost: gtvmin on ring, coupling 10, 50 % more than", "TopologyError: no moon",
+                  "intervals at the corrected level", 'seeds = "0-1"',
                   f"python -m p2pkm sweep {tmp_path}/study.toml"):  # fmt: skip
         assert words in reader.text, words
     (picture,) = [attrs for tag, attrs in reader.found if tag == "img"]
     assert picture["alt"] == "heat map" and picture["src"].startswith("data:image/svg+xml;base64,")
     labels = [attrs["aria-label"] for tag, attrs in reader.found if tag == "figure"]
-    assert [label[:18] for label in labels] == ["Small multiples: t", "Paired differences", "heat map"]
+    assert [label[:18] for label in labels] == ["Small multiples: t", "Configurations bes", "heat map"]
     sentence = (
-        "Over 2 seeds, gtvmin on star, coupling 1 has the lowest mean cost relative to central k-means, 1.1000, but is "
-        "tied with gtvmin on star, coupling 10 (difference 0.0000, 95 % interval 0.0000 to 0.0000; paired t-test"
+        "Over 2 seeds, gtvmin on star, coupling 1 has the lowest mean cost relative to central k-means of 4 "
+        "configurations, 1.1000. Not distinguished from it: gtvmin on star, coupling 10 (excess 1 times, takes about"
     )
     assert sentence in reader.text and sentence in labels[1]
-    assert reader.text.count("tied") >= 3 and reader.text.count("worse") >= 2
+    assert "tied" not in reader.text and reader.text.count("not distinguished") >= 3
 
 
 # ------------------------------------------------------------------------------------------------------------ refusals

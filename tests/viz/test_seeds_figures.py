@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 import p2pkm
@@ -6,14 +7,14 @@ from p2pkm.storage.study_table import Study
 from p2pkm.viz import plot_differences, plot_seeds
 
 
-def rows(**costs):
+def rows(seeds=4):
     """Return two methods on two graphs, and a third with a server."""
     found = [
         {"algorithm": name, "graph": graph, "seed": seed, "error": None, "ratio_mean": 1.0 + cost + 0.001 * seed * seed,
          "bytes": 1000 + seed}
-        for name, cost in (("gtvmin", 0.01), ("admm", 0.5)) for graph in ("ring", "grid") for seed in range(4)
+        for name, cost in (("gtvmin", 0.01), ("admm", 0.5)) for graph in ("ring", "grid") for seed in range(seeds)
     ]  # fmt: skip
-    return [*found, *({**row, "algorithm": "fkm", "graph": "server"} for row in found[:4])]
+    return [*found, *({**row, "algorithm": "fkm", "graph": "server"} for row in found[:seeds])]
 
 
 def test_every_run_is_a_dot_in_the_panel_of_its_graph():
@@ -33,23 +34,35 @@ def test_one_method_is_one_panel_of_graphs():
     assert list(panel.lines[0].get_xdata()) == [1000, 1001, 1002, 1003]
 
 
-def test_differences_say_which_are_tied_with_the_best():
-    ax = plot_differences(Study(rows())).axes[0]
+def test_differences_show_effects_intervals_and_verdicts():
+    study = Study(rows(seeds=6))
+    ax = plot_differences(study).axes[0]
     assert [label.get_text() for label in ax.get_yticklabels()] == [
         "gtvmin on ring", "gtvmin on grid", "fkm with a server", "admm on ring", "admm on grid"
     ]  # fmt: skip
-    assert [text.get_text() for text in ax.texts] == ["best", "tied", "tied", "worse", "worse"]
-    assert float(ax.containers[-1].lines[0].get_xdata()[0]) == pytest.approx(49.0)
-    assert ax.get_title(loc="left").startswith("Paired differences to the best")
-    assert ax.get_xlabel() == "difference of cost ratio, in per cent of central k-means"
+    assert [text.get_text() for text in ax.texts] == ["best", "equivalent", "equivalent", "worse", "worse"]
+    last = study.verdicts()[-1]
+    assert float(ax.containers[-1].lines[0].get_xdata()[0]) == pytest.approx(last["effect"])
+    (low, high), _ = ax.containers[-1].lines[2][0].get_segments()[0].T
+    assert (low, high) == pytest.approx((last["low"], last["high"])) and low > 1.0
+    assert ax.get_title(loc="left").startswith("Beside the best")
+    assert ax.get_xlabel() == "cost, times that of the best"
+
+
+def test_with_few_seeds_there_are_dots_without_intervals_and_the_seeds_that_it_takes():
+    ax = plot_differences(rows(seeds=4)).axes[0]
+    assert {text.get_text() for text in ax.texts[1:]} == {"not distinguished (takes about 5 seeds)"}
+    assert all(np.ptp(bars[0].get_segments()[0][:, 0]) == 0.0 for _, _, bars in ax.containers)
 
 
 def test_differences_of_several_orders_are_all_seen():
     far = [row | {"ratio_mean": row["ratio_mean"] + 1000 * (row["graph"] == "grid")} for row in rows()]
     ax = plot_differences(far).axes[0]
     low, high = ax.get_xlim()
-    assert ax.get_xscale() == "symlog" and low < 0 and high > 100_000
+    assert ax.get_xscale() == "log" and low < 1 and high > 1_000
     assert plot_differences(rows()).axes[0].get_xscale() == "linear"
+    scores = [row | {"ari": row["ratio_mean"] - 1.0} for row in far]
+    assert plot_differences(scores, figure="ari").axes[0].get_xscale() == "symlog"
 
 
 @pytest.mark.parametrize("kind", ["seeds", "differences"])

@@ -15,9 +15,10 @@ from p2pkm.experiments.run import prepare_and_validate
 from p2pkm.experiments.seeds import parse_seeds, write_seeds
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.network.local import LocalWorld
+from p2pkm.storage.paired_tests import MARGIN, check_margin
 from p2pkm.storage.toml import load_toml
 
-_PARTS = ("seeds", "grid", "runs")
+_PARTS = ("seeds", "grid", "runs", "margin")
 _ONCE = ("out", "plot", "figures", "seed", "require_converged")  # that belong to the study as a whole, or to no study
 _USUAL_SEEDS, _MOST = "0-4", 100_000  # runs
 EXAMPLE = """\
@@ -56,12 +57,15 @@ class StudyFile(NamedTuple):
     runs : list of dict
         Options of single runs, each to be combined with the grid; one without options if there are none.
     seeds : list of int
+    margin : float
+        Log ratio of two figures within which configurations are equivalent.
     """
 
     base: dict[str, Any]
     grid: dict[str, list[Any]]
     runs: list[dict[str, Any]]
     seeds: list[int]
+    margin: float = MARGIN
 
     @property
     def swept(self) -> list[str]:
@@ -71,6 +75,7 @@ class StudyFile(NamedTuple):
     def to_mapping(self) -> dict[str, Any]:
         """Return it as TOML holds it."""
         found = self.base | {"seeds": write_seeds(self.seeds)}
+        found |= {} if self.margin == MARGIN else {"margin": self.margin}
         return found | ({"grid": self.grid} if self.grid else {}) | ({"runs": self.runs} if any(self.runs) else {})
 
 
@@ -100,7 +105,11 @@ def parse_study(found: Mapping[str, Any], where: str) -> StudyFile:
     for name in (name for one in (grid, *runs) for name in one):
         if name in _ONCE:
             raise ExperimentError(f"{where}: {name} cannot differ from run to run. {_advise(name)}")
-    return StudyFile(base, grid, runs, seeds)
+    try:
+        margin = check_margin(found.get("margin", MARGIN))
+    except ExperimentError as error:
+        raise ExperimentError(f"{where}: {error}") from None
+    return StudyFile(base, grid, runs, seeds, margin)
 
 
 def _read_grid(grid: Any, where: str) -> dict[str, list[Any]]:

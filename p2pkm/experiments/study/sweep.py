@@ -34,7 +34,9 @@ from p2pkm.experiments.study.run import (
 from p2pkm.metrics.milestones import EXPLAINED, MILESTONES
 from p2pkm.metrics.registry import Table, columns, keys
 from p2pkm.network.world import connect
+from p2pkm.storage.conclusion import write_verdicts
 from p2pkm.storage.lock import Lock
+from p2pkm.storage.paired_tests import MARGIN
 from p2pkm.storage.save import write_bytes
 from p2pkm.storage.study_table import (
     OPTIONS,
@@ -96,7 +98,8 @@ def lead_sweep(
     failed = sum(row["error"] is not None for row in rows)
     closing = {"out": None if folder is None else str(folder), "runs": len(cells), "ended": len(rows), "failed": failed}
     closing |= {} if part is None else {"part": part}
-    print(json.dumps({"rows": rows, **closing}) if manner.json else tabulate(rows, study, closing), flush=True)
+    told = conclude_rows(rows, study.margin)
+    print(json.dumps({"rows": rows, **closing, **told}) if manner.json else tabulate(rows, study, closing), flush=True)
     if len(rows) < len(cells):
         return INTERRUPTED
     return _FAILED if failed else 0
@@ -106,7 +109,7 @@ def lead_sweep(
 def study(  # noqa: PLR0913 - the public signature
     *, grid: Mapping[str, Iterable[Any]] | None = None, runs: Iterable[Mapping[str, Any]] | None = None,
     seeds: str | Iterable[int] = "0-4", jobs: int = 1, out: str | os.PathLike[str] | None = None, plot: bool = False,
-    progress: bool = True, **options: Any,
+    progress: bool = True, margin: float = MARGIN, **options: Any,
 ) -> Study:  # fmt: skip
     """Run a study: every combination of lists of options, with every seed, as ``p2pkm sweep`` does.
 
@@ -128,6 +131,8 @@ def study(  # noqa: PLR0913 - the public signature
         Whether to draw figures into the folder.
     progress : bool
         Whether to tell on standard error which runs have ended.
+    margin : float
+        Log ratio within which two configurations are equivalent: 0.005 is 0.5 %; 0: never.
     **options
         Options of all runs, by their names on the command line with ``_`` for ``-``, such as ``devices=16``.
 
@@ -166,7 +171,7 @@ def study(  # noqa: PLR0913 - the public signature
              "seeds": seeds if isinstance(seeds, str) else list_of(seeds, "seeds")}  # fmt: skip
     single(progress, "progress")
     chosen = {name: value for name, value in (options | given).items() if value is not None}
-    asked = parse_study(chosen | {"plot": plot}, "study(...)")
+    asked = parse_study(chosen | {"plot": plot, "margin": margin}, "study(...)")
     cells = expand_grid(asked, "study(...)")
     check_runs(cells, partial(name_run, study=asked))
     folder = open_folder("none" if out is None else os.fspath(out), "sweep", MARK)
@@ -174,7 +179,13 @@ def study(  # noqa: PLR0913 - the public signature
         rows = run_sweep(cells, asked, folder, OutputOptions(quiet=not progress), jobs=whole(jobs, 1, "jobs"))
     if len(rows) < len(cells):
         raise KeyboardInterrupt
-    return Study(rows, folder)
+    return Study(rows, folder, asked.margin)
+
+
+def conclude_rows(rows: list[Row], margin: float) -> dict[str, Any]:
+    """Return the conclusion and the verdicts on the cost ratio of rows, for the JSON object."""
+    found = Study(rows, margin=margin)
+    return {"conclusion": found.conclusion(), "verdicts": found.verdicts(), "margin": margin}
 
 
 def run_sweep(
@@ -197,6 +208,8 @@ def run_sweep(
     rows = tidy(found, study)
     if folder is not None and not shared:
         write_tables(folder, rows, found)
+        verdicts = write_verdicts(Study(rows).configurations(), keys(Table.PAIRED), study.margin)
+        _write_text(folder, "verdicts.csv", verdicts)
         if study.base["plot"]:
             from p2pkm.viz import draw_study
 
@@ -331,6 +344,8 @@ def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> 
             for line in lines]  # fmt: skip
     text += [EXPLAINED] * any(metric.key in MILESTONES for metric in shown) + worse
     text += [f"{count(closing['failed'], 'run')} failed; the column error gives the reason"] * (closing["failed"] > 0)
+    if any(row.get("ratio_mean") is not None for row in rows):
+        text += ["", Study(list(rows), margin=study.margin).conclusion()]
     missing = closing["runs"] - closing["ended"]
     text += [f"interrupted with {count(missing, 'run')} to go; python -m p2pkm resume {closing['out']} goes on"] * (
         missing > 0 and closing["out"] is not None

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.metrics.registry import find
-from p2pkm.storage.paired_tests import rank
-from p2pkm.storage.study_table import SERVED, Row, find_axes, group_runs, is_alone, read_ended
+from p2pkm.storage.conclusion import tell_verdict
+from p2pkm.storage.paired_tests import EQUIVALENT, UNDECIDED, Verdicts, list_standings
+from p2pkm.storage.study_table import SERVED, Row, find_axes, group_runs, is_alone, read_ended, read_margin
 from p2pkm.viz.looks import finish, is_narrow
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import CATEGORIES, GRAY, INK, dress, is_wide, open_axes, write_plainly
+from p2pkm.viz.style import CATEGORIES, GRAY, INK, choose_steps, dress, is_wide, open_axes, write_plainly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _COLUMNS, _MOST = 4, 40  # panels beside one another; configurations whose differences are drawn
 _LETTER, _LINE = 0.075, 0.27  # inches
+_VERDICT, _SHORT = 2.6, 0.8  # inches for a verdict beside an interval; in the column of a paper without the seeds
+_WIDE = 3.0  # from which factor on multiples are drawn on a logarithmic axis
 _PERCENT = "cost above central k-means (%)"
 
 
@@ -74,10 +77,9 @@ def plot_seeds(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mea
 
 @with_own_settings
 def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mean") -> "Figure":
-    """Draw the paired differences of all configurations to the best, with 95 % intervals, and which are tied with it.
+    """Draw all configurations beside the best: effects with their intervals, and the verdicts.
 
-    Tied is what a paired t-test over the seeds that both have, with Holm's correction, does not tell from the best at
-    level 0.05.
+    Verdicts are those of `p2pkm.Study.conclusion`. An interval excludes equality exactly where the test rejects it.
 
     Parameters
     ----------
@@ -85,39 +87,49 @@ def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str = "rat
     ax : matplotlib.axes.Axes, optional
         Where to draw; None: a new figure.
     figure : str
-        Column to compare; of the cost ratio, differences are in per cent of the cost of central k-means.
+        Column to compare. Of the cost ratio the excess over central k-means, or the cost, is a multiple of the best's.
 
     Returns
     -------
     matplotlib.figure.Figure
     """
     rows = read_ended(study, figure)
-    standings = rank(group_runs(rows, find_axes(rows)), figure)
+    verdicts = Verdicts(group_runs(rows, find_axes(rows)), figure, read_margin(study))
+    standings = list_standings(verdicts)
     shown = standings[:_MOST]
     left = 0.4 + _LETTER * max((len(one.name) for one in shown), default=0)
-    width, height = left + 4.6 + 0.8, 1.15 + _LINE * max(len(shown), 2)
-    ax = open_axes(ax, width, height, left=left / width, right=1 - 0.8 / width, bottom=0.6 / height,
+    beside = _SHORT if is_narrow() else _VERDICT
+    width, height = left + 4.6 + beside, 1.15 + _LINE * max(len(shown), 2)
+    ax = open_axes(ax, width, height, left=left / width, right=1 - beside / width, bottom=0.6 / height,
                    top=1 - 0.4 / height)  # fmt: skip
-    unit = 100.0 if figure == "ratio_mean" else 1.0
-    ends = [0.0]
+    equal = 0.0 if verdicts.scale == "difference" else 1.0
+    ends = [equal]
     for y, one in enumerate(shown):
-        if one.gap is None:
-            ax.plot(0.0, y, marker="D", color=INK, markersize=6, zorder=3) if y == 0 else None
-            _note(ax, y, "best" if y == 0 and len(shown) > 1 else "")
+        if y == 0:
+            ax.plot(equal, y, marker="D", color=INK, markersize=6, zorder=3)
+            _note(ax, y, "best" if len(shown) > 1 else "")
             continue
-        mean, low, high = (unit * value for value in one.gap[:3])
-        color = GRAY if one.tied is not False else CATEGORIES[0]
-        ax.errorbar(mean, y, xerr=[[mean - low], [high - mean]], color=color, marker="o", capsize=3, markersize=6,
+        _note(ax, y, one.verdict if is_narrow() else tell_verdict(one.gap))
+        if one.gap is None or one.gap.effect is None:
+            continue
+        effect = one.gap.effect
+        low, high = (effect if end is None else end for end in (one.gap.low, one.gap.high))
+        color = GRAY if one.verdict in (EQUIVALENT, UNDECIDED) else CATEGORIES[0]
+        ax.errorbar(effect, y, xerr=[[effect - low], [high - effect]], color=color, marker="o", capsize=3, markersize=6,
                     linestyle="none")  # fmt: skip
-        _note(ax, y, {True: "tied", False: "worse", None: "one seed"}[one.tied])
-        ends += [mean, low, high]
-    ax.axvline(0.0, color=GRAY, linewidth=0.8, zorder=0)
+        ends += [effect, low, high]
+    ax.axvline(equal, color=GRAY, linewidth=0.8, zorder=0)
     ax.set_yticks(range(len(shown)), [one.name for one in shown])
     ax.set_ylim(max(len(shown), 2) - 0.5, -0.5)
-    _stretch(ax, ends)
+    _stretch(ax, ends, equal)
     cut = f", the first {_MOST} of {len(standings)}" if len(standings) > _MOST else ""
-    label = "cost ratio, in per cent of central k-means" if unit != 1.0 else find(figure).axis
-    dress(ax, f"Paired differences to the best, 95 % intervals{cut}", f"difference of {label}", "")
+    what = "cost" if figure.startswith("ratio_") else find(figure).axis
+    labels = {
+        "excess": "excess over central k-means, times that of the best",
+        "ratio": f"{what}, times that of the best",
+    }
+    label = labels.get(verdicts.scale, f"difference of {find(figure).axis}")
+    dress(ax, f"Beside the best, same seeds, corrected 95 % intervals{cut}", label, "")
     return finish(ax, in_rows=True)
 
 
@@ -180,8 +192,20 @@ def _find_limits(values: Sequence[float]) -> tuple[bool, float, float]:
     return False, low - room, high + room
 
 
-def _stretch(ax: "Axes", ends: Sequence[float]) -> None:
-    """Give the axis of differences its scale; 0 is always on it."""
+def _stretch(ax: "Axes", ends: Sequence[float], equal: float) -> None:
+    """Give the axis its scale; the best is always on it."""
+    from matplotlib.ticker import LogLocator
+
+    if equal == 1.0 and max(ends) > _WIDE * min(ends):
+        ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=choose_steps(min(ends), max(ends))))
+        write_plainly(ax.xaxis)
+        ax.set_xlim(min(ends) / 1.3, 1.3 * max(ends))
+        return
+    if equal == 1.0:
+        room = 0.08 * (max(ends) - min(ends)) or 0.1
+        ax.set_xlim(min(ends) - room, max(ends) + room)
+        return
     wide, low, high = _find_limits(ends)
     if wide:
         _make_symmetric(ax, max(abs(low), abs(high)))

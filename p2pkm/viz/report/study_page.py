@@ -4,6 +4,7 @@ import base64
 import json
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,26 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.units import count, write_size
 from p2pkm.metrics.milestones import OF_CENTRAL, never_reached, write_share
 from p2pkm.metrics.registry import Table, keys
-from p2pkm.storage.paired_tests import LEVEL, TEST, Standing, compare_pairs, conclude, rank
-from p2pkm.storage.study_table import Row, average, find_axes, judge_gap, name_run, name_sides, tell_worse
+from p2pkm.storage.conclusion import BEST, conclude, describe_test, tell_near, tell_verdict
+from p2pkm.storage.paired_tests import (
+    EQUIVALENT,
+    MARGIN,
+    SEEDS,
+    UNDECIDED,
+    Verdicts,
+    check_margin,
+    list_standings,
+)
+from p2pkm.storage.study_table import (
+    Row,
+    Study,
+    average,
+    find_axes,
+    name_run,
+    name_sides,
+    read_margin,
+    tell_worse,
+)
 from p2pkm.storage.toml import load_toml
 from p2pkm.viz.figures.comparison import plot_quality
 from p2pkm.viz.figures.seeds import plot_differences, plot_seeds
@@ -33,7 +52,6 @@ _UNSPOKEN = (
     "checkpoint_every",
 )  # by no comparison
 _LISTED = 1_000  # runs
-_NAMED = 3  # configurations that a sentence names
 _LEFT_OUT = {"trace", "key", "error", "centroids_sha256"}
 _AGAINST = {"bytes": "Quality against bytes", "bytes_busiest": "Quality against bytes at the busiest device"}
 
@@ -51,7 +69,8 @@ def draw_rows(kind: str, folder: Path, usual: dict[str, Any]) -> str:
         asked = _read_json(folder / "comparison.json")
         compared = _read_json(folder / "summary.json")
         study = folder / "study.toml"
-        asked |= {"base": load_toml(str(study), "study")} if kind == "study" and study.is_file() else {}
+        if kind == "study" and study.is_file():
+            asked |= {"base": load_toml(str(study), "study"), "margin": read_margin(folder)}
         return _draw(kind, folder, rows, asked | compared | {"usual": usual})
     except FileNotFoundError as error:
         name = Path(error.filename).name
@@ -76,15 +95,19 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], told: dict[str, Any]) ->
     axes = _find_axes(rows, told["usual"])
     means = _average(good, [name for name in axes if name != "seed"])
     groups = {_name(row, [name for name in axes if name != "seed"]): _by_seed(row) for row in means}
-    sentence = conclude(groups)
-    figures = [*_draw_seeds(good, sentence), *_collect_figures(kind, folder, told.get("table", ()))]
+    verdicts = Verdicts(groups, "ratio_mean", margin := check_margin(told.get("margin", MARGIN)))
+    sentence = conclude(groups, margin=margin)
+    figures = [
+        *_draw_seeds(Study(good, margin=margin), sentence),
+        *_collect_figures(kind, folder, told.get("table", ())),
+    ]
     title = f"{kind.capitalize()} of {count(len(rows), 'run')} over {', '.join(axes) or 'nothing'}"
     body: list[Content] = [
         tag("header", tag("p", f"p2pkm: report of a {kind}", class_="kind"), tag("h1", title)),
         section(
             "Verdict",
             tag("blockquote", tag("p", sentence), class_="quote"),
-            tag("p", _judge(means, axes, len(good), len(bad)) + _fault_sentence(told), class_="verdict"),
+            tag("p", _judge(means, axes, (len(good), len(bad)), verdicts) + _fault_sentence(told), class_="verdict"),
         ),
         _name_failures(bad, axes),
         section(
@@ -98,8 +121,8 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], told: dict[str, Any]) ->
         section(
             "In numbers",
             _list_means(means, axes),
-            *_list_standings(rank(groups, "ratio_mean")),
-            *_list_differences(told),
+            *_list_standings(verdicts, margin),
+            *_list_differences(verdicts, told),
             _list_runs(good, axes),
         ),
         _repeat(kind, folder, told),
@@ -139,44 +162,49 @@ def _name(row: Row, axes: Sequence[str]) -> str:
     return ", ".join([name_run(_tell(row.get("algorithm")), _tell(row.get("graph"))), *rest])
 
 
-def _judge(means: Sequence[Row], axes: Sequence[str], good: int, bad: int) -> str:
+def _judge(means: Sequence[Row], axes: Sequence[str], runs: tuple[int, int], verdicts: Verdicts) -> str:
     """Return what came out: the best, the cheapest nearly as good, the worst, who came near central k-means, and when.
 
-    What a paired test over the seeds does not tell apart is called tied.
+    runs: how many ended and failed.
     """
     name = partial(_name, axes=[one for one in axes if one != "seed"])
+    good, bad = runs
     words = [f"{good} run{'s' * (good != 1)} ended" + (f", {bad} failed." if bad else ", none failed.")]
     rated = sorted((row for row in means if row["ratio_mean"] is not None), key=lambda row: row["ratio_mean"])
     if not rated:
         return " ".join([*words, "None was compared with central k-means."])
     best, worst = rated[0], rated[-1]
-    tied = {one.name for one in rank({name(row): _by_seed(row) for row in rated}, "ratio_mean") if one.tied}
-    level = [row for row in rated if name(row) in tied]
-    behind = [row for row in rated if row is not worst and _is_tied(row, worst)]
-    single = min(len(row["group"]) for row in rated) < 2 and len(rated) > 1
-    title = "Lowest cost" if single else "Best"
-    words.append(f"{title}: {name(best)}, whose centroids cost {tell_ratio(best['ratio_mean'])} central k-means, "
-                 f"with {write_size(best['bytes'])} a run.")  # fmt: skip
-    if single:
-        words.append("With one seed differences cannot be told from chance.")
-    elif level:
-        words.append(f"Tied with it ({TEST}): {_list(level, name)}.")
+    few = len(rated) > 1 and min(len(row["group"]) for row in rated) < SEEDS
+    words.append(f"{'Lowest cost' if few else 'Best'}: {name(best)}, whose centroids cost "
+                 f"{tell_ratio(best['ratio_mean'])} central k-means, with "
+                 f"{write_size(best['bytes'])} a run.")  # fmt: skip
+    if few:
+        words.append(f"With fewer than {SEEDS} seeds differences cannot be told from chance.")
+    else:
+        words += _list_alike(verdicts, name(best), "it")
     near = [row for row in rated if row["ratio_mean"] <= 1.01 * best["ratio_mean"]]
     thrift = min(near, key=lambda row: row["bytes"])
     if thrift is not best:
         words.append(f"Cheapest within 1 % of it: {name(thrift)} ({tell_ratio(thrift['ratio_mean'])} central "
                      f"k-means) with {write_size(thrift['bytes'])}.")  # fmt: skip
-    if worst is not best and worst not in level:
-        also = f", tied with {_list(behind, name)}" if behind and not single else ""
-        title = "Highest cost" if single else "Last"
-        words.append(f"{title}: {name(worst)}, {tell_ratio(worst['ratio_mean'])} central k-means{also}.")
+    gap = verdicts.pair(name(worst), name(best))
+    if worst is not best and (few or (gap is not None and gap.verdict not in (EQUIVALENT, UNDECIDED))):
+        title = "Highest cost" if few else "Last"
+        words.append(f"{title}: {name(worst)}, {tell_ratio(worst['ratio_mean'])} central k-means.")
+        words += [] if few else _list_alike(verdicts, name(worst), "the last")
     return " ".join([*words, *_tell_reached(rated, name), *_tell_worse(rated, name)])
 
 
-def _is_tied(one: Row, other: Row) -> bool:
-    """Return whether the seeds that two configurations share do not tell their costs apart."""
-    gap = compare_pairs(_by_seed(one), _by_seed(other), "ratio_mean")
-    return gap is None or gap.p is None or gap.p >= LEVEL
+def _list_alike(verdicts: Verdicts, name: str, pronoun: str) -> list[str]:
+    """Return which configurations are equivalent to one, and which are not distinguished from it."""
+    found: dict[str, list[str]] = {EQUIVALENT: [], UNDECIDED: []}
+    for other in verdicts.names:
+        gap = verdicts.pair(other, name)
+        verdict = UNDECIDED if gap is None else gap.verdict
+        if other != name and verdict in found:
+            found[verdict].append(other)
+    titles = {EQUIVALENT: f"Equivalent to {pronoun}", UNDECIDED: f"Not distinguished from {pronoun}"}
+    return [f"{titles[verdict]}: {'; '.join(names)}." for verdict, names in found.items() if names]
 
 
 def _by_seed(mean: Row) -> dict[int, Row]:
@@ -184,38 +212,50 @@ def _by_seed(mean: Row) -> dict[int, Row]:
     return {row["seed"]: row for row in mean["group"]}
 
 
-def _draw_seeds(rows: Sequence[Row], sentence: str) -> list[Html]:
-    """Return small multiples with every run, and the paired differences to the best; nothing without a comparison."""
-    rated = [row for row in rows if row.get("ratio_mean") is not None]
+def _draw_seeds(study: Study, sentence: str) -> list[Html]:
+    """Return small multiples with every run, and all configurations beside the best; nothing without a comparison."""
+    rated = [row for row in study.rows if row.get("ratio_mean") is not None]
     draws: dict[str, tuple[Callable[..., Any], str]] = {}
     if rated:
         draws["seeds"] = (plot_seeds, "Small multiples: the cost of every run above central k-means, a dot per seed")
     if len(find_axes(rated)) > 0:
-        draws["differences"] = (plot_differences, f"Paired differences to the best. {sentence}")
+        draws["differences"] = (plot_differences, f"Configurations beside the best. {sentence}")
     return [
-        tag("figure", Html(draw_inline(partial(draw, rated), name)), tabindex=0, role="group", aria_label=alt)
+        tag(
+            "figure",
+            Html(draw_inline(partial(draw, replace(study, rows=rated)), name)),
+            tabindex=0,
+            role="group",
+            aria_label=alt,
+        )
         for name, (draw, alt) in draws.items()
     ]
 
 
-def _list_standings(standings: Sequence[Standing]) -> list[Html]:
-    """Return the configurations against the best: mean differences with 95 % intervals, and which are tied."""
+def _list_standings(verdicts: Verdicts, margin: float) -> list[Html]:
+    """Return the configurations beside the best: effects with their intervals, and the verdicts."""
+    standings = list_standings(verdicts)
     rows: list[list[Cell]] = []
-    for one in standings:
-        verdict = {True: "tied", False: "worse", None: "one seed: may be chance"}[one.tied] if one.gap else "best"
-        mean, low, high = one.gap[:3] if one.gap else (None, None, None)
-        rows.append([one.name, one.mean, mean, low, high, verdict])
+    for place, one in enumerate(standings):
+        gap: list[Cell] = [None, None, None, None, None]
+        if one.gap is not None:
+            gap = [one.gap.difference, one.gap.effect, one.gap.low, one.gap.high, tell_near(one.gap)]
+        rows.append([one.name, one.mean, *gap, tell_verdict(one.gap) if place else BEST])
     if len(rows) < 2:
         return []
-    head: list[Content] = ["configuration", title_of("ratio_mean"), "difference to the best", "95 %: from", "to",
-                           "verdict"]  # fmt: skip
-    return [tabulate(f"Against the best, same seeds: {TEST}; intervals by Student's t, each without correction", head,
-                     rows, sortable=True)]  # fmt: skip
+    head: list[Content] = ["configuration", title_of("ratio_mean"), "mean difference", *_head_effect(verdicts.scale),
+                           "90 % interval of the log ratio", "verdict"]  # fmt: skip
+    return [tabulate(f"Beside the best, same seeds. {describe_test(verdicts, margin)}", head, rows, sortable=True)]
+
+
+def _head_effect(scale: str) -> list[Content]:
+    """Return the titles of an effect and its interval."""
+    what = {"excess": "excess, times", "ratio": "cost, times"}.get(scale, "difference")
+    return [what, "corrected 95 %: from", "to"]
 
 
 def _list(rows: Sequence[Row], name: Callable[[Row], str]) -> str:
-    more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
-    return "; ".join(map(name, rows[:_NAMED])) + more
+    return "; ".join(map(name, rows))
 
 
 def _tell_reached(rated: Sequence[Row], name: Callable[[Row], str]) -> list[str]:
@@ -236,9 +276,8 @@ def _tell_reached(rated: Sequence[Row], name: Callable[[Row], str]) -> list[str]
 
 def _tell_worse(rated: Sequence[Row], name: Callable[[Row], str]) -> list[str]:
     worse = [(row, how) for row in rated if (how := tell_worse(row["group"]))]
-    more = f" and of {len(worse) - _NAMED} more" if len(worse) > _NAMED else ""
-    told = "; ".join(f"{name(row)}, {how}" for row, how in worse[:_NAMED])
-    return [f"Quality got worse before the end of {told}{more}."] if worse else []
+    told = "; ".join(f"{name(row)}, {how}" for row, how in worse)
+    return [f"Quality got worse before the end of {told}."] if worse else []
 
 
 def _fault_sentence(told: dict[str, Any]) -> str:
@@ -299,20 +338,18 @@ def _reached(row: Row, name: str) -> Cell:
     return f"{write(row[name])}{share}" if share else row[name]
 
 
-def _list_differences(told: dict[str, Any]) -> list[Html]:
-    """Return the paired differences of a comparison."""
+def _list_differences(verdicts: Verdicts, told: dict[str, Any]) -> list[Html]:
+    """Return the verdicts of a comparison beside its reference."""
     rows: list[list[Cell]] = []
     for one in told.get("differences", ()):
-        gap = one["ratio_mean"]
+        gap = verdicts.pair(*name_sides(one))
         if gap is not None:
             pair = " – ".join(name_sides(one))
-            rows.append([pair, one["seeds"], gap["mean"], gap["low"], gap["high"], judge_gap(gap)])
+            rows.append([pair, gap.seeds, gap.difference, gap.effect, gap.low, gap.high, tell_verdict(gap)])
     if not rows:
         return []
-    gap = title_of("ratio_mean", "difference of ratio")
-    head = ("pair", "seeds", gap, "95 %: from", "to", "verdict")
-    return [tabulate(f"Differences to {told['reference']}, same seeds; bootstrap intervals, without correction", head,
-                     rows, sortable=True)]  # fmt: skip
+    head: list[Content] = ["pair", "seeds", "mean difference", *_head_effect(verdicts.scale), "verdict"]
+    return [tabulate(f"Beside {told['reference']}, same seeds and tests", head, rows, sortable=True)]
 
 
 def _list_runs(rows: Sequence[Row], axes: Sequence[str]) -> Html:

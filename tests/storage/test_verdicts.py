@@ -1,0 +1,391 @@
+"""Verdicts on configurations: three kinds, with one test behind interval and word, and the same in every output."""
+
+import csv
+import io
+import json
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+import p2pkm
+from p2pkm.core.errors import ExperimentError
+from p2pkm.experiments.compare import compare_rows
+from p2pkm.experiments.compare import tabulate as tabulate_comparison
+from p2pkm.experiments.study.file import StudyFile
+from p2pkm.experiments.study.sweep import tabulate as tabulate_sweep
+from p2pkm.storage import paired_tests
+from p2pkm.storage.conclusion import conclude, tell_verdict, write_factor
+from p2pkm.storage.paired_tests import (
+    EQUIVALENT,
+    LEVEL,
+    UNDECIDED,
+    Verdicts,
+    choose_scale,
+    correct,
+    estimate_mean,
+    is_best_alone,
+    rank,
+)
+from p2pkm.storage.study_table import Study, load_study
+from p2pkm.viz import plot_differences
+from p2pkm.viz.report.write import write_report
+
+TRACKING = (1.000, 2.159, 1.000, 1.736, 2.053)  # printed with five seeds beside 1.0000
+NOISY = (1.0, 1.1, 1.2, 1.05, 1.15)
+FAR = tuple(value + 0.5 + 0.01 * i for i, value in enumerate(NOISY))
+
+
+def runs(values, figure="ratio_mean", **more):
+    return {seed: {"seed": seed, figure: value, **more} for seed, value in enumerate(values) if value is not None}
+
+
+def groups(figure="ratio_mean", **costs):
+    return {name: runs(values, figure) for name, values in costs.items()}
+
+
+def verdicts_of(table, figure="ratio_mean", **more):
+    return {one.name: one.verdict for one in rank(groups(figure, **table), figure, **more)[1:]}
+
+
+# --- the tests
+
+
+@given(st.lists(st.tuples(st.floats(0.9, 2), st.floats(0.9, 2)), min_size=5, max_size=7))
+def test_below_8_seeds_it_is_the_t_test_of_scipy_on_logs(pairs):
+    one, other = np.log(pairs).T
+    found = Verdicts(groups(a=np.exp(one), b=np.exp(other), c=[0.5] * len(pairs)), "ratio_mean")
+    if np.ptp(one - other) < 1e-6:
+        return
+    assert found.scale == "ratio"  # one is below central k-means
+    gap, expected = found.pair("a", "b"), stats.ttest_rel(one, other)
+    level = found._level[found.names.index("a"), found.names.index("b")]
+    interval = expected.confidence_interval(1.0 - level)
+    assert (gap.low, gap.high) == pytest.approx((np.exp(interval.low), np.exp(interval.high)), rel=1e-6)
+    assert gap.effect == pytest.approx(np.exp(np.mean(one - other)))
+    near = stats.ttest_rel(one, other).confidence_interval(0.9)
+    assert (gap.near_low, gap.near_high) == pytest.approx((near.low, near.high))
+
+
+@given(st.lists(st.floats(-5, 5), min_size=8, max_size=20, unique=True))
+def test_where_one_seed_dominates_it_is_the_signed_rank_test_of_scipy(gaps):
+    gaps = np.array(gaps)
+    magnitudes = np.abs(gaps)
+    if len(np.unique(magnitudes)) < len(gaps) or magnitudes.min() == 0.0:
+        return  # ties, for which scipy has another distribution
+    assert paired_tests._signed_rank(gaps) == pytest.approx(stats.wilcoxon(gaps, method="exact").pvalue)
+
+
+def test_a_seed_that_dominates_hides_a_difference_from_the_t_test_and_not_from_the_rank_test():
+    """All of ten seeds are worse, one by a thousand times as much: t is about 1, all signs agree."""
+    best = [1.001] * 10
+    other = [1.03 + 0.001 * seed for seed in range(9)] + [40.0]
+    found = Verdicts(groups(a=best, b=other), "bytes_of_nothing"), Verdicts(groups(a=best, b=other), "ratio_mean")
+    assert found[0].names == []
+    spread = np.array(other) - np.array(best)
+    assert stats.ttest_1samp(spread, 0.0).pvalue > 0.3
+    by_difference = Verdicts(groups("ari", a=best, b=other), "ari").pair("b", "a")
+    assert by_difference.test == "rank" and by_difference.p == pytest.approx(2 / 2**10) and by_difference.low > 0
+    assert Verdicts(groups("ari", a=best[:7], b=other[3:]), "ari").pair("b", "a").test == "t"
+
+
+@given(st.integers(8, 14), st.integers(0, 10**6), st.sampled_from([0.05, 0.02, 0.005]))
+def test_the_interval_of_a_rank_test_excludes_0_exactly_where_the_test_rejects_it(n, seed, level):
+    gaps = np.round(np.random.default_rng(seed).normal(0.4, 1.0, n), 1)  # with ties and zeros
+    _, low, high = paired_tests._walsh_interval(gaps, level)
+    assert (low > 0.0 or high < 0.0) == (paired_tests._signed_rank(gaps) <= level)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_p_values_and_levels_of_holm_agree(values):
+    found, level = correct(values)
+    expected = [min(1.0, p) for p in stats_holm(values)]
+    assert found == pytest.approx(expected)
+    rejected = found <= LEVEL
+    assert (np.array(values)[~rejected] > level[~rejected]).all()
+    assert (np.array(values)[rejected] <= level[rejected] * (1 + 1e-12)).all()
+
+
+def stats_holm(values):
+    """Return Holm's corrected p-values, from their definition."""
+    order = np.argsort(values, kind="stable")
+    found = [0.0] * len(values)
+    for place, index in enumerate(order):
+        found[index] = max(values[other] * (len(values) - turn) for turn, other in enumerate(order[: place + 1]))
+    return found
+
+
+def test_p_values_are_corrected_step_by_step():
+    assert correct([0.01, 0.04, 0.03])[0].tolist() == pytest.approx([0.03, 0.06, 0.06])
+    assert correct([0.01, 0.04, 0.03])[1].tolist() == pytest.approx([LEVEL / 3, LEVEL / 2, LEVEL / 2])
+    assert correct([0.9, 0.8])[0].tolist() == [1.0, 1.0] and correct([])[0].tolist() == []
+
+
+@pytest.mark.parametrize("figure", ["ratio_mean", "bytes", "ari"])
+def test_interval_and_verdict_never_contradict_each_other(figure):
+    rng = np.random.default_rng(3)
+    for trial in range(16):
+        size, seeds = rng.integers(2, 7), rng.integers(5, 12)
+        values = 1.0 + 0.02 * np.exp(rng.normal(size=(size, seeds)) + 0.8 * rng.normal(size=(size, 1)) * (trial % 2))
+        found = Verdicts({str(i): runs(row, figure) for i, row in enumerate(values)}, figure, margin=0.0)
+        equal = 0.0 if found.scale == "difference" else 1.0
+        for one, other in product(found.names, found.names):
+            if one == other:
+                continue
+            gap, back = found.pair(one, other), found.pair(other, one)
+            outside = (gap.low or 0.0) > equal or (np.inf if gap.high is None else gap.high) < equal
+            assert outside == (gap.verdict != UNDECIDED) == (gap.p <= LEVEL)
+            assert {gap.verdict, back.verdict} in ({UNDECIDED}, {"better", "worse"})
+            above = gap.effect > equal
+            assert gap.verdict == UNDECIDED or (gap.verdict == "worse") == (above != (figure == "ari"))
+
+
+# --- three verdicts
+
+
+def test_what_is_59_percent_worse_in_the_mean_is_not_called_equal():
+    for other in ([1.0] * 5, [1.00001, 1.0, 1.00002, 0.99999, 1.0]):
+        text = conclude(groups(tracking=TRACKING, gtvmin=other))
+        assert "Not distinguished from it: tracking (" in text and "tied" not in text and "quivalent to it" not in text
+        gap = rank(groups(tracking=TRACKING, gtvmin=other), "ratio_mean")[1].gap
+        assert gap.verdict == UNDECIDED and gap.difference == pytest.approx(0.5896, abs=1e-4) and 6 <= gap.needed <= 20
+
+
+def test_the_three_verdicts():
+    table = {"a": NOISY, "worse": FAR, "alike": [value + 0.001 for value in NOISY],
+             "noisy": [value + (-1) ** seed * 0.05 for seed, value in enumerate(NOISY)]}  # fmt: skip
+    assert verdicts_of(table) == {"worse": "worse", "alike": EQUIVALENT, "noisy": UNDECIDED}
+    scores = {"a": (0.9, 0.8, 0.85, 0.9, 0.87), "b": (0.5, 0.41, 0.44, 0.5, 0.46)}
+    assert verdicts_of(scores, "ari") == {"b": "worse"}
+    found = Verdicts(groups("ari", **scores), "ari")
+    assert found.pair("a", "b").verdict == "better" and found.scale == "difference"
+    assert Verdicts(groups("depth", a=[1] * 5, b=[2] * 5), "depth").pair("b", "a").verdict == "higher"
+
+
+def test_equal_values_are_equivalent_and_equal_differences_are_certain():
+    assert verdicts_of({"a": [1.1] * 5, "b": [1.1] * 5}) == {"b": EQUIVALENT}
+    assert verdicts_of({"a": [1.1] * 5, "b": [1.2] * 5}) == {"b": "worse"}
+    assert verdicts_of({"a": [0.0] * 5, "b": [0.0] * 5}, "gtv") == {"b": EQUIVALENT}
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3, 4])
+def test_fewer_than_5_seeds_decide_nothing_however_large_the_difference(seeds):
+    found = rank(groups(a=[1.0] * seeds, b=[3.0] * seeds), "ratio_mean")[1]
+    assert found.verdict == UNDECIDED and found.gap.needed == 5 and found.gap.p is found.gap.low is None
+    assert "takes a" in tell_verdict(found.gap) and "5 seeds" in tell_verdict(found.gap)
+    assert verdicts_of({"a": [1.0] * seeds, "b": [1.0] * seeds}) == {"b": UNDECIDED}
+
+
+def test_configurations_without_a_common_seed_are_not_distinguished():
+    table = {"a": runs([1.0] * 5), "b": {seed + 5: {"ratio_mean": 2.0} for seed in range(5)}}
+    (_, other) = rank(table, "ratio_mean")
+    assert other.gap is None and other.verdict == UNDECIDED and not is_best_alone(rank(table, "ratio_mean"))
+    assert "b (no common seed)" in conclude(table)
+
+
+@pytest.mark.parametrize(("margin", "verdict"), [(0.005, EQUIVALENT), (0.0005, UNDECIDED), (0.0, UNDECIDED)])
+def test_the_margin_of_equivalence_is_set(margin, verdict):
+    near = [value * (1 + 0.001 * (-1) ** seed) for seed, value in enumerate(NOISY)]
+    assert verdicts_of({"a": NOISY, "b": near}, margin=margin) == {"b": verdict}
+
+
+@pytest.mark.parametrize("margin", [-0.1, 1.0, "0.5", None, True, np.nan])
+def test_margins_out_of_range_are_refused(margin):
+    with pytest.raises(ExperimentError, match=r"margin is .*0\.005 for 0\.5 %"):
+        rank(groups(a=NOISY), "ratio_mean", margin=margin)
+
+
+def test_a_configuration_that_differs_by_less_than_the_margin_is_equivalent_however_certain_that_is():
+    gap = Verdicts(groups(a=NOISY, b=[value * 1.001 for value in NOISY]), "ratio_mean").pair("b", "a")
+    assert gap.verdict == EQUIVALENT and gap.p < 1e-6
+    assert verdicts_of({"a": NOISY, "b": [value * 1.001 for value in NOISY]}, margin=0.0) == {"b": "worse"}
+
+
+def test_the_scale_is_the_one_on_which_single_seeds_dominate_less():
+    """Excesses that are multiples of each other are compared as such, costs that differ by an amount are not."""
+    factors = np.array([0.001, 0.01, 0.1, 1.0, 3.0])
+    assert Verdicts(groups(a=1 + factors, b=1 + 3 * factors), "ratio_mean").scale == "excess"
+    assert Verdicts(groups(a=NOISY, b=FAR), "ratio_mean").scale == "ratio"
+    assert choose_scale(np.array([[0.98, 1.2], [1.0, 1.1]]), "ratio_mean") == "ratio"
+    assert choose_scale(np.array([[0.0, 1.2], [1.0, 1.1]]), "bytes") == "difference"
+    gap = Verdicts(groups(a=1 + factors, b=1 + 3 * factors), "ratio_mean").pair("b", "a")
+    assert gap.effect == pytest.approx(3.0) and gap.verdict == "worse"
+
+
+def test_the_number_of_seeds_leads_to_a_verdict_about_as_often_as_it_says():
+    """Draw what was observed again, with so many seeds: about 80 % of the draws are decided."""
+    rng = np.random.default_rng(0)
+    first = rng.normal(0.01, 0.03, 12)
+    gap = Verdicts(groups("bytes", a=[1.5] * 12, b=1.5 * np.exp(first)), "bytes").pair("b", "a")
+    assert gap.verdict == UNDECIDED and gap.needed > 12
+    mean, sd, seeds, decided = first.mean(), first.std(ddof=1), gap.needed, 0
+    for _ in range(300):
+        other = 1.5 * np.exp(rng.normal(mean, sd, seeds))
+        decided += UNDECIDED not in verdicts_of({"a": [1.5] * seeds, "b": other}, "bytes").values()
+    assert 0.7 < decided / 300 < 0.9
+
+
+# --- simulated draws
+
+
+DRAWS = {
+    "lognormal": lambda rng, shape: 1 + 0.01 * np.exp(rng.normal(size=shape)),
+    "heavy tails": lambda rng, shape: 1 + 0.01 * np.exp((2 * rng.standard_t(2, size=shape)).clip(-8, 8)),
+    "runs that fail": lambda rng, shape: 1 + 0.0005 * rng.random(shape) + (rng.random(shape) < 0.2) * rng.random(shape),
+    "below central": lambda rng, shape: 1 + 0.02 * rng.normal(size=shape),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize(("size", "seeds"), [(2, 5), (2, 9), pytest.param(8, 10, marks=pytest.mark.slow)])
+def test_equal_configurations_are_called_different_in_at_most_5_percent(draw, size, seeds):
+    """Exchanged labels, so every difference is chance; 300 draws: 0.085 is 2.8 standard errors above 0.05."""
+    rng, false = np.random.default_rng(1), 0
+    for _ in range(300):
+        values = DRAWS[draw](rng, (size, seeds))
+        found = rank({str(i): runs(row) for i, row in enumerate(values)}, "ratio_mean")
+        false += any(one.verdict in ("better", "worse") for one in found[1:])
+    assert false / 300 < 0.085
+
+
+@pytest.mark.slow
+def test_correcting_for_the_best_alone_would_not_do():
+    """The best of ten equal configurations is chosen by the data: against the others alone 14 % are false."""
+    rng, alone, every = np.random.default_rng(2), 0, 0
+    for _ in range(300):
+        values = 1 + 0.01 * np.exp(rng.normal(size=(10, 10)))
+        table = {str(i): runs(row) for i, row in enumerate(values)}
+        found = Verdicts(table, "ratio_mean", margin=0.0)
+        gaps = [found._scaled[i] - found._scaled[0] for i in range(1, 10)]
+        alone += (correct([stats.ttest_1samp(gap, 0.0).pvalue for gap in gaps])[0] <= LEVEL).any()
+        every += any(one.verdict != UNDECIDED for one in rank(table, "ratio_mean", margin=0.0)[1:])
+    assert alone / 300 > 0.09 and every / 300 < 0.085
+
+
+@pytest.mark.parametrize(("seeds", "factor", "least"), [(5, 3.0, 0.9), (10, 1.5, 0.55), (20, 1.5, 0.9)])
+def test_differences_that_are_there_are_found(seeds, factor, least):
+    rng, found = np.random.default_rng(4), 0
+    for _ in range(100):
+        base, one, other = np.exp(0.3 * rng.normal(size=(3, seeds)))
+        table = groups(a=1 + 0.02 * base * one, b=1 + 0.02 * factor * base * other)
+        found += rank(table, "ratio_mean")[1].verdict == "worse"
+    assert found / 100 >= least
+
+
+def test_alike_configurations_are_found_equivalent_and_far_ones_never():
+    rng, alike, far = np.random.default_rng(5), 0, 0
+    for _ in range(100):
+        base, noise = 1 + 0.1 * rng.random(10), 0.003 * rng.normal(size=10)
+        alike += EQUIVALENT in verdicts_of({"a": base, "b": base + noise}).values()
+        far += EQUIVALENT in verdicts_of({"a": base, "b": base * (1.006 + noise)}).values()
+    assert alike >= 90 and far <= 5
+
+
+# --- the sentence
+
+
+@pytest.mark.parametrize(
+    ("costs", "words"),
+    [
+        ({"a": NOISY, "b": FAR, "c": [1 + value for value in FAR]},
+         ["Over 5 seeds, a has the lowest mean cost relative to central k-means of 3 configurations, 1.1000. Worse "
+          "than it: b (cost 1.47 times, interval", "; c (cost 2.39 times", "Holm correction over all pairs"]),
+        ({"a": (1.0,), "b": (2.0,)}, ["Over 1 seed, a has", "Not distinguished from it: b (", "takes at least 5"]),
+        ({"a": NOISY}, ["Over 5 seeds, a has a mean cost relative to central k-means of 1.1000 (95 % interval 1.0018 "
+                        "to 1.1982)."]),
+        ({"a": (1.0,)}, ["Over 1 seed, a has a mean cost relative to central k-means of 1.0000."]),
+        ({"a": (1.0, 1.2)}, ["of 1.1000 (95 % interval -0.1706 to 2.3706)."]),
+        ({}, ["so none can be called the best"]),
+    ],
+)  # fmt: skip
+def test_the_sentences_to_quote(costs, words):
+    text = conclude(groups(**costs))
+    assert all(word in text for word in words), text
+    assert "tied" not in text
+
+
+def test_all_configurations_are_named():
+    table = {f"c{number:02}": [value + 0.4 * (number % 3) for value in NOISY] for number in range(30)}
+    text = conclude(groups(**table))
+    assert all(name in text for name in table) and "more" not in text
+
+
+def test_figures_that_have_no_log_are_told_as_differences():
+    text = conclude(groups("ari", a=(0.9, 0.8, 0.85, 0.9, 0.87), b=(0.5, 0.41, 0.44, 0.5, 0.46)), "ari")
+    assert "a has the highest mean ARI against true labels of 2 configurations, 0.864." in text
+    assert "Worse than it: b (difference -0.402, interval -0.4" in text
+    factors = {1.0: "1", 1.00123: "1.0012", 3.14159: "3.14", 123.4: "123", 98765.0: "9.88e+04"}
+    assert [write_factor(value) for value in factors] == list(factors.values())
+
+
+def test_means_without_spread_have_an_interval_without_width():
+    assert estimate_mean([3.0, 3.0]) == (3.0, 3.0, 3.0) and estimate_mean([2.0]) == (2.0, 2.0, 2.0)
+
+
+# --- the same in every output
+
+
+TABLE = {"a": NOISY, "far": FAR, "alike": [value + 0.001 for value in NOISY],
+         "noisy": [value + (-1) ** seed * 0.05 for seed, value in enumerate(NOISY)]}  # fmt: skip
+EXPECTED = {"far on ring": "worse", "alike on ring": EQUIVALENT, "noisy on ring": UNDECIDED}
+
+
+def rows(table=TABLE):
+    more = {"error": None, "termination": "converged", "bytes": 100, "bytes_busiest": 10, "ari": None, "devices": 4}
+    names = [*compared_keys(), "reached_central"]
+    return [{"algorithm": name, "graph": "ring", "seed": seed, **dict.fromkeys(names), **more, "ratio_mean": value}
+            for name, values in table.items() for seed, value in enumerate(values)]  # fmt: skip
+
+
+def compared_keys():
+    from p2pkm.metrics.registry import Table, keys
+
+    return dict.fromkeys([*keys(Table.MEANS), *keys(Table.PAIRED), *keys(Table.COMPARISON), *keys(Table.SWEEP)])
+
+
+def test_every_output_has_the_same_verdicts(tmp_path):
+    study = Study(rows())
+    found = {one["configuration"]: one["verdict"] for one in study.verdicts()[1:]}
+    assert found == EXPECTED
+    compared = compare_rows(rows(), "a")
+    assert {f"{one['algorithm']} on ring": one["ratio_mean"]["verdict"] for one in compared["differences"]} == EXPECTED
+    assert compared["conclusion"] == study.conclusion() and compared["verdicts"] == study.verdicts()
+    texts = [
+        tabulate_comparison(compared | {"failed": 0, "error": None, "out": None}),
+        tabulate_sweep(rows(), StudyFile({}, {"algorithm": list(TABLE)}, [{}], [0]),
+                       {"failed": 0, "runs": 20, "ended": 20, "out": None}),
+        repr(study), study._repr_html_(),
+    ]  # fmt: skip
+    assert all(study.conclusion() in text for text in texts)
+    latex = study.to_latex(["ratio_mean"])
+    assert {line.split()[0]: next((mark for mark in (r"^{\approx}", "^{?}") if mark in line), "worse")
+            for line in latex.splitlines() if "pm" in line and line.split()[0] != "a"} == {
+        "far": "worse", "alike": r"^{\approx}", "noisy": "^{?}"}  # fmt: skip
+    ax = plot_differences(study).axes[0]
+    drawn = dict(zip((label.get_text() for label in ax.get_yticklabels()), (text.get_text() for text in ax.texts),
+                     strict=True))  # fmt: skip
+    assert {name: word.partition(" (")[0] for name, word in drawn.items() if word != "best"} == EXPECTED
+
+
+@pytest.mark.parametrize("margin", [None, 0.0005])
+def test_a_folder_keeps_its_margin_and_page_and_csv_have_the_verdicts_of_the_sentence(tmp_path, margin, monkeypatch):
+    settings = {} if margin is None else {"margin": margin}
+    common = {"devices": 4, "data": "grid16:points=5", "rounds": 3, "progress": False}
+    compared = p2pkm.compare("gtvmin,local,tracking", seeds="0-5", out=tmp_path / "c", **common, **settings)
+    swept = p2pkm.study(grid={"algorithm": ["gtvmin", "local", "tracking"]}, seeds="0-5", out=tmp_path / "s", **common,
+                        **settings)  # fmt: skip
+    assert compared.conclusion() == swept.conclusion()
+    for folder, study in ((tmp_path / "c", compared), (tmp_path / "s", swept)):
+        assert load_study(folder).margin == study.margin == (0.005 if margin is None else margin)
+        assert load_study(folder).conclusion() == study.conclusion()
+        cells = list(csv.DictReader(io.StringIO((folder / "verdicts.csv").read_text())))
+        assert [(one["configuration"], one["verdict"]) for one in cells if one["figure"] == "ratio_mean"] == [
+            (one["configuration"], one["verdict"]) for one in study.verdicts()
+        ]
+        write_report(folder, vars(p2pkm.experiments.config.Experiment()) | {}, None)
+        page = (folder / "report.html").read_text()
+        assert study.conclusion().replace("'", "&#x27;") in page and "tied" not in page
+    assert json.loads((tmp_path / "c" / "summary.json").read_text())["conclusion"] == compared.conclusion()
