@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.core.errors import DataError
+from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.late_binding import call
 from p2pkm.core.spec import suggest
 from p2pkm.core.units import count
