@@ -33,7 +33,9 @@ from p2pkm.methods.init.tree_summaries import (
     turn,
 )
 
-_STARTS = 3  # searches, of which the best one counts
+_FEWEST, _MOST = 3, 12  # searches, of which the best one counts
+# Rows x clusters x features of all searches beyond the fewest: about a tenth of a second on one core.
+_WORK = 2_000_000
 _ROUNDING = 1e-9  # relative, of a cost: starts that differ by less are equally good
 _BREATH = 5  # centroids that breathing adds at first
 
@@ -43,9 +45,10 @@ class TreeRows(TreeSummaries):
     """Collect rows (mean, weight, SSE) of all devices at the root of a tree, and send one clustering of them down.
 
     As `TreeSummaries`, but every device clusters its points into ``per_cluster`` times k rows, and the root takes the
-    best of 3 searches by ``B(C) = sum_r n_r min_c |a_r - c|^2 + sum_r SSE_r``: greedy k-means++ on the rows, then
-    breathing k-means (Fritzke 2020, with 5 centroids at first). B is at least the cost on all points, so what comes
-    down costs at most that.
+    best of several searches by ``B(C) = sum_r n_r min_c |a_r - c|^2 + sum_r SSE_r``: greedy k-means++ on the rows, then
+    breathing k-means (Fritzke 2020, with 5 centroids at first). There are at least 3 searches and at most 12, fewer if
+    there are many rows, clusters and features; they end when two have found the least B. B is at least the cost on all
+    points, so what comes down costs at most that.
 
     With `lean` the devices first agree along the tree on the box of all means and on a step (2 d + 2 numbers up and
     down). Coordinates are then whole numbers of steps, those of the centroids of quarter steps; rows are sent in no
@@ -184,12 +187,17 @@ class TreeRows(TreeSummaries):
         found = np.full((len(collections), 1, self.k, devices.d), np.inf)
         for place, table in enumerate(collections):
             if len(table):
-                means, weights, _ = Rows.of(table)
-                tries = [
-                    search(devices.kernels, devices.shared_key, means, weights, self.k,
-                           most=_BREATH, seedings=1, first=number)
-                    for number in range(_STARTS)
-                ]  # fmt: skip
-                least = min(cost for _, cost in tries) * (1.0 + _ROUNDING)
-                found[place, 0] = next(one for one, cost in tries if cost <= least)
+                found[place, 0] = self._search(devices, Rows.of(table))
         return found
+
+    def _search(self, devices: Devices, rows: Rows) -> Floats:
+        """Return the best centroids of several searches, float64[k, d]."""
+        most = min(_MOST, max(_FEWEST, _WORK // (rows.means.size * self.k)))
+        tries = list[tuple[Floats, float]]()
+        good: list[Floats] = []
+        while len(tries) < _FEWEST or (len(good) < 2 and len(tries) < most):
+            tries.append(search(devices.kernels, devices.shared_key, rows.means, rows.weights, self.k,
+                                most=_BREATH, seedings=1, first=len(tries)))  # fmt: skip
+            least = min(cost for _, cost in tries) * (1.0 + _ROUNDING)
+            good = [one for one, cost in tries if cost <= least]
+        return good[0]

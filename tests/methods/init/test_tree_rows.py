@@ -9,10 +9,35 @@ import topologies
 from p2pkm.core.messages import Tables
 from p2pkm.methods.building_blocks.spanning_tree import Front, grow
 from p2pkm.methods.building_blocks.weighted_rows import Rows, bound
+from p2pkm.methods.init import tree_rows
 from p2pkm.methods.init.reduce_summaries import reduce
 from p2pkm.methods.init.tree_rows import TreeRows
+from p2pkm.network.graph import Topology
 from tests.methods.init.test_tree_summaries import GRAPHS, cost, listen, mix, seeds
 from tests.support.play_rounds import arrange
+
+
+@pytest.mark.parametrize(("costs", "rows", "searches", "best"), [
+    ([2.0, 1.0, 1.0], 40, 3, 1),  # found twice
+    ([1.0, 2.0, 3.0, 4.0, 1.0 + 1e-12], 40, 5, 0),  # but for rounding
+    ([3.0, 3.0, 2.0, 4.0, 2.0], 40, 5, 2),  # a cost that is not the least does not count
+    ([90.0 - i for i in range(20)], 40, 12, 11),
+    ([90.0 - i for i in range(20)], 2_000_000 // (5 * 4 * 2) + 1, 4, 3),  # little work is left for so many rows
+    ([90.0 - i for i in range(20)], 100_000, 3, 2),
+])  # fmt: skip
+def test_searches_go_on_until_two_have_found_the_least_cost(costs, rows, searches, best, monkeypatch):
+    numbers = []
+
+    def search(*given, first, **options):
+        numbers.append(first)
+        return np.full((4, 2), float(first)), costs[first]
+
+    monkeypatch.setattr(tree_rows, "search", search)
+    devices = arrange([np.zeros((1, 2))], []).devices
+    table = np.ones((rows, 4))
+    found = TreeRows(4, grow(Topology.from_graph(topologies.path(2)))).find(devices, [table])
+    assert numbers == list(range(searches))
+    assert_array_equal(found, np.full((1, 1, 4, 2), float(best)))
 
 
 @pytest.mark.parametrize("name", GRAPHS)
