@@ -5,6 +5,8 @@ from typing import Any
 
 from p2pkm.core.spec import Spec
 
+_TOLD = 10  # devices in a note
+
 
 def default_partition(table: Any, devices: int | None) -> str:
     """Return the partition to take if none is given; so many devices are asked for."""
@@ -40,6 +42,20 @@ def name_devices(partition: Spec, table: Any, devices: int) -> tuple[str, ...] |
 
     paths = [one.path for one in table.files]
     return name_files(paths) if len(paths) == table.device else None
+
+
+def list_notes(partition: Spec, table: Any, shards: Any, topology: Any) -> tuple[str, ...]:
+    """Return what a user should know of a table that was read and dealt to the devices of a topology."""
+    notes: tuple[str, ...] = table.notes or ()
+    if table.rows is not None:
+        left_out = f"{table.total - len(table.rows):,} of {table.total:,} rows"
+        notes = (f"{left_out} of the data have a missing value and are left out", *notes)
+    sizes, names = shards.sizes[: topology.clients].tolist(), topology.names
+    empty = [i for i, size in enumerate(sizes) if not size] if partition.name == "column" else []
+    if empty:
+        told = ", ".join(names[i] if names else str(i) for i in empty[:_TOLD]) + ", ..." * (len(empty) > _TOLD)
+        notes += (f"{len(empty):,} of {len(sizes):,} devices have no points: {told}",)
+    return notes
 
 
 def assign(table: Any, partition: Spec, devices: int, dtype: str) -> Any:

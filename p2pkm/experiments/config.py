@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, get_type_hints
 from p2pkm.core.cache import memoize_in_study
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.spec import Spec, complete, convert, parameters, parse, suggest
-from p2pkm.data.assign import assign, count_in_column, default_partition, name_devices
+from p2pkm.data.assign import assign, count_in_column, default_partition, list_notes, name_devices
 from p2pkm.methods.registry import known
 
 
@@ -306,16 +306,8 @@ def prepare(experiment: Experiment, ranks: int | None) -> Prepared:
     )  # fmt: skip
     features = None if stored else table.features
     centers = load_centers(experiment.true_centers, shards.d, features) if experiment.true_centers else None
-    notes = () if stored else _tell_rows(table)
+    notes = () if stored else list_notes(partition, table, shards, topology)
     return Prepared(resolved, run, shards, OptionalMetrics(experiment.silhouette, centers, table.groups), notes)
-
-
-def _tell_rows(table: Any) -> tuple[str, ...]:
-    """Return the notes of a table, and one of the rows that were left out."""
-    if table.rows is None:
-        return table.notes or ()
-    left_out = f"{table.total - len(table.rows):,} of {table.total:,} rows"
-    return (f"{left_out} of the data have a missing value and are left out", *(table.notes or ()))
 
 
 def read_attributes(experiment: Experiment, graph: Spec) -> Any:

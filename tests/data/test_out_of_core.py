@@ -287,3 +287,14 @@ def test_float32_runs_are_those_of_the_rounded_points(tmp_path):
         whole = solve("--data", tmp_path / f"{name}.npy", "-k", "3")
         assert (half["chain_sha256"] == whole["chain_sha256"]) == (name == "rounded")
         assert (half["ratio_mean"] == whole["ratio_mean"]) == (name == "rounded")
+
+
+def test_a_parquet_file_without_rows_is_a_device_without_points(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    for i, rows in enumerate(([0.0, 1.0], [], [2.0])):
+        parquet.write_table(arrow.table({"x": arrow.array(rows, "float64")}), tmp_path / f"{i}.parquet")
+    part = opened(tmp_path / "*.parquet", Spec("column", {}), 3).part(0, 3)
+    assert_array_equal(part.sizes, [2, 0, 1])
+    assert_array_equal(part.points[:, 0], [0, 1, 2])

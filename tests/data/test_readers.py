@@ -4,7 +4,9 @@ import json
 import sys
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
+import pandas
 import pytest
 
 import p2pkm
@@ -40,6 +42,39 @@ def test_a_user_of_leaf_is_a_device(tmp_path):
     np.testing.assert_array_equal(table.labels, [1, 0, 1])
     np.testing.assert_array_equal(column(table.device), [1, 1, 0])
     assert table.classes == 2
+
+
+@pytest.mark.parametrize("empty", ["a", "b", "c"])
+def test_a_user_of_leaf_without_samples_is_a_device(tmp_path, monkeypatch, empty):
+    monkeypatch.chdir(tmp_path)
+    samples = {user: ([[i, j] for j in range(4)], [0, 1, 0, 1]) for i, user in enumerate("abc")}
+    path = _leaf(tmp_path / "all.json", samples | {empty: ([], [])})
+    table = read_table(path)
+    assert table.owners.tolist() == list("abc")
+    shards = p2pkm.Shards.deal(table.points, table.device, devices=table.owners, labels=table.labels)
+    assert shards.names == ("a", "b", "c")
+    assert shards.sizes.tolist() == [4 * (user != empty) for user in "abc"]
+    assert measure(parse_source(str(path)), whole_file=True).devices == 3
+    nx.write_edgelist(nx.path_graph(["b", "a", "c"]), "g.edges", data=False)
+    said = here("--data", "all.json", "--graph", "file:g.edges", "-k", "2", "--out", "run", "--no-plot")
+    assert said.code == 0 and f"1 of 3 devices have no points: {empty}" in said.out
+    result = p2pkm.load("run")
+    assert result.topology.names == ("a", "b", "c") and result.census.sizes.tolist() == shards.sizes.tolist()
+    assert here("verify", "run").code == 0
+
+
+def test_users_of_leaf_without_samples_in_other_files_and_alone(tmp_path):
+    _leaf(tmp_path / "part-1.json", {"u": ([], []), "v": ([[1.0]], ["a"])})
+    _leaf(tmp_path / "part-2.json", {"w": ([], [])})
+    _leaf(tmp_path / "part-3.json", {"v": ([[2.0]], ["b"])})
+    table = read_table(tmp_path)
+    assert (table.device.tolist(), table.owners.tolist(), table.labels.tolist()) == (
+        ["v", "v"],
+        ["u", "v", "w"],
+        [0, 1],
+    )
+    with pytest.raises(DataError, match=r"part-2\.json has no points"):
+        read_table(tmp_path / "part-2.json")
 
 
 def test_nested_points_are_laid_end_to_end_and_labels_may_be_absent(tmp_path):
@@ -114,7 +149,6 @@ def test_leaf_has_no_columns_to_name_and_a_limit(tmp_path, monkeypatch):
 def cells(tmp_path):
     """Return a writer of five cells, with X as it is given."""
     anndata = pytest.importorskip("anndata")
-    import pandas
 
     def make(matrix, name="cells.h5ad", **more):
         obs = pandas.DataFrame(
@@ -178,8 +212,6 @@ def test_what_a_sparse_matrix_says_twice_is_added_up_and_its_columns_need_no_nam
 
 @pytest.mark.filterwarnings("ignore")
 def test_several_files_of_cells_must_have_the_same_genes(cells, tmp_path):
-    import pandas
-
     genes = [pandas.DataFrame(index=list(names)) for names in ("xyz", "xyz", "xzy")]
     for number in (0, 1):
         cells(np.full((5, 3), float(number)), f"site-{number}.h5ad", var=genes[number])
@@ -358,6 +390,61 @@ def test_each_file_of_a_folder_is_a_device(tmp_path, suffix, labels, as_pattern)
     assert (found["devices"], found["partition"]) == (3, "column:minimum=0,seed=0")
     spec = parse_source(f"{tmp_path}/")
     assert measure(spec).devices == 3 and not has_header(spec)
+
+
+def _write_site(path, rows):
+    frame = pandas.DataFrame({"x": np.arange(3.0) + 9, "y": np.arange(3.0) * 7 % 5, "label": list("aba")})[:rows]
+    if path.suffix in {".csv", ".tsv"}:
+        frame.to_csv(path, index=False, sep="," if path.suffix == ".csv" else "\t")
+    elif path.suffix == ".feather":
+        frame.to_feather(path)
+    else:
+        np.savez(path, X=frame[["x", "y"]].to_numpy(), y=frame["label"].to_numpy().astype("U1"))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".npz", ".feather"])
+@pytest.mark.parametrize("empty", [0, 1, 2])
+def test_a_file_without_points_is_a_device(tmp_path, suffix, empty):
+    for i, name in enumerate(("Bern", "Lund", "Oulu")):
+        _write_site(tmp_path / f"{name}{suffix}", 0 if i == empty else 3)
+    table = read_table(tmp_path)
+    assert table.names == ("Bern", "Lund", "Oulu") and table.owners.tolist() == [0, 1, 2]
+    prepared = prepare(Experiment(data=f"{tmp_path}/", clusters=2), None)
+    assert prepared.shards.sizes.tolist() == [3 * (i != empty) for i in range(3)]
+    assert prepared.run.topology.names == table.names
+    assert f"1 of 3 devices have no points: {table.names[empty]}" in prepared.notes
+    with pytest.raises(DataError, match=r"has a header and no points|has shape|has no rows"):
+        read_table(tmp_path / f"{table.names[empty]}{suffix}")
+
+
+@pytest.mark.parametrize("encode", [(), ("ward",)])
+def test_a_file_without_points_must_have_the_same_columns(tmp_path, encode):
+    (tmp_path / "a.csv").write_text("x,ward\n1,2026-01-31\n2,2026-02-01\n" if encode else "x,ward\n1,2\n3,4\n")
+    (tmp_path / "b.csv").write_text("x,ward\n")
+    assert read_table(tmp_path, encode=encode).owners.tolist() == [0, 1]
+    (tmp_path / "b.csv").write_text("x,age\n")
+    with pytest.raises(DataError, match=r"b\.csv has the features 'age', but|no column 'ward'"):
+        read_table(tmp_path, encode=encode)
+    (tmp_path / "b.csv").write_text("")
+    with pytest.raises(DataError, match=r"b\.csv is empty"):
+        read_table(tmp_path, encode=encode)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".h5ad"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_device_whose_rows_are_all_left_out_is_a_device(tmp_path, suffix):
+    frame = pandas.DataFrame({"x": [1.0, np.nan, 3.0], "device": ["Turku", "Bern", "Oulu"]})
+    path = tmp_path / f"t{suffix}"
+    if suffix == ".h5ad":
+        cells = pytest.importorskip("anndata").AnnData(X=frame[["x"]].to_numpy(), obs=frame[["device"]])
+        cells.write_h5ad(path)
+    else:
+        frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
+    table = read_table(path, missing="drop")
+    assert table.device.tolist() == ["Turku", "Oulu"] and table.owners.tolist() == ["Bern", "Oulu", "Turku"]
+    prepared = prepare(Experiment(data=str(path), missing="drop", clusters=1), None)
+    assert prepared.shards.sizes.tolist() == [0, 1, 1] and prepared.run.topology.names == ("Bern", "Oulu", "Turku")
+    assert prepared.notes[-1] == "1 of 3 devices have no points: Bern"
 
 
 def test_a_folder_of_arrays_stays_on_disk(tmp_path):

@@ -61,7 +61,7 @@ def read_annotated(path: Path, label: Column, device: Column, intake: Intake = T
     except Exception as error:  # a broken file raises nearly anything
         raise DataError(f"{name} cannot be read as AnnData: {_first(error)}") from None
     what = f"{name}, {part.removeprefix(':') or 'X'}"
-    found = matrix(points, what, dtype=points.dtype, missing=intake.missing != "refuse")
+    found = matrix(points, what, dtype=points.dtype, missing=intake.missing != "refuse") if len(points) else points
     return take_points(name, Parts(found, names=names), marks, intake)
 
 

@@ -41,12 +41,13 @@ def read_arrow(path: Path, label: Column, device: Column, intake: Intake = TIDY)
     size, batches = 0, []
     try:
         with pyarrow.OSFile(str(path)) as file:
-            for batch in _batches(pyarrow, file, start == _MAGIC):
+            reader = pyarrow.ipc.open_file(file) if start == _MAGIC else pyarrow.ipc.open_stream(file)
+            for batch in _batches(reader, start == _MAGIC):
                 size += max(batch.nbytes, 8 * batch.num_rows * batch.num_columns)
                 refuse_bomb(path, size)
                 batch.validate(full=True)  # else a damaged file could point anywhere
                 batches.append(batch)
-        frame = pyarrow.Table.from_batches(batches) if batches else pyarrow.table({})
+            frame = pyarrow.Table.from_batches(batches, reader.schema)
         return _part(path, frame, label, device, intake)
     except DataError:
         raise
@@ -54,13 +55,12 @@ def read_arrow(path: Path, label: Column, device: Column, intake: Intake = TIDY)
         raise DataError(f"{path} cannot be read as Arrow: {error}") from None
 
 
-def _batches(pyarrow: Any, file: Any, indexed: bool) -> Iterator[Any]:
+def _batches(reader: Any, indexed: bool) -> Iterator[Any]:
     if indexed:
-        reader = pyarrow.ipc.open_file(file)
         for number in range(reader.num_record_batches):
             yield reader.get_batch(number)
     else:
-        yield from pyarrow.ipc.open_stream(file)
+        yield from reader
 
 
 def _part(path: Path, frame: Any, label: Column, device: Column, intake: Intake) -> Parts:
