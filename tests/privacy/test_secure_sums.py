@@ -1,5 +1,6 @@
 """Masks hide everything but totals: what is sent of any tables is sent of any others with the same totals, too."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import networkx as nx
@@ -180,3 +181,13 @@ def test_a_resumed_run_covers_nothing_new_with_old_masks_or_noise(tmp_path, monk
         resume(copy)
         assert [round for round, _ in taken] == list(range(number + 1, 6))
         assert all(first[round] == words for round, words in taken)
+
+
+def test_words_alone_do_not_give_the_key_of_a_link():
+    """Whoever receives all words, and knows how keys are made, still needs the secret of the run."""
+    devices = batch(GRAPHS["small world"])
+    words = public_words(devices)
+    other = replace(devices, secrets=devices.secrets._replace(shared=devices.secrets.shared ^ 1))
+    assert (public_words(other) == words).all()
+    one, two = (link_keys(each, words[each.indices]) for each in (devices, other))
+    assert not set(one.tolist()) & set(two.tolist())
