@@ -22,6 +22,7 @@ from p2pkm.data.readers.header import HEADERS
 from p2pkm.data.readers.intake import ANSWERS, TIDY, Intake
 from p2pkm.data.readers.leaf import read_leaf
 from p2pkm.data.readers.npy import LABELS, LARGEST, find_image, find_points, load_array, load_arrays, refuse_endless
+from p2pkm.data.readers.suspicions import find_suspicions
 from p2pkm.data.table import Table
 
 
@@ -75,13 +76,21 @@ def read_table(  # noqa: PLR0913 - the public signature
     place, _ = split_part(str(path))
     found = several(place, SUFFIXES)
     if found is None:
-        return table_of(place, _read(Path(path).expanduser(), label_column, device_column, intake))
-    parts = _gather(str(path), found, label_column, device_column, intake)
+        parts = _read(Path(path).expanduser(), label_column, device_column, intake)
+        return table_of(place, _look_through(place, parts, intake))
+    parts = _look_through(found[0], _gather(str(path), found, label_column, device_column, intake), intake)
     if parts.device is not None:
         return table_of(str(path), parts)
     files = np.arange(len(found))
     parts = parts._replace(device=np.repeat(files, parts.lengths), owners=files)
     return table_of(str(path), parts)._replace(names=name_files(found))
+
+
+def _look_through(path: str, parts: Parts, intake: Intake) -> Parts:
+    """Add notes of what looks wrong in a table with columns of its own."""
+    if Path(path).suffix.lower() not in _NAMED:
+        return parts
+    return parts._replace(notes=(*parts.notes, *find_suspicions(parts, intake.encode)))
 
 
 def _gather(path: str, files: list[str], label: Column, device: Column, intake: Intake) -> Parts:

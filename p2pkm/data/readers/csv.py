@@ -19,6 +19,7 @@ from p2pkm.data.identifiers import MISSING
 from p2pkm.data.readers.columns import Column, Marks, Parts, Roles, assign, take_columns
 from p2pkm.data.readers.header import find_header, name_columns
 from p2pkm.data.readers.intake import TIDY, Intake, Places, is_number, read_column
+from p2pkm.data.readers.suspicions import may_have_thousands, tell_thousands
 
 _SAMPLE = 1000  # rows that decide how the columns are read
 _ROWS = 100_000  # read as text at a time
@@ -77,7 +78,8 @@ def read_text(path: Path, label: Column, device: Column, intake: Intake = TIDY) 
         head = _read_head(path, wanted, intake.header)
         roles = assign(str(path), head.names, label, device, intake)
         parts = _read_numbers(path, head, roles) or _read_mixed(path, head, roles, intake)
-        return parts._replace(notes=(head.note,) if head.note else ())
+        notes = [head.note] * bool(head.note) + _tell_thousands(path, head, roles, parts)
+        return parts._replace(notes=tuple(notes))
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from None
     except csv.Error as error:
@@ -164,6 +166,22 @@ def _read_numbers(path: Path, head: Head, roles: Roles) -> Parts | None:
     points = numbers if len(roles.points) == numbers.shape[1] else numbers[:, roles.points]
     marks = Marks.of(head.names, roles, texts)
     return Parts(points, marks.label, marks.device, _features(head, roles))
+
+
+def _tell_thousands(path: Path, head: Head, roles: Roles, parts: Parts) -> list[str]:
+    """Return notes of columns whose points may part thousands; only text shows it: 7.400 is 7.4 as a number."""
+    numeric = [j for j in roles.points if j not in roles.encode]
+    if len(numeric) != parts.points.shape[1]:
+        return []
+    able = [
+        (at, j) for at, j in enumerate(numeric) if may_have_thousands([fields[j] for _, fields in head.sample])
+    ]  # fmt: skip
+    mixed = [j for at, j in able if (column := parts.points[:, at] % 1).any() and not column.all()]
+    if not mixed:
+        return []
+    texts = _read_columns(path, head, set(mixed), only=mixed)
+    fields = {j: [field.strip() for field in texts[j].tolist()] for j in mixed}
+    return [note for j in mixed if (note := tell_thousands(head.names[j], fields[j]))]
 
 
 def _read_mixed(path: Path, head: Head, roles: Roles, intake: Intake) -> Parts:
