@@ -6,17 +6,17 @@ categories, and points that may part thousands.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pkm.core.sorting import blocks
 from p2pkm.data.identifiers import is_missing
 from p2pkm.data.readers.columns import Parts
 
 Floats = NDArray[np.float64]
 
+_BLOCK = 1 << 17  # numbers at a time, which a processor keeps at hand
 _TOLD = 5  # columns in a note, or notes of a kind
 _ROWS, _FEW = 20, 5  # from which on different whole numbers in every row are suspicious, and by their name
 _BIRTHDAYS = 14.0  # m draws of n numbers with m^2 > 14 n all differ in less than one of 1,000 cases
@@ -71,6 +71,11 @@ def tell_thousands(name: str, fields: Sequence[str]) -> str:
     return f"column {name!r} mixes {dotted} and {short}: are the points thousands? Then remove them from the file"
 
 
+def _blocks(points: Floats) -> Iterator[slice]:
+    step = max(_BLOCK // max(points.shape[1], 1), 1)
+    return (slice(first, first + step) for first in range(0, len(points), step))
+
+
 def _list_columns(names: Sequence[str], one: str, several: str) -> str:
     """Return columns and the verb that follows."""
     told = ", ".join(map(repr, names[:_TOLD])) + (f" and {len(names) - _TOLD} more" if len(names) > _TOLD else "")
@@ -79,7 +84,7 @@ def _list_columns(names: Sequence[str], one: str, several: str) -> str:
 
 def _find_range(points: Floats) -> tuple[Floats, Floats]:
     """Return minimum and maximum of each feature, float64[d], without missing values."""
-    parts = [(np.fmin.reduce(points[rows]), np.fmax.reduce(points[rows])) for rows in blocks(*points.shape)]
+    parts = [(np.fmin.reduce(points[rows]), np.fmax.reduce(points[rows])) for rows in _blocks(points)]
     low, high = (np.array(ends, np.float64) for ends in zip(*parts, strict=True))
     return np.fmin.reduce(low), np.fmax.reduce(high)
 
@@ -87,7 +92,7 @@ def _find_range(points: Floats) -> tuple[Floats, Floats]:
 def _find_whole(points: Floats) -> NDArray[np.bool_]:
     """Return which features are whole numbers, bool[d]; of the others some rows are looked at."""
     whole = np.ones(points.shape[1], np.bool_)
-    for rows in blocks(*points.shape):
+    for rows in _blocks(points):
         left = np.flatnonzero(whole)
         if not len(left):
             break
@@ -121,7 +126,7 @@ def _tell_categories(parts: Parts) -> list[str]:
 def _tell_codes(points: Floats, names: Sequence[str], low: Floats, high: Floats) -> list[str]:
     """Return notes of values at an end of a feature that may stand for missing ones."""
     often = np.zeros((2, len(names)), np.int64)
-    for rows in blocks(*points.shape):
+    for rows in _blocks(points):
         often += [(points[rows] == end).sum(axis=0) for end in (low, high)]
     found = []
     for j, name in enumerate(names):
@@ -172,7 +177,7 @@ def _tell_equal_rows(parts: Parts) -> list[str]:
     points = parts.points
     marks = np.zeros(len(points), np.uint64)
     odd = 2 * np.random.default_rng(0).integers(2**62, size=points.shape[1] + 1, dtype=np.uint64) + 1
-    for rows in blocks(*points.shape):
+    for rows in _blocks(points):
         bits = (points[rows] + 0.0).astype(np.float64).view(np.uint64)
         bits ^= bits >> np.uint64(29)
         marks[rows] = (bits * odd[1:]).sum(axis=1, dtype=np.uint64)
