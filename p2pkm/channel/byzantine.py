@@ -20,6 +20,7 @@ from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import whole
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.init.pipelines import Stage, find_own
+from p2pkm.methods.registry import suggest_methods
 from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network
 
@@ -163,8 +164,9 @@ class ByzantineMessages(Transform):
         """Refuse methods whose messages have no rows that could be replaced."""
         if not _replaceable(algorithm.traits):
             raise ExperimentError(
-                f"{algorithm.name} sends nothing that a Byzantine device could replace by other centroids; take "
-                "another method, such as gtvmin, admm, consensus or fkm"
+                f"byzantine is {settings['spec']}, but {algorithm.name} sends nothing that a Byzantine device could "
+                "replace by other centroids. Remove --byzantine, or use "
+                f"{suggest_methods(lambda other: _replaceable(other.traits))}"
             )
 
     @classmethod

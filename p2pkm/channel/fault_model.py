@@ -10,6 +10,7 @@ from p2pkm.channel.sampled_faults import Faults, SampledFaults
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.json_lines import MOST
+from p2pkm.methods.registry import suggest_methods
 from p2pkm.network.graph import Topology
 
 
@@ -131,13 +132,15 @@ def check_faults(algorithm: Any, *, absence_only: bool) -> None:
             "overshooting on old ones diverges. Take up to 1"
         )
     why, absence = algorithm.traits.needs_reliable_links, algorithm.traits.tolerates_absence
-    if why and absence and not absence_only:
+    if not why or (absence and absence_only):
+        return
+    others = suggest_methods(lambda other: not other.traits.needs_reliable_links)
+    if absence:
         raise ExperimentError(
             f"{algorithm.name} {why}; of all faults it runs with those of devices alone: dropout, late_join, "
-            "straggler, and in a trace away and asleep. Leave out the others, or take another method, such as gtvmin"
+            f"straggler, and in a trace away and asleep. Remove the others, or use {others}"
         )
-    if why and not absence:
-        raise ExperimentError(f"{algorithm.name} {why}; it cannot run with --faults. Take another method, such as fkm")
+    raise ExperimentError(f"{algorithm.name} {why}; it cannot run with --faults. Remove --faults, or use {others}")
 
 
 def locate(places: Integers, wanted: Integers) -> tuple[Integers, Any]:

@@ -18,6 +18,7 @@ from p2pkm.core.traits import MessageContent
 from p2pkm.core.validation import positive
 from p2pkm.kernels.streams import as_normal
 from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.registry import suggest_methods
 from p2pkm.methods.server.star import StarState
 from p2pkm.network.transport import Network
 
@@ -63,10 +64,10 @@ class GaussianNoise(Transform):
                 f"noise is {settings['sd']:g}, but the sums of rehearsal and accept test carry none; leave out noise, "
                 "or accept and coupling rehearsal"
             )
-        if algorithm.traits.message_content is not MessageContent.CENTROIDS:
+        if not _sends_centroids(algorithm):
             raise ExperimentError(
                 f"noise is {settings['sd']:g}, but {algorithm.name} does not send rows of centroids that it could be "
-                "added to; leave it out, or take another method, such as gtvmin, admm, gossip or fkm"
+                f"added to. Remove --noise, or use {suggest_methods(_sends_centroids)}"
             )
 
     def notes(self, stages: Sequence[Stage]) -> list[str]:
@@ -116,6 +117,10 @@ class GaussianNoise(Transform):
         if isinstance(state, StarState):  # the server's centroids travel in the units of the data
             noise /= np.where((devices.ids[who] == devices.server)[:, None], 1.0, state.span[who])
         return noise
+
+
+def _sends_centroids(algorithm: Any) -> bool:
+    return algorithm.traits.message_content is MessageContent.CENTROIDS
 
 
 def _has_rows(stage: Stage) -> bool:

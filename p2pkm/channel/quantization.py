@@ -26,6 +26,7 @@ from p2pkm.methods.building_blocks.spanning_tree import grow
 from p2pkm.methods.init.pipelines import Stage, find_own
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.init.total_variance import TotalVariance
+from p2pkm.methods.registry import suggest_methods
 from p2pkm.methods.schedules import Schedule
 from p2pkm.methods.server.star import StarState
 from p2pkm.network.graph import Topology
@@ -164,16 +165,11 @@ class Quantizer(Transform):
     @classmethod
     def check(cls, settings: Settings, algorithm: Any) -> None:
         """Refuse methods whose messages cannot be integers."""
-        spec, traits = str(settings["spec"]), algorithm.traits
-        why = traits.no_quantization
-        if not why and traits.message_content not in _ROWS:
-            why = "does not send rows of centroids or sums that could be rounded"
-        if not why and settings["timed"] and algorithm.schedule == "async":
-            why = "reads late messages with a link model and schedule async, so that two ends hold different tables"
+        why = _explain_refusal(algorithm, timed=settings["timed"])
         if why:
+            others = suggest_methods(lambda other: not _explain_refusal(other, timed=settings["timed"]))
             raise ExperimentError(
-                f"quantize is {spec!r}, but {algorithm.name} {why}; leave it out, or take another method, such as "
-                "gtvmin, admm, consensus or fkm"
+                f"quantize is {str(settings['spec'])!r}, but {algorithm.name} {why}. Remove --quantize, or use {others}"
             )
 
     @classmethod
@@ -420,3 +416,13 @@ def _divide(values: Floats, steps: Floats) -> Floats:
     """Return values in steps, 0 where the step is 0."""
     steps = np.broadcast_to(steps, values.shape)
     return np.divide(values, steps, out=np.zeros_like(values), where=steps > 0.0)
+
+
+def _explain_refusal(algorithm: Any, *, timed: bool) -> str:
+    """Return why the messages of a method cannot be integers, nothing if they can; timed: there is a link model."""
+    traits = algorithm.traits
+    if traits.no_quantization or traits.message_content not in _ROWS:
+        return traits.no_quantization or "does not send rows of centroids or sums that could be rounded"
+    if timed and algorithm.schedule == "async":
+        return "reads late messages with a link model and schedule async, so that two ends hold different tables"
+    return ""

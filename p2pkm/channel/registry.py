@@ -10,7 +10,7 @@ from p2pkm.channel.quantization import Quantizer
 from p2pkm.channel.rejection import Rejection
 from p2pkm.channel.suppression import Disclosure, Suppression
 from p2pkm.channel.transform import Transform
-from p2pkm.core.errors import ContractError
+from p2pkm.core.errors import ContractError, ExperimentError
 from p2pkm.core.plugins import TRANSFORMS as GROUP
 from p2pkm.core.plugins import extend
 from p2pkm.core.spec import Spec, parse, split_specs
@@ -51,6 +51,11 @@ class PluginTransforms:
             if not (isinstance(kind, type) and issubclass(kind, Transform)):
                 raise ContractError(
                     f"transform {name} is {kind!r}; expected a subclass of p2pkm.channel.transform.Transform"
+                )
+            if not kinds.keys() - TRANSFORMS.keys():
+                raise ExperimentError(
+                    f"transforms is {text!r}, but no installed package adds a transform. Remove --transforms, or "
+                    "install the package (docs/transforms.md shows how one is written)"
                 )
             spec = parse(text, {one: kind for one, kind in kinds.items() if one not in TRANSFORMS}, "transform")
             found.append((kinds[spec.name], spec))

@@ -22,6 +22,7 @@ from p2pkm.core.validation import whole
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.building_blocks.spanning_tree import source_of
 from p2pkm.methods.init.pipelines import Stage
+from p2pkm.methods.registry import suggest_methods
 from p2pkm.methods.server.star import StarState
 from p2pkm.network.transport import Network
 
@@ -241,15 +242,21 @@ def withhold(messages: DenseMessages, devices: Devices) -> DenseMessages:
 
 def check_min_cluster_size(least: int, algorithm: Any) -> None:
     """Refuse methods that cannot leave out single rows."""
-    why = algorithm.traits.no_suppression
-    init = algorithm.traits.init
-    if init is not None and init.name in _POINTS:
-        why = f"starts from {init.name} centroids, which are raw points"
+    why = _explain_refusal(algorithm)
     if why:
+        others = suggest_methods(lambda other: not _explain_refusal(other))
         raise ExperimentError(
-            f"min_cluster_size is {least}, but {algorithm.name} {why}; take another method or --init, such as gtvmin, "
-            "consensus, fkm or kfed"
+            f"min_cluster_size is {least}, but {algorithm.name} {why}. Remove --min-cluster-size, or use {others}, "
+            "without --init"
         )
+
+
+def _explain_refusal(algorithm: Any) -> str:
+    """Return why a method cannot leave out single rows, nothing if it can."""
+    traits = algorithm.traits
+    if traits.init is not None and traits.init.name in _POINTS:
+        return f"starts from {traits.init.name} centroids, which are raw points"
+    return str(traits.no_suppression)
 
 
 def reach(algorithms: Iterable[Any]) -> int | None:

@@ -69,6 +69,7 @@ def _obey(arguments: list[str]) -> int:
     from p2pkm.cli.run import command
 
     try:
+        _require_values(command, arguments)
         code = command.main(arguments, prog_name="p2pkm", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -91,6 +92,23 @@ def _obey(arguments: list[str]) -> int:
         code = _say(f"{error.filename or 'the output'} cannot be used: {error.strerror or error}", NetworkError.code)
         _drop_output()
     return code or 0
+
+
+def _require_values(command: Any, arguments: list[str]) -> None:
+    """Refuse an option that is followed by another option in the place of its value."""
+    import click
+
+    commands, known = [command], dict[str, bool]()
+    while commands:
+        one = commands.pop()
+        commands += [*getattr(one, "commands", {}).values()]
+        for option in (option for option in one.params if isinstance(option, click.Option)):
+            known |= dict.fromkeys((*option.opts, *option.secondary_opts), not option.is_flag)
+    for name, following in pairwise(arguments):
+        if known.get(name) and following in known:
+            raise click.UsageError(
+                f"{name} is followed by {following}; expected a value. Use {name} VALUE, or remove it"
+            )
 
 
 def _suggest(error: Any, arguments: list[str]) -> None:

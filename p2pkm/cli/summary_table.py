@@ -89,7 +89,9 @@ def _place(summary: dict[str, Any]) -> str:
     """Return where a run took place."""
     from p2pkm.storage.study_table import ALONE
 
-    return "without communication" if summary["algorithm"] == ALONE else f"on a {summary['graph']} graph"
+    if summary["algorithm"] == ALONE:
+        return "without communication"
+    return "on a graph" if summary["graph"] is None else f"on a {summary['graph']} graph"
 
 
 class Progress:

@@ -255,6 +255,12 @@ def parse_source(text: str) -> Spec:
     except ExperimentError as error:
         if path and os.path.isdir(path):
             raise ExperimentError(f"{error} For the files in the folder of that name write {path}/") from None
+        if Path(path).suffix and ":" not in path:
+            what = "whose format is not known" if os.path.isfile(path) else "but there is no such file"
+            raise ExperimentError(
+                f"data is {path!r}, {what} (looked in {Path.cwd()}); expected a source or a file of points, such as "
+                f"{', '.join(SUFFIXES)}. Use --data grid16, or check the path"
+            ) from None
         raise
 
 

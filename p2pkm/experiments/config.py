@@ -320,17 +320,14 @@ def read_attributes(experiment: Experiment, graph: Spec) -> Any:
 def parse_graph(experiment: Experiment, method: Any) -> Spec:
     """Return the spec of the graph in full: what was asked for, else a ring, or, with a server, its star alone."""
     from p2pkm.core.plugins import families
-    from p2pkm.methods.init.pipelines import needs_hub
+    from p2pkm.methods.init.pipelines import needs_hub, refuse_graph
 
     served = needs_hub(method)
     text = ("star" if served else "ring") if experiment.graph is None else experiment.graph
     kinds = families(text)
     graph = parse(text, kinds, "graph")
     if served and graph.name != "star":
-        raise TopologyError(
-            f"{method.name} uses a server, so its graph is a star; got {text!r}. Leave --graph out, or take a "
-            "peer-to-peer method such as gtvmin"
-        )
+        raise refuse_graph(method, repr(text), "Remove --graph")
     return complete(graph, kinds, experiment.seed)
 
 

@@ -15,7 +15,7 @@ from p2pkm.core.validation import bounded, numeric, positive, single, whole
 from p2pkm.data.identifiers import identify, is_integer, locate, to_raw
 from p2pkm.data.partition.by_column import name_devices
 from p2pkm.experiments.config import Experiment, build, build_topology, parse_graph
-from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.methods.init.pipelines import needs_hub, refuse_graph
 from p2pkm.methods.init.value import Init
 from p2pkm.methods.registry import known
 from p2pkm.network.graph import Topology
@@ -133,10 +133,7 @@ def arrange(
     method = _find_method(given)
     if needs_hub(method):
         if not text or given["graph"] not in {"ring", "star"}:
-            raise TopologyError(
-                f"{method.name} uses a server, so its graph is a star; got {given['graph']!r}. Leave graph out, "
-                "or take a peer-to-peer method such as gtvmin"
-            )
+            raise refuse_graph(method, repr(given["graph"]), "Remove graph")
         return ResolvedParameters(method, None, wanted or usual, seed), owner, names
     if found is None:
         topology = build_topology(parse_graph(experiment, method), wanted, usual, names)

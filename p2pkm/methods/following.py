@@ -5,9 +5,8 @@ from typing import Any
 
 from p2pkm.core.errors import ExperimentError
 from p2pkm.methods.peer.treelloyd import TreeLloyd
+from p2pkm.methods.registry import suggest_methods
 from p2pkm.methods.tree_tracking import TrackingTreeLloyd
-
-_KNOWN = "treelloyd, gtvmin, consensus, pushsum, tracking, admm, gossip, dgc, gossip-sum, epidemic or fkm"
 
 
 def check_following(algorithm: Any, options: Mapping[str, Any]) -> None:
@@ -33,7 +32,7 @@ def check_following(algorithm: Any, options: Mapping[str, Any]) -> None:
     if not traits.follows_points:
         raise ExperimentError(
             f"{algorithm.name} cannot follow a stream: with these parameters it does not measure its points anew in "
-            f"every round. Leave --stream out, or take {_KNOWN}"
+            f"every round. Remove --stream, or use {suggest_methods(lambda other: other.traits.follows_points)}"
         )
 
 

@@ -64,6 +64,22 @@ def with_link_weights() -> list[str]:
     return [name for name in METHODS if find(name)(1).traits.link_weights]
 
 
+def suggest_methods(fits: Callable[[Any], bool]) -> str:
+    """Return what to type instead of a method that was refused: the methods that a condition holds for.
+
+    Parameters
+    ----------
+    fits : callable
+        Gets a method with its default parameters; those that need parameters, or images, are not asked for.
+    """
+    found = []
+    for name in METHODS:
+        method = find(name)(1)
+        if not (method.traits.needs_parameters or method.traits.learns_features) and fits(method):
+            found.append(name)
+    return f"--algorithm {', '.join(found[:-1])} or {found[-1]}"
+
+
 def known(spec: str) -> dict[str, Callable[..., Any]]:
     """Return all names, and the class behind the one that a spec begins with; the others are not imported."""
     wanted = spec.strip().partition(":")[0].replace("_", "-").lower()

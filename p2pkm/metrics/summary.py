@@ -12,6 +12,7 @@ from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.sorting import blocks, narrow
 from p2pkm.core.states import optional
 from p2pkm.core.termination import STOPPED
+from p2pkm.core.units import count
 from p2pkm.data.shards import Shards
 from p2pkm.methods.server.star import StarState
 from p2pkm.metrics.clustering import ari, nmi, purity
@@ -119,7 +120,7 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
         records = monitor.trace
     prices.notes += [*_tell(topology, monitor, census, centroids), *_advise(monitor, topology, groups, facts),
                      *byzantine_note(monitor.left_out), *_tell_reverted(reverted, devices.clients)]  # fmt: skip
-    prices.notes += [] if facts["termination"] in STOPPED else _miss(census, centroids, model, monitor)
+    prices.notes += _miss(census, centroids, model, monitor, facts | {"served": topology.hub >= 0})
     text = json.dumps([records, summary, prices.notes], default=_plain) if world.rank == 0 else ""
     shared = world.broadcast(
         {"text": np.frombuffer(text.encode(), np.uint8), "losses": monitor.losses, "best": np.array(monitor.best),
@@ -195,8 +196,12 @@ def _expect(facts: dict[str, Any]) -> float | None:
     return expect_rate(facts["coupling"], facts["relaxation"], facts["schedule"])
 
 
-def _miss(census: Census, centroids: Floats, model: Floats | None, monitor: Monitor) -> list[str]:
+def _miss(
+    census: Census, centroids: Floats, model: Floats | None, monitor: Monitor, facts: dict[str, Any]
+) -> list[str]:
     """Return notes on devices that hold fewer centroids than were asked for, or none: which, why, what to change."""
+    if facts["termination"] in STOPPED:
+        return []
     sizes, centroids = monitor.keep(census.sizes), monitor.keep(centroids)
     held, k = np.isfinite(centroids[:, :, 0]).sum(axis=1), centroids.shape[1]
     some = held[(held > 0) & (held < k)]
@@ -207,18 +212,21 @@ def _miss(census: Census, centroids: Floats, model: Floats | None, monitor: Moni
         f"{' and '.join(who)} ended with fewer than {k} centroids, the fewest {some.min()}: there are fewer distinct "
         "points, or clusters were lost on the way. Use fewer clusters or more points per device"
     ]  # fmt: skip
-    return notes + _tell_without(sizes, centroids)
+    return notes + _tell_without(sizes, centroids, facts)
 
 
-def _tell_without(sizes: Integers, centroids: Floats) -> list[str]:
+def _tell_without(sizes: Integers, centroids: Floats, facts: dict[str, Any]) -> list[str]:
     """Return a note on devices that have points and no centroid."""
     without = (centroids[:, :, 0] == np.inf).all(axis=1) & (sizes > 0)
     if not without.any():
         return []
-    count = f"{np.count_nonzero(without):,} of {np.count_nonzero(sizes):,}"
-    who = f"{count} devices hold no centroid, so scores leave them out"
+    some = f"{np.count_nonzero(without):,} of {np.count_nonzero(sizes):,}"
+    who = f"{some} devices hold no centroid, so scores leave them out"
     if not (centroids < np.inf).any():
         who = "no device holds a centroid, so there is no quality to report"
+    if facts["termination"] == "round-limit" and not (facts["served"] or facts.get("min_cluster_size")):
+        limit = f"the run ended at its limit of {count(facts['rounds'], 'round')}"
+        return [f"{who}: {limit}, before any centroid reached them. Use a higher --rounds"]
     return [
         f"{who}: no row of enough points reached them. Take fewer devices, fewer clusters, more points per device or a "
         "lower minimum (--min-cluster-size; that of fkm is 2: --algorithm fkm:min_count=1)"

@@ -211,7 +211,7 @@ def test_a_sparse_matrix_is_named():
         ({"device": [0, 1, 5], "devices": 4}, "devices is 4, but device names 3 devices: 0, 1, 5; expected 3"),
         ({"device": ["a", "b", "b"], "devices": ["b", "c"]}, "device is 'a' at row 0 (counted from 0), which devices"),
         ({"devices": ["0", "1", "2", "1"]}, "devices has a name twice"),
-        ({"devices": 2}, "devices is 2, but device names 2; expected at least 3"),
+        ({"devices": 2}, "belongs to device 2, counted from 0; expected at least 3. Use devices=3"),
         ({"devices": 3.0}, "devices is 3.0"),
         ({"labels": [0, 1]}, "labels have shape (2,), expected (3,): one for each point"),
         ({"labels": [0, np.nan, 1]}, "labels are missing at row 1"),

@@ -534,8 +534,8 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 --graph file:latin.edgelist               | 3 | cannot be read as .edgelist
 --graph file:binary.edgelist              | 3 | expected two labels
 --graph file:pipe.edgelist                | 3 | is not a file
---graph file:/dev/zero                    | 3 | suffix
---graph file:loop                         | 3 | suffix
+--graph file:/dev/zero                    | 3 | is not a file
+--graph file:loop                         | 3 | is not a file
 --graph gallery:../karate                 | 3 | the gallery has no '../karate'
 --graph gallery:/etc/passwd               | 3 | the gallery has no '/etc/passwd'
 --graph ring:degree=                      | 2 | It takes no keys

@@ -217,6 +217,11 @@ run fly                                   | unexpected extra argument
 --stream head.jsonl --algorithm kfed      | kfed cannot follow a stream
 --config range.toml                       | rounds is -1
 --config flag.toml                        | unknown key 'force'
+--graph --out none                        | --graph is followed by --out; expected a value
+--devices -k 3                            | --devices is followed by -k; expected a value
+--out --quiet                             | --out is followed by --quiet; expected a value
+--transforms rounding                     | no installed package adds a transform. Remove --transforms
+--data missing.foo                        | data is 'missing.foo', but there is no such file
 --out plain.txt                           | is a file
 --out plain.txt/run                       | not a folder
 --out full                                | is not empty
@@ -227,7 +232,8 @@ run fly                                   | unexpected extra argument
 
 CONTENT = """
 --algorithm fkm --graph ring              | uses a server
---algorithm local --graph ring            | star
+--algorithm local --graph ring            | local sends no messages; got 'ring'. Remove --graph, or use
+--graph file:missing.foo                  | missing.foo is not a file; check the path
 --stream head.jsonl                       | the data tape is for 3 features, but there are 2
 --stream point.jsonl                      | point is 3 coordinates; expected a list of 2 numbers
 --stream large.jsonl                      | point has 1e+300; expected finite numbers
@@ -254,7 +260,7 @@ CONTENT = """
 --graph file:missing.graphml              | is not a file
 --graph gallery:nothing                   | the gallery has no 'nothing'
 --graph hypercube --devices 12            | take 8 or 16
---graph file:full                         | suffix
+--graph file:full                         | full is not a file
 --graph file:graph.dot                    | suffix '.dot'
 --graph file:directed.graphml             | is directed
 --graph file:directed.json                | is directed

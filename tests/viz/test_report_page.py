@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import p2pkm
+import topologies
 from p2pkm.viz.all_figures import figures_of
 from p2pkm.viz.report import findings
 from p2pkm.viz.report.run_page import repeat
@@ -152,3 +153,12 @@ def test_commands_repeat_the_run_from_anywhere(page, tmp_path):
                           cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert p2pkm.load(tmp_path / "again").summary["chain_sha256"] == p2pkm.load(folder).summary["chain_sha256"]
+
+
+def test_a_run_from_python_has_a_graph_without_a_name():
+    X, y = p2pkm.grid16(points=5, seed=0)
+    shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 4), devices=4, labels=y)
+    result = p2pkm.simulate(p2pkm.ConsensusLloyd(3), topologies.ring(4), shards, rounds=1)
+    page = result.report().html
+    assert "on None" not in page and "graph None" not in page
+    assert "4 devices on a graph of 4 links looked for 3 clusters with consensus." in page

@@ -62,8 +62,8 @@ def read(path: str | PathLike[str], *, isolated: bool = False) -> Graph:
         source = Path(path)
     except TypeError:
         raise GraphError(f"the path is {path!r}; expected that of a file, such as 'graph.graphml'") from None
-    reader = _reader(source)
     _refuse_file(source)
+    reader = _reader(source)
     ignored: list[str] = []
     try:
         graph = reader(source, ignored)

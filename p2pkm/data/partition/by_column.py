@@ -121,10 +121,12 @@ def read_owners(device: Any, m: int, n: int | Sequence[Any] | None) -> tuple[Int
     codes, kinds = identify(raw)
     names = _name(kinds, None)
     if n is not None and (names is None or len(names) != n):
-        found = f"device names {high}; expected at least {high + 1}" if names is None else (
-            f"device names {len(names)} devices: {', '.join(names[:_TOLD])}{', ...' * (len(names) > _TOLD)}; expected "
-            f"{len(names)}")  # fmt: skip
-        raise DataError(f"devices is {n}, but {found}, or None for just as many")
+        if names is None:
+            needed, why = high + 1, f"a row belongs to device {high}, counted from 0; expected at least {high + 1}"
+        else:
+            needed, listed = len(names), ", ".join(names[:_TOLD]) + ", ..." * (len(names) > _TOLD)
+            why = f"device names {needed} devices: {listed}; expected {needed}"
+        raise DataError(f"devices is {n}, but {why}. Use devices={needed}, or None")
     return codes, len(kinds), names
 
 

@@ -21,7 +21,7 @@ from p2pkm.methods.init.standardization import Standardization
 from p2pkm.methods.init.tree_groups import TreeGroups
 from p2pkm.methods.init.tree_summaries import LEAST
 from p2pkm.methods.init.value import Init
-from p2pkm.methods.registry import with_link_weights
+from p2pkm.methods.registry import suggest_methods, with_link_weights
 from p2pkm.methods.server.star import Star
 from p2pkm.network.graph import Topology
 
@@ -97,14 +97,28 @@ def needs_hub(algorithm: Any) -> bool:
     return bool(algorithm.traits.needs_hub)
 
 
+def refuse_graph(algorithm: Any, given: str, remedy: str) -> TopologyError:
+    """Return why a method that brings its own star cannot have a graph.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+    given : str
+        The graph, as the user typed it.
+    remedy : str
+        What to type instead.
+    """
+    sends = algorithm.traits.is_server_method or algorithm.traits.learns_features
+    why = "uses a server, so its graph is a star, which is built for it" if sends else "sends no messages"
+    others = suggest_methods(lambda other: not needs_hub(other))
+    return TopologyError(f"{algorithm.name} {why}; got {given}. {remedy}, or use {others}")
+
+
 def place_graph(algorithm: Any, graph: Any, clients: int, names: tuple[str, ...] | None = None) -> Topology:
     """Return the star of a server method, or the graph that was given to any other one, its devices by their names."""
     if needs_hub(algorithm):
         if graph is not None:
-            raise TopologyError(
-                f"{algorithm.name} uses a server, so its graph is a star around a hub without points, which is "
-                "built for it; got a graph. Give None, or take a peer-to-peer method such as GTVMin"
-            )
+            raise refuse_graph(algorithm, "a graph", "Give graph=None")
         return Topology.star(clients).call(names)
     if graph is None:
         raise TopologyError(f"{algorithm.name} needs a graph; got None. Give a networkx.Graph")
@@ -254,8 +268,8 @@ def check_links(algorithm: Any, topology: Topology) -> None:
     why = algorithm.traits.needs_static_links
     if topology.varying is not None and why:
         raise ExperimentError(
-            f"{algorithm.name} {why}, but those of {topology.varying.name} change from round to round; take another "
-            "graph, or gtvmin without groups, consensus, pushsum, tracking, gossip, dgc, gossip-sum or epidemic"
+            f"{algorithm.name} {why}, but those of {topology.varying.name} change from round to round. Use another "
+            f"--graph, or {suggest_methods(lambda other: not (other.traits.needs_static_links or needs_hub(other)))}"
         )
 
 

@@ -33,7 +33,12 @@ def name_place(result: Result) -> str:
     """Return where the run took place: on ring, with a server; without messages if every device was alone."""
     if result.summary["algorithm"] == ALONE:
         return "without messages"
-    return "with a server" if result.topology.hub >= 0 else f"on {str(result.summary['graph']).split(':')[0]}"
+    if result.topology.hub >= 0:
+        return "with a server"
+    named = result.summary["graph"]  # None of a run from Python, which was given a graph without a name
+    return f"on a graph of {count(len(result.topology.indices) // 2, 'link')}" if named is None else (
+        f"on {named.split(':')[0]}"
+    )  # fmt: skip
 
 
 def _introduce(result: Result) -> str:

@@ -55,7 +55,8 @@ def _lay_out(result: Result, again: Html) -> tuple[str, bool]:
     """Return the page that ends with how to do it again, and whether it holds a replay."""
     summary = result.summary
     title = f"{str(summary['algorithm']).split(':')[0]} {name_place(result)}, {count(summary['devices'], 'device')}"
-    full = [f"{name} {summary[name]}" for name in ("algorithm", "graph", "data", "partition", "clusters")]
+    full = [f"{name} {summary[name]}" for name in ("algorithm", "graph", "data", "partition", "clusters")
+            if summary[name] is not None]  # fmt: skip
     replay, moving = show_replay(result)
     body = [
         tag(
