@@ -57,7 +57,7 @@ def deal(devices, made=pixels):
 def play(method, devices=3, made=pixels, **options):
     """Return the summary of a run, without its seconds and its ranks."""
     graph = None if needs_hub(method) else topologies.ring(devices)
-    found = p2pkm.simulate(method, graph, deal(devices, made), **{"rounds": 3, "seed": 5, "record_every": 1, **options})
+    found = p2pkm.simulate(method, graph, deal(devices, made), **{"rounds": 2, "seed": 5, "record_every": 1, **options})
     return {name: value for name, value in found.summary.items() if name not in UNTIMED}
 
 
