@@ -68,7 +68,7 @@ def to_raw(values: Any, what: str) -> NDArray[Any]:
     """
     array = _to_array(values)
     if array.ndim != 1:
-        raise DataError(f"{what} have shape {array.shape}; expected one value per row")
+        raise DataError(f"{what}: the shape is {array.shape}; expected one value per row")
     kind = array.dtype.kind
     if kind == "i" or (kind == "u" and not (array > np.iinfo(np.int64).max).any()):
         return array.astype(np.int64, copy=False)
@@ -77,7 +77,7 @@ def to_raw(values: Any, what: str) -> NDArray[Any]:
     if kind == "M":
         array = array.astype("datetime64[us]")
     elif kind not in "bOSTUu":
-        raise DataError(f"{what} have dtype {array.dtype}; expected integers or text")
+        raise DataError(f"{what}: the dtype is {array.dtype}; expected integers or text")
     return _read_objects(array.astype(object).tolist(), what)
 
 
@@ -193,8 +193,8 @@ def _read_floats(array: NDArray[Any], what: str) -> NDArray[Any]:
     if whole and (np.abs(present) > _EXACT).any():
         row = int(np.flatnonzero(known & (np.abs(np.where(known, array, 0)) > _EXACT))[0])
         raise DataError(
-            f"{what} are floating-point numbers, and row {row} (counted from 0) is {array[row]}; expected at most "
-            "2^53, above which digits are lost: store identifiers as integers or text"
+            f"{what}: row {row} (counted from 0) is {array[row]}; expected at most 2^53, above which floating-point "
+            "numbers lose digits: store identifiers as integers or text"
         )
     if whole and known.all():
         return array.astype(np.int64)
@@ -247,12 +247,12 @@ def _to_text(value: Any, midnight: bool, what: str) -> str:
         try:
             return value.decode()
         except UnicodeDecodeError:
-            raise DataError(f"{what} hold {value!r}, which is not UTF-8; expected integers or text") from None
+            raise DataError(f"{what}: a value is {value!r}, which is not UTF-8; expected integers or text") from None
     if isinstance(value, datetime):
         return str(value.date()) if midnight else str(value)
     if isinstance(value, str | Real | np.generic | Decimal | date | time | UUID):
         return str(value)
-    raise DataError(f"{what} hold {value!r} of type {type(value).__name__}; expected integers or text")
+    raise DataError(f"{what}: a value is {value!r} of type {type(value).__name__}; expected integers or text")
 
 
 def _sort(texts: list[str]) -> tuple[NDArray[Any], list[int]]:

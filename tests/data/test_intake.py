@@ -243,6 +243,52 @@ def test_what_is_wrong_is_said(tmp_path, column, said):
         p2pkm.read_table(path)
 
 
+LATE = 1500  # rows, of which the first 1,000 decide how columns are read
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ("2,b,c", f"line {LATE + 2}: 3 fields, expected 2"),
+        ("2", f"line {LATE + 2}: 1 fields, expected 2"),
+        ("n.d.,b", f"line {LATE + 2}, column 'x' is 'n.d.'; expected a number"),
+        ("1_0,b", f"line {LATE + 2}, column 'x' is '1_0'; expected a number"),
+        ("-inf,b", f"line {LATE + 2}, column 'x' is '-inf'; expected a finite number"),
+        ("1e999,b", f"line {LATE + 2}, column 'x' is '1e999'; expected a finite number"),
+        ("3,NaN", f"line {LATE + 2}, column 'label' is empty or missing, in 1 of {LATE + 1:,} rows"),
+        ('3,"b', "EOF inside string"),
+        ("3,b\0", f"line {LATE + 2}, column 'label' is 'b.x00'; expected text without zero bytes"),
+    ],
+)
+def test_what_is_wrong_late_in_a_file_is_named_with_its_line(tmp_path, last, said):
+    (tmp_path / "t.csv").write_text("x,label\n" + "1,a\n" * LATE + last + "\n")
+    with pytest.raises(DataError, match=said):
+        p2pkm.read_table(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("last", "value"), [("NA", np.nan), ("", np.nan), (" 2.5 ", 2.5), ('"2.5"', 2.5), ("+3.", 3.0)]
+)
+def test_numbers_and_missing_values_late_in_a_file(tmp_path, last, value):
+    (tmp_path / "t.csv").write_text("x,label\n" + "1,a\n" * LATE + f"{last},b\n")
+    table = p2pkm.read_table(tmp_path / "t.csv", missing="mean")
+    np.testing.assert_array_equal(table.points[-1], [value])
+    assert table.labels[-1] == 1 and len(table.points) == LATE + 1
+
+
+def test_lines_that_are_too_short_are_not_taken_for_missing_values(tmp_path):
+    (tmp_path / "t.csv").write_text("x,y,label\n1,2,a\nNA,3\n4,5,c\n")
+    with pytest.raises(DataError, match="line 3: 2 fields, expected 3"):
+        p2pkm.read_table(tmp_path / "t.csv", missing="drop")
+
+
+def test_numbers_beside_text_are_rounded_correctly(tmp_path):
+    draw = np.random.default_rng(0)
+    numbers = draw.normal(size=500) * 10.0 ** draw.integers(-300, 300, 500)
+    (tmp_path / "t.csv").write_text("x,site\n" + "".join(f"{x!r},a\n" for x in numbers.tolist()))
+    np.testing.assert_array_equal(p2pkm.read_table(tmp_path / "t.csv", device_column="site").points[:, 0], numbers)
+
+
 def test_spreadsheets_and_arrays_are_refused(untidy):
     Path("h.xlsx").write_bytes(b"PK")
     said = here("--data", "h.xlsx")

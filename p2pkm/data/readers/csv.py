@@ -7,6 +7,7 @@ module of Python reads the first rows, and finds the line of a row for messages.
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice, product
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -214,6 +215,8 @@ def _read_table(path: Path, head: Head, numeric: set[int]) -> dict[int, NDArray[
     while True:
         try:
             found = _read_columns(path, head, texts)
+        except (DataError, UnicodeDecodeError):
+            raise
         except ValueError:
             texts |= _find_texts(path, head, numeric - texts) or numeric
             continue
@@ -232,8 +235,8 @@ def _find_texts(path: Path, head: Head, columns: set[int]) -> set[int]:
     import pandas
 
     found: set[int] = set()
-    with _open(path, head.skipped) as file, _parse(file, head, texts=None, chunksize=_ROWS) as chunks:
-        for chunk in chunks:
+    with _open(path, head.skipped) as file, _explain_errors(path, head):
+        for chunk in _parse(file, head, texts=None, chunksize=_ROWS):
             for j in columns - found:
                 odd = chunk[j][pandas.to_numeric(chunk[j], errors="coerce").isna()]
                 found |= {j} if any(_is_text(field.strip()) for field in set(odd.tolist())) else set()
@@ -250,12 +253,8 @@ def _read_columns(
     ValueError
         If a field of another column than `texts` is no number.
     """
-    with _open(path, head.skipped) as file:
-        try:
-            frame = _parse(file, head, texts, usecols=only)
-        except _parser_error() as error:
-            _check_lengths(path, head, _rows(path, head))
-            raise DataError(f"{path} cannot be read as a table of text: {error}") from None
+    with _open(path, head.skipped) as file, _explain_errors(path, head):
+        frame = _parse(file, head, texts, usecols=only)
     return {j: frame[j].to_numpy(object if j in texts else np.float64) for j in frame.columns}
 
 
@@ -272,10 +271,16 @@ def _parse(file: IO[str], head: Head, texts: set[int] | None, **options: Any) ->
     )  # fmt: skip
 
 
-def _parser_error() -> type[Exception]:
+@contextmanager
+def _explain_errors(path: Path, head: Head) -> Iterator[None]:
+    """Name the line at which pandas cannot read a file on."""
     from pandas.errors import ParserError
 
-    return ParserError
+    try:
+        yield
+    except ParserError as error:
+        _check_lengths(path, head, _rows(path, head))
+        raise DataError(f"{path} cannot be read as a table of text: {error}") from None
 
 
 def _refuse_zero_bytes(path: Path, head: Head) -> None:
