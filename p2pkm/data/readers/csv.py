@@ -170,7 +170,7 @@ def _read_numbers(path: Path, head: Head, roles: Roles) -> Parts | None:
 
 
 def _tell_thousands(path: Path, head: Head, roles: Roles, parts: Parts) -> list[str]:
-    """Return notes of columns whose points may part thousands; only text shows it: 7.400 is 7.4 as a number."""
+    """Return notes of columns whose points may separate thousands; only text shows it: 7.400 is 7.4 as a number."""
     numeric = [j for j in roles.points if j not in roles.encode]
     if len(numeric) != parts.points.shape[1]:
         return []

@@ -1,7 +1,7 @@
 """Notes of what looks wrong in a table: nothing is changed, the user decides.
 
-Constant columns, numeric identifiers, values that stand for missing ones, equal rows, equal names, columns with many
-categories, and points that may part thousands.
+Constant columns, numeric identifiers, values that may mean missing, equal rows, equal names, columns with many
+categories, and points that may separate thousands.
 """
 
 import re
@@ -58,7 +58,7 @@ def find_suspicions(parts: Parts, encoded: Iterable[str] = ()) -> tuple[str, ...
 
 
 def may_have_thousands(fields: Sequence[str]) -> bool:
-    """Return whether all points in the fields of a column may part thousands: other numbers have up to 3 digits."""
+    """Return whether all points in the fields of a column may separate thousands: other numbers have up to 3 digits."""
     return all(_DOTTED.fullmatch(field) or _SHORT.fullmatch(field) for field in fields if not is_missing(field))
 
 
@@ -124,7 +124,7 @@ def _tell_categories(parts: Parts) -> list[str]:
 
 
 def _tell_codes(points: Floats, names: Sequence[str], low: Floats, high: Floats) -> list[str]:
-    """Return notes of values at an end of a feature that may stand for missing ones."""
+    """Return notes of values at an end of a feature that may mean missing."""
     often = np.zeros((2, len(names)), np.int64)
     for rows in _blocks(points):
         often += [(points[rows] == end).sum(axis=0) for end in (low, high)]
