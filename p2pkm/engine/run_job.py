@@ -19,7 +19,7 @@ from p2pkm.engine.checkpointing import Checkpointer, CheckpointWriter
 from p2pkm.engine.event_driven import schedule_events
 from p2pkm.engine.feature_scaling import apply, fill, impute, scale
 from p2pkm.engine.loop import RunContext, run
-from p2pkm.engine.number_of_clusters import choose
+from p2pkm.engine.number_of_clusters import Choice, choose, explain, summarize
 from p2pkm.engine.point_feed import PointFeed
 from p2pkm.engine.run_secret import describe_secret, draw_secret
 from p2pkm.engine.virtual_time import Timing, compute_virtual_time
@@ -152,13 +152,13 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
         channel.adapt(algorithm, topology), setting, config.rounds, seeded=part.start is not None
     )
     warnings = channel.start(played, devices, network)
-    _tell(hooks, prices, _list_notes(algorithm, topology, played) + warnings)
+    _tell(hooks, prices, explain(choice) + _list_notes(algorithm, topology, played) + warnings)
     monitor.exclude(channel.left_out, altered=channel.alters)
     ending = run(played, part.start, context._replace(devices=devices, feed=feed))
     network.close()
     told = _share_rehearsal(ending.state, network)
     facts = {**describe(algorithm.settle(told), replace(devices, late=context.late)), **hooks.names, **figures,
-             **choice,
+             **summarize(choice),
              **channel.figures(network), "devices": topology.clients,
              "device_names": topology.list_names(), "feature_names": config.list_features(),
              "ranks": world.size,
@@ -241,9 +241,9 @@ def _list_preliminaries(config: RunConfig, setting: InitContext) -> tuple[Stage,
 
 def _decide(
     config: RunConfig, own: Shards, before: tuple[Stage, ...], context: RunContext, keeper: Checkpointer
-) -> tuple[RunConfig, Devices, Shards, Scaling | None, dict[str, Any]]:
-    """Play the stages before all others; return the run, the points and what the summary says of a choice of k."""
-    devices, scaling, choice = context.devices, None, dict[str, Any]()
+) -> tuple[RunConfig, Devices, Shards, Scaling | None, Choice | None]:
+    """Run the stages before all others; return the run, the points and the choice of k, None if it was given."""
+    devices, scaling, choice = context.devices, None, None
     if config.missing in FILLING:
         devices, own = _impute(config, own, before[0], context, keeper)
         before, context = before[1:], context._replace(devices=devices)
@@ -254,15 +254,12 @@ def _decide(
     return config, devices, own, scaling, choice
 
 
-def _choose(
-    config: RunConfig, stage: Stage, context: RunContext, keeper: Checkpointer
-) -> tuple[RunConfig, dict[str, Any]]:
-    """Let the devices choose the number of clusters by messages; return the run with it, and what the summary says."""
+def _choose(config: RunConfig, stage: Stage, context: RunContext, keeper: Checkpointer) -> tuple[RunConfig, Choice]:
+    """Let the devices choose the number of clusters by messages; return the run with it, and the choice."""
     context.monitor.attach(context.devices, None)
     context.channel.start((stage,), context.devices, context.monitor.network)
-    k, indices, preferred = choose(stage, context, keeper).values()
-    told = {"k_chosen": k, "k_preferred": preferred, "k_indices": indices}
-    return replace(config, algorithm=config.algorithm.with_k(k)), told
+    choice = choose(stage, context, keeper)
+    return replace(config, algorithm=config.algorithm.with_k(choice["k"])), choice
 
 
 def _impute(

@@ -92,7 +92,8 @@ def tell_k(summary: Summary) -> Row:
     known = [name for name, one in best.items() if one is not None]
     same = sum(best[name] == k for name in known)
     costs = summary["k_indices"]["cost"]
-    return str(k), f"of 1 to {len(costs)} considered; preferred by {same} of {len(known)} indices"
+    words = {"none": "no clear clusters; ", "unclear": "unclear; "}.get(summary["k_verdict"], "")
+    return str(k), f"{words}of 1 to {len(costs)} considered; preferred by {same} of {len(known)} indices"
 
 
 def tell_models(summary: Summary) -> Row:

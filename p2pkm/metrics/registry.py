@@ -175,6 +175,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("clusters", "clusters", "number of clusters k", unit="clusters", tables=Table.CARD),
     Metric("k_chosen", "k chosen", "number of clusters that the devices chose", unit="clusters", needs="`-k auto`",
            tables=_CLOSING, row=rows.tell_k),
+    Metric("k_verdict", "verdict on k", "clear; none: no clear clusters, k is 1; unclear", needs="`-k auto`",
+           tables=_NONE),
     Metric("k_preferred", "k preferred", "the number of clusters that each index prefers", needs="`-k auto`",
            tables=_NONE),
     Metric("k_indices", "indices of k", "cost and indices for every number of clusters from 1 on", needs="`-k auto`",

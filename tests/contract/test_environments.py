@@ -21,9 +21,11 @@ RUNS = {
     "cells": ("--algorithm", "private:epsilon=4,radius=60,noise_seed=0",
               "--data", "blobs:features=3,clusters=3,points=600",
               "--devices", "6", "-k", "3"),
+    "k": ("-k", "auto"),
     "threads": ("--devices", "20", "--data", "grid16:points=3000", "--init", "local", "--no-baselines"),
 }  # fmt: skip
-DIGESTS = ("centroids_sha256", "chain_sha256", "bytes", "messages", "objective", "ratio_mean", "ari", "silhouette")
+DIGESTS = ("centroids_sha256", "chain_sha256", "bytes", "messages", "objective", "ratio_mean", "ari", "silhouette",
+           "k_verdict", "k_indices")  # fmt: skip
 WIDE = "X86_V4 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"  # X86_V4: from NumPy 2.4 on
 ENVIRONMENTS = {
     "one thread": {"NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},

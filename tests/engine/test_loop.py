@@ -18,7 +18,7 @@ from p2pkm.engine import number_of_clusters
 from p2pkm.engine.build_run import build_run
 from p2pkm.engine.feature_scaling import scale
 from p2pkm.engine.loop import _check_termination
-from p2pkm.engine.number_of_clusters import choose
+from p2pkm.engine.number_of_clusters import choose, explain
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.state_tree import rebuild, split
 from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS
@@ -152,11 +152,14 @@ def test_units_are_spans_but_for_features_that_are_the_same_everywhere(monkeypat
 def test_a_choice_is_kept_once_it_is_made_and_is_1_where_the_run_was_asked_to_stop(monkeypatch, k):
     values = np.arange(2.0 * len(COLUMNS)).reshape(2, -1)
     values[0, 1] = np.nan
-    state = SimpleNamespace(table=RaggedArray(values, np.array([2, 0])), chosen=np.array([k, k]))
+    table, verdict = RaggedArray(values, np.array([0, 2])), np.array([[0, 0], [2, 5]])
+    state = SimpleNamespace(table=table, chosen=np.array([k, k]), verdict=verdict)
     monkeypatch.setattr(number_of_clusters, "run_stage", lambda *_: SimpleNamespace(state=state))
     network, keeper = SimpleNamespace(allgather_by_device=lambda own, *_: own), SimpleNamespace(choice=None)
     found = choose(None, SimpleNamespace(monitor=SimpleNamespace(network=network)), keeper)
     assert found["k"] == max(k, 1) and keeper.choice == (found if k else None)
+    assert (found["verdict"], found["groups"]) == (("unclear", 5) if k else (None, 0))
+    assert len(explain(found)) == (k > 0)
     assert list(found["indices"]) == list(COLUMNS)
     assert_allclose(found["indices"][COLUMNS[0]], values[:, 0])
     assert found["indices"][COLUMNS[1]] == [None, values[1, 1]]

@@ -33,6 +33,68 @@ def test_every_method_runs_with_the_number_that_was_chosen(name):
     assert len(result.summary["k_indices"]["ch"]) == 9 and result.summary["k_preferred"]["ch"] == 4
 
 
+def long_gaussian(n=6, seed=0):
+    """Return one long Gaussian on n devices."""
+    rng = np.random.default_rng(seed)
+    return p2pkm.Shards.deal(rng.normal(size=(180, 2)) * [6.0, 1.0], rng.integers(0, n, 180), devices=n)
+
+
+def ring_of_points(n=6, seed=0):
+    """Return points between two circles on n devices."""
+    angle, radius = np.random.default_rng(seed).uniform(0, 1, (2, 480))
+    table = (4.0 + 2.0 * radius) * np.array([np.cos(2.0 * np.pi * angle), np.sin(2.0 * np.pi * angle)])
+    return p2pkm.Shards.deal(table.T, np.arange(480) % n, devices=n)
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"private"}))
+def test_every_method_runs_without_clear_clusters(name):
+    method = build(name, 1)
+    graph = None if method.traits.needs_hub else topologies.ring(6)
+    result = p2pkm.simulate(method, graph, long_gaussian(), k_max=6, rounds=2, baselines=False)
+    assert result.summary["clusters"] == result.summary["k_chosen"] == 1 and result.summary["k_verdict"] == "none"
+    assert result.centroids.shape[1] == 1 and np.isfinite(result.centroids).all()
+    preferred = result.summary["k_preferred"]["ch"]
+    assert [note for note in result.notes if "no clear clusters: k is 1" in note and f"-k {preferred}" in note]
+
+
+def test_an_unclear_number_is_noted_with_what_the_indices_prefer():
+    result = p2pkm.simulate(p2pkm.TreeLloyd(1), topologies.ring(6), ring_of_points(), k_max=20, baselines=False)
+    summary = result.summary
+    assert summary["k_verdict"] == "unclear" and summary["clusters"] == summary["k_chosen"] > 4
+    note = next(note for note in result.notes if "number of clusters is unclear" in note)
+    assert f"k is {summary['k_chosen']}" in note and f"BIC {summary['k_preferred']['bic']}" in note
+
+
+def test_fewer_clusters_than_calinski_harabasz_prefers_are_noted():
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(2, 240, 2)) * [10.0, 1.0] + np.array([[[0.0, 0.0]], [[0.0, 8.0]]])
+    shards = p2pkm.Shards.deal(table.reshape(-1, 2), np.arange(480) % 6)
+    result = p2pkm.simulate(p2pkm.TreeLloyd(1), topologies.ring(6), shards, k_max=12, baselines=False)
+    assert result.summary["k_chosen"] == 2 < result.summary["k_preferred"]["ch"]
+    assert [note for note in result.notes if "k is 2, not the" in note] and result.summary["k_verdict"] == "clear"
+
+
+def test_clear_clusters_need_no_note():
+    result = p2pkm.simulate(p2pkm.GTVMin(1), topologies.ring(6), deal(), k_max=9, baselines=False)
+    assert result.summary["k_verdict"] == "clear"
+    assert not [note for note in result.notes if "clusters" in note or "Calinski" in note]
+
+
+def test_one_cluster_goes_through_report_and_run_folder(tmp_path):
+    table = long_gaussian()
+    np.savetxt(tmp_path / "long.csv", table.points, delimiter=",", header="a,b", comments="")
+    run = tmp_path / "run"
+    ending = here("-k", "auto", "--k-max", "6", "--data", tmp_path / "long.csv", "--devices", "5", "--rounds", "2",
+                  "--no-plot", "--out", run)  # fmt: skip
+    assert ending.code == 0, ending.err
+    assert "no clear clusters" in next(line for line in ending.out.splitlines() if "k chosen" in line)
+    found = load(run)
+    assert found.summary["k_verdict"] == "none" and any("no clear clusters" in note for note in found.notes)
+    assert here("report", run).code == 0
+    page = (run / "report.html").read_text()
+    assert "as there are no clear clusters" in page and "not further apart than parts of one cluster" in page
+
+
 def test_the_run_is_that_with_the_number_given_after_the_choice_has_been_counted():
     shards, graph = deal(), topologies.grid(6)
     auto = p2pkm.simulate(p2pkm.GTVMin(1), graph, shards, k_max=9, seed=5)
@@ -116,5 +178,5 @@ def test_all_ranks_choose_alike(tmp_path):
         assert ending.code == 0, ending.err
         found.append(json.loads(ending.out))
     one, three = found
-    for key in ("k_chosen", "k_indices", "bytes", "ratio_mean"):
+    for key in ("k_chosen", "k_verdict", "k_indices", "bytes", "ratio_mean"):
         assert one[key] == three[key]

@@ -4,12 +4,16 @@ J_k is the bound B of the best centroids found for k (`weighted_rows.bound`, SSE
 number of points, d that of features, n_c the points of a cluster.
 """
 
-from typing import NamedTuple
+import math
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from p2pkm.core.batch import Floats, Kernels, Search, Stream, cluster
 from p2pkm.kernels.reference import uniforms
+from p2pkm.methods.building_blocks import cluster_evidence as evidence
 from p2pkm.methods.building_blocks.breathing import search
 from p2pkm.methods.building_blocks.total_variation import squared
 from p2pkm.methods.building_blocks.weighted_rows import Rows, bound
@@ -17,6 +21,8 @@ from p2pkm.methods.building_blocks.weighted_rows import Rows, bound
 _SEEDINGS, _BREATH = 8, 3  # of the search for each k
 _REFERENCES, _STARTS = 5, 3  # reference sets of the gap; seedings of what is clustered for gap and prediction strength
 _STRENGTH = 0.8  # prediction strength that counts
+_MARGIN = 0.05  # BIC per point in favor of fewer clusters
+_CLEAR, _GAIN = 3.5, 8.0  # standard deviations of separation that are needed; that BIC per point is worth with gaps
 
 
 class Index(NamedTuple):
@@ -96,7 +102,8 @@ def tabulate(kernels: Kernels, key: int, rows: Rows, most: int) -> Floats:
         table[k - 1, 0] = bound(rows, centroids)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             table[k - 1, 1:8] = _evaluate(rows, centroids, table[:k, 0], m, d)
-            table[k - 1, 8] = np.mean(np.log(_refer(kernels, key, rows, k))) - np.log(table[k - 1, 0])
+            costs = _log(_refer(kernels, key, rows, k))
+            table[k - 1, 8] = np.cumsum(costs)[-1] / _REFERENCES - _log(table[k - 1, 0])
             table[k - 1, 9] = _predict(kernels, key, rows, k)
     with np.errstate(divide="ignore", invalid="ignore"):
         table[:, 1 + _EACH :] = _compare(table[:, 0], d)
@@ -137,8 +144,9 @@ def _compare(costs: Floats, d: int) -> Floats:
     """Return the indices that compare J_k with J_(k-1) and J_(k+1), or all of them, float64[most, 3]."""
     found = np.full((len(costs), 3), np.nan)
     numbers = np.arange(1, 1 + len(costs))
-    falls = (numbers[:-1] ** (2.0 / d)) * costs[:-1] - numbers[1:] ** (2.0 / d) * costs[1:]  # D_2, D_3, ...
-    logs = np.log(costs)
+    powers = np.array([float(k) ** (2.0 / d) for k in numbers.tolist()])
+    falls = powers[:-1] * costs[:-1] - powers[1:] * costs[1:]  # D_2, D_3, ...
+    logs = _log(costs)
     found[1:-1, 0] = np.abs(falls[:-1] / falls[1:])
     found[1:-1, 1] = logs[:-2] - 2.0 * logs[1:-1] + logs[2:]
     known = np.flatnonzero(np.isfinite(costs))
@@ -156,12 +164,12 @@ def _evaluate(rows: Rows, centroids: Floats, costs: Floats, m: float, d: int) ->
     weights = np.bincount(labels, weights=rows.weights, minlength=k)
     shares = weights[weights > 0]
     bic = float(
-        np.cumsum(shares * np.log(shares / m))[-1]
-        - 0.5 * m * d * np.log(2.0 * np.pi * cost / (d * (m - k)))
+        np.cumsum(shares * _log(shares / m))[-1]
+        - 0.5 * m * d * _log(2.0 * np.pi * cost / (d * (m - k)))
         - 0.5 * d * (m - k)
-        - 0.5 * (k - 1 + k * d + 1) * np.log(m)
+        - 0.5 * (k - 1 + k * d + 1) * math.log(m)
     )
-    xu = float(0.5 * d * np.log(cost / (d * m * m)) + np.log(k))
+    xu = float(0.5 * d * _log(cost / (d * m * m)) + math.log(k))
     jump = float((cost / total) ** (-0.5 * d) - ((costs[-2] / total) ** (-0.5 * d) if k > 1 else 0.0))
     if k == 1:
         return np.nan, bic, xu, np.nan, np.nan, jump, np.nan
@@ -175,6 +183,14 @@ def _evaluate(rows: Rows, centroids: Floats, costs: Floats, m: float, d: int) ->
     return ch, bic, xu, wb, float(silhouette), jump, float(db)
 
 
+def _log(values: Any) -> Any:
+    """Return logarithms by `math.log`, whose bits are those of the C library, whatever the vectors of the processor."""
+    found = [
+        math.log(one) if one > 0.0 else (-math.inf if one == 0.0 else math.nan) for one in np.ravel(values).tolist()
+    ]
+    return np.array(found).reshape(np.shape(values))
+
+
 def prefer(table: Floats) -> dict[str, int | None]:
     """Return the k that each index prefers, the smallest on ties; None: it is not defined for any."""
     found: dict[str, int | None] = {}
@@ -186,9 +202,82 @@ def prefer(table: Floats) -> dict[str, int | None]:
     return found
 
 
-def choose(table: Floats) -> int:
-    """Return the number of clusters: 1 if BIC is largest there or all points are alike, else that of largest CH."""
+class Verdict(IntEnum):
+    """How clear a chosen number of clusters is."""
+
+    CLEAR = 0
+    NONE = 1  # no clear clusters: k is 1
+    UNCLEAR = 2
+
+
+class Decision(NamedTuple):
+    """The chosen number of clusters.
+
+    Attributes
+    ----------
+    k : int
+    verdict : Verdict
+    groups : int
+        Groups of clusters with gaps between them, 0 where that was not examined.
+    """
+
+    k: int
+    verdict: Verdict
+    groups: int = 0
+
+
+def decide(kernels: Kernels, key: int, rows: Rows, table: Floats) -> Decision:
+    """Choose the number of clusters.
+
+    1. k is that of the largest CH.
+    2. Fewer clusters, at least 2, of the rows or of the whitened rows are chosen instead if their BIC with a common
+       covariance is larger by more than 0.05 per point and they are clear by the next rule.
+    3. The clusters are clear if s + (g - 1) / (k - 1) (3.5 + 8 b) is at least 3.5: s is their separation in standard
+       deviations, g the number of groups into which gaps divide them, b that BIC per point above that of one cluster,
+       at least 0. Otherwise k is 1.
+    4. k is unclear if g is at most k / 4, or if it is that of CH and BIC and silhouette both prefer numbers that differ
+       from it by more than 1. With fewer than 2 k rows nothing can be examined: k is that of CH and unclear.
+
+    Parameters
+    ----------
+    key : int
+        Of the random stream.
+    rows : Rows
+        Weights in points.
+    table : float64[most, 1 + indices]
+        Of `tabulate`.
+    """
     best = prefer(table)
-    if best["ch"] is None or best["bic"] == 1 or not table[0, 0] > 0.0:
-        return 1
-    return best["ch"]
+    if best["ch"] is None or not table[0, 0] > 0.0:
+        return Decision(1, Verdict.NONE)
+    k = best["ch"]
+    if len(rows.means) < 2 * k:
+        return Decision(k, Verdict.UNCLEAR)
+    scores = evidence.project(kernels, key, rows)
+    per_point = 1.0 / float(np.cumsum(scores.weights)[-1])
+    one, value = (evidence.likelihood(scores, scores, count) for count in (1, k))
+    candidates = [(value, scores, k)]
+    for at in (scores, scores.whitened):
+        fewer = [(evidence.likelihood(scores, at, count), at, count) for count in range(2, k)]
+        candidates += [most for most in _likeliest(fewer) if (most[0] - value) * per_point > _MARGIN]
+    for found, at, count in sorted(candidates, key=lambda candidate: -candidate[0]):
+        gain = max((found - one) * per_point, 0.0)
+        groups = evidence.count_separated(at, count)
+        share = (groups - 1) / (count - 1)
+        if evidence.separation(at, count) + share * (_CLEAR + _GAIN * gain) >= _CLEAR:
+            vague = 4 * groups <= count or (count == k and _disagree(best, k))
+            return Decision(count, Verdict.UNCLEAR if vague else Verdict.CLEAR, groups)
+    return Decision(1, Verdict.NONE, 1)
+
+
+_Candidate = tuple[float, evidence.Scores, int]
+
+
+def _likeliest(candidates: list[_Candidate]) -> list[_Candidate]:
+    """Return the one of largest likelihood, the first on ties; none of none."""
+    return [max(candidates, key=lambda candidate: candidate[0])] if candidates else []
+
+
+def _disagree(best: Mapping[str, int | None], k: int) -> bool:
+    """Return whether BIC and silhouette both prefer a number that differs from k by more than 1."""
+    return all(other is not None and abs(other - k) > 1 for other in (best["bic"], best["silhouette"]))

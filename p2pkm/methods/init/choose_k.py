@@ -9,7 +9,7 @@ from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.expected_messages import Known, TreeWalk, Way
 from p2pkm.core.messages import RaggedArray, Tables
 from p2pkm.core.states import register
-from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS, choose, tabulate
+from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS, Decision, Verdict, decide, tabulate
 from p2pkm.methods.building_blocks.spanning_tree import Front
 from p2pkm.methods.building_blocks.weighted_rows import Rows, summarize
 from p2pkm.methods.init.tree_rows import TreeRows
@@ -33,7 +33,10 @@ class ChoiceState(NamedTuple):
     chosen : int64[n]
         The number of clusters, 0 until it has come down.
     table : RaggedArray
-        What each root has computed, see `p2pkm.methods.building_blocks.number_of_clusters.tabulate`.
+        Indices at each root, see `p2pkm.methods.building_blocks.number_of_clusters.tabulate`.
+    verdict : int64[n, 2]
+        Verdict and number of groups of a `p2pkm.methods.building_blocks.number_of_clusters.Decision` at each root, 0
+        elsewhere.
     """
 
     centroids: Floats
@@ -41,6 +44,7 @@ class ChoiceState(NamedTuple):
     walk: Walk | None
     chosen: Integers
     table: RaggedArray
+    verdict: Integers
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,8 @@ class ChooseK(TreeRows):
 
     A device with m points sends ``min(32, max(1, m // 2))`` rows. For every k = 1, ..., `k` the root takes the best of
     8 greedy seedings of the rows, lets it breathe (with 3 centroids at first) and computes the indices of
-    `p2pkm.methods.building_blocks.number_of_clusters`. k = 1 if BIC is largest there, else that of largest CH.
+    `p2pkm.methods.building_blocks.number_of_clusters`. k is that of largest CH, fewer if clusters are long or of uneven
+    size, or 1 if they are not clear, see `p2pkm.methods.building_blocks.number_of_clusters.decide`.
 
     Message: at most `rows` rows up, d + 2 columns; the number down.
 
@@ -93,19 +98,22 @@ class ChooseK(TreeRows):
         rooted, n = super().initial_state(devices, start), len(devices)
         nothing = RaggedArray(np.zeros((0, len(COLUMNS))), np.zeros(n, np.int64))
         return ChoiceState(
-            np.full((n, 1, devices.d), np.inf), rooted.converged, rooted.walk, np.zeros(n, np.int64), nothing
-        )
+            np.full((n, 1, devices.d), np.inf), rooted.converged, rooted.walk, np.zeros(n, np.int64), nothing,
+            np.zeros((n, 2), np.int64),
+        )  # fmt: skip
 
     def turn_round(self, state: Any, walk: Walk, roots: Front, devices: Devices) -> Any:
-        """Compute the indices and begin the way of the choice."""
-        tables = [self._tabulate(rows, devices) for rows in self.collect(roots)]
-        counts = np.zeros(len(devices), np.int64)
+        """Decide, and begin the way of the choice."""
+        found = [self._decide(rows, devices) for rows in self.collect(roots)]
+        decisions, tables = [decision for decision, _ in found], [table for _, table in found]
+        counts, verdict = np.zeros(len(devices), np.int64), np.zeros((len(devices), 2), np.int64)
         counts[roots.who] = [len(table) for table in tables]
-        chosen = np.array([choose(table) for table in tables], np.float64)
+        verdict[roots.who] = np.array([[one.verdict, one.groups] for one in decisions], np.int64).reshape(-1, 2)
+        chosen = np.array([one.k for one in decisions], np.float64)
         every = np.arange(len(tables))
         down = Front(roots.who, Tables(chosen[:, None], every, np.ones(len(tables), np.int64)))
-        found = np.concatenate((np.zeros((0, len(COLUMNS))), *tables))
-        return state._replace(walk=turn(walk, down), table=RaggedArray(found, counts))
+        indices = RaggedArray(np.concatenate((np.zeros((0, len(COLUMNS))), *tables)), counts)
+        return state._replace(walk=turn(walk, down), table=indices, verdict=verdict)
 
     def arrive(self, state: Any, walk: Walk, way: int, devices: Devices) -> Any:
         """Take the box, or the number that has come down."""
@@ -118,10 +126,11 @@ class ChooseK(TreeRows):
         """Return the bytes of encoded tables of these devices."""
         return super().count_bytes(tables, way, box, who, devices) if way == PAIRS else np.full(len(who), _NUMBER)
 
-    def _tabulate(self, table: Floats, devices: Devices) -> Floats:
-        """Return the indices of the rows that a root has collected; weights count in points."""
+    def _decide(self, table: Floats, devices: Devices) -> tuple[Decision, Floats]:
+        """Return the decision and the indices of the rows that a root has collected; weights count in points."""
         if not len(table):
-            return np.full((1, len(COLUMNS)), np.nan)
+            return Decision(1, Verdict.NONE), np.full((1, len(COLUMNS)), np.nan)
         means, weights, within = Rows.of(table)
         rows = Rows(means, weights / devices.unit, within / devices.unit)
-        return tabulate(devices.kernels, devices.shared_key, rows, self.k)
+        indices = tabulate(devices.kernels, devices.shared_key, rows, self.k)
+        return decide(devices.kernels, devices.shared_key, rows, indices), indices

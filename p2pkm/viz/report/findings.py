@@ -82,7 +82,11 @@ def _find_profile(result: Result) -> str:
 def _find_k(result: Result) -> str:
     chosen, preferred = result.summary["k_chosen"], result.summary["k_preferred"]
     agree = sum(number == chosen for number in preferred.values())
-    return f"Indices for the number of clusters: {chosen} is chosen, which {agree} of {len(preferred)} indices prefer."
+    words = {"none": ", as there are no clear clusters", "unclear": ", but unclear"}
+    return (
+        f"Indices for the number of clusters: {chosen} is chosen{words.get(result.summary['k_verdict'], '')}, which "
+        f"{agree} of {len(preferred)} indices prefer."
+    )
 
 
 def _find_drift(result: Result) -> str:

@@ -10,7 +10,7 @@ from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.breathing import search
-from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS, choose, prefer, tabulate
+from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS, Decision, Verdict, decide, prefer, tabulate
 from p2pkm.methods.building_blocks.weighted_rows import Rows
 
 
@@ -26,6 +26,11 @@ def clusters(k, points, seed, sd=0.3, d=2):
 def as_rows(points, weights=None):
     """Return every point as a row."""
     return Rows(points, np.ones(len(points)) if weights is None else weights, np.zeros(len(points)))
+
+
+def choose(rows, most, kernels=compiled, seed=0):
+    """Return the decision on the number of clusters of rows."""
+    return decide(kernels, seed, rows, tabulate(kernels, seed, rows, most))
 
 
 def column(table, name):
@@ -133,30 +138,89 @@ def test_rows_count_what_they_stand_for():
 
 @pytest.mark.parametrize("k", range(2, 8))
 def test_the_rule_finds_separate_clusters(k):
-    table = tabulate(compiled, 0, as_rows(clusters(k, 30, k)), 12)
-    assert choose(table) == k == prefer(table)["ch"]
+    assert choose(as_rows(clusters(k, 30, k)), 12) == Decision(k, Verdict.CLEAR, k)
 
 
-def test_one_gaussian_is_one_cluster():
-    for seed in range(5):
-        points = np.random.default_rng(seed).normal(size=(200, 2))
-        table = tabulate(compiled, 0, as_rows(points), 10)
-        assert choose(table) == 1 < prefer(table)["ch"]
+def turned(points, seed):
+    """Return the points after a random rotation."""
+    d = points.shape[1]
+    return points @ np.linalg.qr(np.random.default_rng([seed, 1]).normal(size=(d, d)))[0]
+
+
+@pytest.mark.parametrize(("d", "ratio"), [(1, 1), (2, 1), (2, 2), (2, 6), (2, 30), (3, 10), (5, 4), (12, 3)])
+def test_one_gaussian_of_any_shape_has_no_clear_clusters(d, ratio):
+    for seed in range(2):
+        points = np.random.default_rng(seed).normal(size=(200, d))
+        points[:, 0] *= ratio
+        assert choose(as_rows(turned(points, seed)), 10) == Decision(1, Verdict.NONE, 1)
+
+
+@pytest.mark.parametrize("draw", [
+    lambda rng: rng.exponential(size=(300, 2)),
+    lambda rng: rng.laplace(size=(300, 2)),
+    lambda rng: rng.standard_t(3, size=(300, 2)),
+    lambda rng: rng.uniform(size=(300, 2)) * [4.0, 1.0],
+])  # fmt: skip
+def test_one_cluster_that_is_skewed_has_heavy_tails_or_borders_is_one(draw):
+    for seed in range(2):
+        assert choose(as_rows(draw(np.random.default_rng(seed))), 12).k == 1
+
+
+@pytest.mark.parametrize(("sides", "apart"), [((10.0, 1.0), (0, 5)), ((10.0, 1.0), (50, 0)), ((1.0, 0.1), (0, 5)),
+                                              ((3.0, 1.0), (0, 6))])  # fmt: skip
+def test_long_clusters_are_counted_once(sides, apart):
+    """Calinski-Harabasz cuts them; BIC with a common covariance does not."""
+    for seed in range(2):
+        points = np.random.default_rng(seed).normal(size=(2, 150, 2)) * sides
+        points[1] += apart
+        rows = as_rows(turned(points.reshape(-1, 2), seed))
+        assert prefer(tabulate(compiled, 0, rows, 12))["ch"] > 2
+        assert choose(rows, 12) == Decision(2, Verdict.CLEAR, 2)
+
+
+def test_a_cluster_much_larger_than_the_others_is_not_cut():
+    rng = np.random.default_rng(3)
+    places = np.repeat([[0, 0], [7, 0], [0, 7], [7, 7], [14, 0], [14, 7]], [20, 20, 20, 40, 80, 640], axis=0)
+    assert choose(as_rows(places + rng.normal(size=places.shape)), 12).k == 6
+
+
+def test_the_parts_of_a_ring_are_unclear():
+    for seed in range(2):
+        angle, radius = np.random.default_rng(seed).uniform(0, 1, (2, 600))
+        radius = 4.0 + 2.0 * radius
+        angle *= 2.0 * np.pi
+        found = choose(as_rows(np.column_stack((radius * np.cos(angle), radius * np.sin(angle)))), 20)
+        assert found.verdict is Verdict.UNCLEAR and 4 * found.groups <= found.k
+
+
+def test_indices_that_disagree_leave_k_unclear():
+    rows = as_rows(clusters(3, 20, 0))
+    table = tabulate(compiled, 0, rows, 8)
+    for name, value in (("bic", 1e9), ("silhouette", 1e9)):
+        assert decide(compiled, 0, rows, table).verdict is Verdict.CLEAR
+        table[5, COLUMNS.index(name)] = value  # both prefer 6
+    assert decide(compiled, 0, rows, table) == Decision(3, Verdict.UNCLEAR, 3)
 
 
 def test_points_that_are_alike_or_few_are_one_cluster():
-    alike = tabulate(reference, 0, as_rows(np.ones((9, 2))), 5)
-    assert choose(alike) == 1 and np.isnan(alike[1:]).all()
-    single = tabulate(reference, 0, as_rows(np.ones((1, 2))), 1)
-    assert choose(single) == 1 and single[0, 0] == 0.0
-    assert choose(np.full((1, len(COLUMNS)), np.nan)) == 1
+    alike = as_rows(np.ones((9, 2)))
+    assert choose(alike, 5, reference) == Decision(1, Verdict.NONE)
+    assert np.isnan(tabulate(reference, 0, alike, 5)[1:]).all()
+    single = as_rows(np.ones((1, 2)))
+    assert choose(single, 1, reference).k == 1 and tabulate(reference, 0, single, 1)[0, 0] == 0.0
+    assert decide(reference, 0, single, np.full((1, len(COLUMNS)), np.nan)) == Decision(1, Verdict.NONE)
+
+
+def test_fewer_rows_than_two_for_each_cluster_leave_k_unclear():
+    found = choose(as_rows(np.array([[0.0], [1.0], [5.0], [7.0]])), 6, reference)
+    assert found.k > 2 and found.verdict is Verdict.UNCLEAR and found.groups == 0
 
 
 def test_few_distinct_points_are_as_many_clusters():
     points = np.repeat(np.array([[0.0, 0.0], [5.0, 1.0], [9.0, 9.0]]), 6, axis=0)
     table = tabulate(reference, 0, as_rows(points), 8)
     assert np.isnan(table[3:]).all() and table[2, 0] == 0.0
-    assert choose(table) == 3
+    assert decide(reference, 0, as_rows(points), table) == Decision(3, Verdict.CLEAR, 3)
 
 
 def test_there_is_no_index_of_as_many_clusters_as_points_and_two_points_are_one_pair():
@@ -168,3 +232,4 @@ def test_there_is_no_index_of_as_many_clusters_as_points_and_two_points_are_one_
 def test_both_forms_of_the_kernels_choose_with_the_same_bits():
     rows = as_rows(clusters(4, 15, 8, sd=1.0), np.arange(1.0, 61.0))
     assert_array_equal(tabulate(compiled, 3, rows, 7), tabulate(reference, 3, rows, 7))
+    assert choose(rows, 7, compiled, 3) == choose(rows, 7, reference, 3)
