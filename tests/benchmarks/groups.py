@@ -4,6 +4,9 @@ Two communities of 8 devices with mixtures of their own, joined by a few bridges
 on 400 test points of its mixture over that of the true centers, mean over the devices of a run; the table gives the
 mean and the worst run. Found = runs whose groups are the communities; with the same mixture twice, runs with one group.
 
+``--alike`` counts runs with more than one group among devices that have the same mixture in uneven shares: number of
+devices x Dirichlet weights x points of a device.
+
 ``--cases`` measures other numbers of groups, sizes, shifts, skews and devices on a ring: G mixtures, drawn as in
 `p2pkm.communities`, for devices dealt to groups at random.
 """
@@ -129,6 +132,21 @@ def measure_case(name: str, seeds: range) -> str:
     return f"{name:26} {np.mean(scores):7.4f} {max(scores):7.4f} {found:6} {right:6} of {len(seeds)}"
 
 
+ALIKE = tuple(product((4, 6, 8, 12, 16, 32), (0.1, 0.3), (24, 100, 400)))  # devices, Dirichlet weights, points
+
+
+def measure_alike(n: int, skew: float, points: int, seeds: range) -> str:
+    """Return the row of devices that are alike: runs with more than one group, mean and worst score."""
+    case, several, scores = Case((n,), skew=skew, points=points), 0, []
+    for seed in seeds:
+        made, shards = build(case, seed)
+        method = p2pkm.TreeLloyd(case.k, groups="auto")
+        result = p2pkm.simulate(method, topologies.ring(n), shards, seed=seed, record_every=1000, baselines=False)
+        several += result.summary["groups"] > 1
+        scores.append(made.score(result.centroids).mean())
+    return f"{n:7} {skew:9} {points:6} {several:8} of {len(seeds)} {np.mean(scores):8.4f} {max(scores):8.4f}"
+
+
 def measure(name: str, second: str, bridges: int, seeds: range) -> str:
     """Return the row of a method."""
     scores, results, found = [], [], 0
@@ -156,8 +174,14 @@ def main() -> None:
     parser.add_argument("--bridges", nargs="*", type=int, default=[1, 4, 16])
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--cases", nargs="*", choices=list(CASES))
+    parser.add_argument("--alike", action="store_true")
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.seeds)
+    if given.alike:
+        print("devices Dirichlet points  several         mean    worst")
+        for case in ALIKE:
+            print(measure_alike(*case, seeds), flush=True)
+        return
     if given.cases is not None:
         print("case                          mean   worst  exact number")
         for name in given.cases or CASES:

@@ -5,77 +5,29 @@ With rows (mean a_r, weight n_r, SSE) of device i, ``L_i(T) = sum_r n_r min_c |a
 clusterings.
 """
 
-from typing import NamedTuple
+import math
+from functools import partial
 
 import numpy as np
 
-from p2pkm.core.batch import Floats, Integers, Kernels, Search, Stream, cluster, trials
+from p2pkm.core.batch import Floats, Stream
 from p2pkm.kernels.reference import uniforms
+from p2pkm.methods.building_blocks.device_rows import DeviceRows
+from p2pkm.methods.building_blocks.group_bootstrap import is_beyond
 from p2pkm.methods.building_blocks.total_variation import squared
-from p2pkm.methods.building_blocks.weighted_rows import Rows
 
 MOST = 8  # groups, where their number is open
 _RESTARTS, _ROUNDS = 12, 12
-_SEEDINGS, _LIMIT = 4, 300  # of a weighted k-means
+_NOTHING = 1e-12  # share of a cost below which it counts as this share
 _FALL = 0.8  # one group more must bring the cost below this share
-
-
-class DeviceRows(NamedTuple):
-    """The rows of n devices.
-
-    Attributes
-    ----------
-    kernels : Kernels
-    key : int
-        Of the random stream.
-    rows : Rows
-    owner : int64[r]
-        Number of each row's device, ascending; each of 0, ..., n - 1 has rows.
-    k : int
-        Clusters of a group.
-    """
-
-    kernels: Kernels
-    key: int
-    rows: Rows
-    owner: Integers
-    k: int
-
-    @property
-    def n(self) -> int:
-        """Return the number of devices."""
-        return int(self.owner[-1]) + 1
-
-    def price(self, tables: Floats) -> Floats:
-        """Return ``L_i(T_g)``, float64[G, n]; tables: float64[G, k, d], absent rows are +inf."""
-        return price(self.rows, self.owner, self.n, tables)
-
-    def cluster_each(self) -> tuple[Floats, Floats]:
-        """Return the clustering of every device's own rows, best of 4, float64[n, k, d], and its cost, float64[n]."""
-        firsts = np.searchsorted(self.owner, np.arange(self.n + 1))
-        pooled = np.ascontiguousarray(self.rows.means), self.rows.weights, self.rows.weights, firsts
-        streams = np.full(self.n, self.key, np.uint64), int(Stream.GROUP), 0
-        found = self.kernels.kmeans(*pooled, self.k, trials(self.k), _SEEDINGS, _LIMIT, np.zeros(self.n), *streams)
-        return found[0], found[2]
-
-    def cluster_group(self, members: Integers, number: int) -> Floats:
-        """Return the weighted k-means of the rows of some devices, bool[n], best of 4, float64[k, d]."""
-        mine = members[self.owner]
-        how = Search(self.k, Stream.GROUP, _SEEDINGS, _LIMIT, first=_SEEDINGS * (1 + number))
-        return cluster(self.kernels, self.key, self.rows.means[mine], self.rows.weights[mine], how)[0]
-
-
-def price(rows: Rows, owner: Integers, n: int, tables: Floats) -> Floats:
-    """Return ``L_i(T_g)`` of n devices, float64[G, n]; owner: int64[r], tables: float64[G, k, d]."""
-    each = [np.bincount(owner, rows.weights * squared(rows.means, one).min(axis=1), n) for one in tables]
-    return np.array(each, np.float64).reshape(len(tables), n)
 
 
 def find_groups(devices: DeviceRows, count: int | None = None) -> Floats:
     """Return the tables of the groups, float64[G, k, d].
 
     J_G is the least cost found for G groups plus the SSE of all rows. From G = 1 on there is one group more while
-    ``J_(G+1) < .8 J_G`` and G is below 8 and the number of devices.
+    ``J_(G+1) < .8 J_G``, the fall is larger than by chance
+    (`p2pkm.methods.building_blocks.group_bootstrap.is_beyond`), and G is below 8 and the number of devices.
 
     Parameters
     ----------
@@ -89,11 +41,21 @@ def find_groups(devices: DeviceRows, count: int | None = None) -> Floats:
     within = float(np.cumsum(devices.rows.within)[-1])
     tables, cost = search(devices, alone, 1)
     while len(tables) < min(MOST, devices.n):
-        more, less = search(devices, alone, len(tables) + 1)
+        count = len(tables)
+        more, less = search(devices, alone, count + 1)
         if not less + within < _FALL * (cost + within):
+            break
+        if not is_beyond(devices, tables, partial(_measure_fall, count=count)):
             break
         tables, cost = more, less
     return tables
+
+
+def _measure_fall(devices: DeviceRows, count: int) -> float:
+    """Return ``ln(J_(G+1) / J_G)``, G being `count`."""
+    alone, within = devices.cluster_each(), float(np.cumsum(devices.rows.within)[-1])
+    less, more = (search(devices, alone, number)[1] + within for number in (count + 1, count))
+    return math.log(max(less, _NOTHING * more) / more) if more > 0.0 else 0.0
 
 
 def search(devices: DeviceRows, alone: tuple[Floats, Floats], count: int) -> tuple[Floats, float]:

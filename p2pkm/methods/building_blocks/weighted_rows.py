@@ -1,10 +1,11 @@
 """Rows that stand for points: mean, weight and sum of squared distances to the mean (SSE), which merge exactly."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from p2pkm.core.batch import Devices, Floats, Integers, Stream, trials
+from p2pkm.core.batch import Devices, Floats, Integers, Kernels, Keys, Stream, trials
 from p2pkm.core.messages import Tables, expand_ranges
 from p2pkm.methods.building_blocks.total_variation import squared
 
@@ -90,6 +91,37 @@ def summarize(devices: Devices, limits: Integers, least: int = 1) -> Tables:
     return Tables(values, np.cumsum(counts) - counts, counts)
 
 
+def compress(
+    kernels: Kernels, table: tuple[Floats, Floats, Integers], limit: int, stream: tuple[Keys, int, int]
+) -> tuple[Integers, Rows]:
+    """Return the rows of all devices, at most `limit` each, and the position of each row's device.
+
+    Parameters
+    ----------
+    table : tuple of (float64[m, d], float64[m], int64[n + 1])
+        Points, their weights (none: all 1) and offsets of the devices, all of which have points.
+    stream : tuple
+        Keys, purpose and number of the random streams.
+    """
+    owner, rows, _ = _cluster_each(kernels, table, limit, stream)
+    return owner, rows
+
+
+def _cluster_each(
+    kernels: Kernels, table: tuple[NDArray[Any], Floats, Integers], limit: int, stream: tuple[Keys, int, int]
+) -> tuple[Integers, Rows, Integers]:
+    """Return position of the device and rows as `compress` does, and the number of points of each row."""
+    (points, mass, firsts), n = table, len(table[2]) - 1
+    seeds = mass, mass, firsts, limit, trials(limit), _STARTS, _LIMIT, np.zeros(n)
+    centroids, _, _ = kernels.kmeans(points, *seeds, *stream)
+    _, labels = kernels.losses(points, mass, firsts, centroids)
+    cell = np.repeat(np.arange(n), firsts[1:] - firsts[:-1]) * limit + labels
+    used, group, members = np.unique(cell, return_inverse=True, return_counts=True)
+    weights = mass if len(mass) else np.ones(len(points))
+    each = Rows(points.astype(np.float64, copy=False), weights, np.zeros(len(points)))
+    return used // limit, each.merge(group, centroids.reshape(-1, points.shape[1])[used]), members
+
+
 def _cluster(devices: Devices, who: Integers, limit: int, least: int) -> tuple[Integers, Rows]:
     """Return the rows of some devices, at most `limit` each, and the position of each row's device."""
     stored, weights, offsets = devices.kernel_inputs
@@ -98,13 +130,8 @@ def _cluster(devices: Devices, who: Integers, limit: int, least: int) -> tuple[I
     points, firsts = stored[own], np.concatenate(([0], np.cumsum(sizes)))
     mass = in_points(weights[own], devices.unit) if len(weights) else weights
     stream = devices.keys[who], int(Stream.SUMMARY), 0
-    seeds = mass, mass, firsts, limit, trials(limit), _STARTS, _LIMIT, np.zeros(len(who))
-    centroids, _, _ = devices.kernels.kmeans(points, *seeds, *stream)
-    _, labels = devices.kernels.losses(points, mass, firsts, centroids)
-    cell = np.repeat(np.arange(len(who)), sizes) * limit + labels
-    used, group, members = np.unique(cell, return_inverse=True, return_counts=True)
-    each = Rows(points.astype(np.float64, copy=False), mass if len(mass) else np.ones(len(own)), np.zeros(len(own)))
-    rows, owner = each.merge(group, centroids.reshape(-1, devices.d)[used]), who[used // limit]
+    position, rows, members = _cluster_each(devices.kernels, (points, mass, firsts), limit, stream)
+    owner = who[position]
     return (owner, rows) if least < 2 else _merge_small(owner, rows, members, least)
 
 

@@ -13,7 +13,8 @@ from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import single, whole
 from p2pkm.core.wire_format import to_bytes
-from p2pkm.methods.building_blocks.device_groups import MOST, DeviceRows, find_groups, price
+from p2pkm.methods.building_blocks.device_groups import MOST, find_groups
+from p2pkm.methods.building_blocks.device_rows import DeviceRows, price
 from p2pkm.methods.building_blocks.spanning_tree import Front, keep, source_of, sum_below
 from p2pkm.methods.building_blocks.weighted_rows import Rows
 from p2pkm.methods.init.lean import count_centroid_bytes, count_row_bytes, pack_centroids
@@ -151,7 +152,7 @@ class TreeGroups(TreeRows):
         if len(table):
             table = table[np.argsort(table[:, 0], kind="stable")]
             owner = np.unique(table[:, 0], return_inverse=True)[1]
-            rows = DeviceRows(devices.kernels, devices.shared_key, Rows.of(table[:, 1:]), owner, self.k)
+            rows = DeviceRows(devices.kernels, devices.shared_key, Rows.of(table[:, 1:]), owner, self.k, devices.unit)
             found = find_groups(rows, self.groups if isinstance(self.groups, int) else None)
         return np.concatenate((found.reshape(-1, devices.d), np.zeros((1, devices.d))))
 

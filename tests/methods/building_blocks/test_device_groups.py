@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference
-from p2pkm.methods.building_blocks.device_groups import MOST, DeviceRows, find_groups, price, search
+from p2pkm.methods.building_blocks.device_groups import MOST, find_groups, search
+from p2pkm.methods.building_blocks.device_rows import DeviceRows, price
 from p2pkm.methods.building_blocks.weighted_rows import Rows
 
 
@@ -83,8 +84,8 @@ def test_the_rule_finds_the_number_of_groups_and_who_is_in_them(groups):
 
 @pytest.mark.parametrize(("within", "groups"), [(99.0, 2), (101.0, 1)])
 def test_the_rule_counts_what_the_points_of_a_row_cost(within, groups):
-    """Two rows 10 apart cost 50 as one group and nothing as two: 2 W < .8 (50 + 2 W) for W below 100."""
-    devices = rows_of([np.array([[mean, 1.0, within]]) for mean in (0.0, 10.0)], 1)
+    """Two rows 10 apart cost 50 per point as one group and nothing as two: 2 W < .8 (50 + 2 W) for W below 100."""
+    devices = rows_of([np.array([[mean, 1000.0, 1000.0 * within]]) for mean in (0.0, 10.0)], 1)
     assert len(find_groups(devices)) == groups
 
 
@@ -92,9 +93,9 @@ def test_equal_rows_are_one_group_and_groups_are_no_more_than_devices():
     same = rows_of([np.array([[1.0, 2.0, 3.0, 0.0]])] * 4, 2)
     assert len(find_groups(same)) == 1
     assert np.isfinite(find_groups(same)[0, :, 0]).tolist() == [True, False]
-    apart = rows_of([np.array([[100.0 * i, 1.0, 0.0]]) for i in range(3)], 1)
+    apart = rows_of([np.array([[100.0 * i, 9.0, 9.0]]) for i in range(3)], 1)
     assert len(find_groups(apart)) == 3
-    many = rows_of([np.array([[100.0 * i, 1.0, 0.0]]) for i in range(MOST + 3)], 1)
+    many = rows_of([np.array([[100.0 * i, 9.0, 9.0]]) for i in range(MOST + 3)], 1)
     assert len(find_groups(many)) <= MOST
 
 

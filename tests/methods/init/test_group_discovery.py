@@ -256,7 +256,7 @@ def stages(result):
 def test_the_ledger_by_hand(robust):
     """Device 1 is the root, 3 two links below it; 4 rows of 2 + 2 columns each, 2 groups of 2 rows and one down."""
     table, data = split()
-    result = p2pkm.simulate(p2pkm.GTVMin(2, groups=True, robust=robust, tol=0.0), table.topology,
+    result = p2pkm.simulate(p2pkm.GTVMin(2, groups=2, robust=robust, tol=0.0), table.topology,
                             p2pkm.Shards.from_list(data), rounds=3, baselines=False)  # fmt: skip
     e, kept = 6, 4  # directed edges, in all and after the cut
     tree = ("tree-groups", 3 + 3, 8 * ((4 + 4 + 8) * 4 + 3 * 5 * 2))

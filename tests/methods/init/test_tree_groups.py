@@ -7,7 +7,8 @@ from numpy.testing import assert_array_equal
 
 import p2pkm
 import topologies
-from p2pkm.methods.building_blocks.device_groups import DeviceRows, find_groups
+from p2pkm.methods.building_blocks.device_groups import find_groups
+from p2pkm.methods.building_blocks.device_rows import DeviceRows
 from p2pkm.methods.building_blocks.spanning_tree import grow
 from p2pkm.methods.building_blocks.weighted_rows import Rows
 from p2pkm.methods.init.tree_groups import TreeGroups, TreeGroupsState
