@@ -20,8 +20,9 @@ def choose(stage: Stage, context: RunContext, keeper: Any) -> Choice:
     Returns
     -------
     dict
-        ``k``, ``verdict`` (the name of a `Verdict` in lower case, None before it is made), ``groups`` (with gaps between
-        them), the ``indices``, by name a list for k = 1, 2, ... (None: not defined), and the k that each of them ``prefers``.
+        ``k``, ``verdict`` (the name of a `Verdict` in lower case, None before it is made), ``groups`` (with gaps
+        between them), the ``indices``, by name a list for k = 1, 2, ... (None: not defined), and the k that each of
+        them ``prefers``.
     """
     if keeper.choice is None:
         state, network = run_stage(stage, None, context, CHOOSING).state, context.monitor.network
