@@ -2,6 +2,8 @@
 
 import os
 import re
+import sys
+from pathlib import Path
 
 from p2pkm.core.errors import ExperimentError
 
@@ -53,13 +55,44 @@ def starter() -> str:
     return next((whose for name, whose in _STARTERS.items() if name in os.environ), "mpirun")
 
 
+def explain_mismatch(library: str) -> str:
+    """Return why an MPI library of this version text cannot start under the launcher of this process; empty if it can.
+
+    Some libraries end the process when they are started by another MPI's launcher, so this is asked before.
+    """
+    named = library.partition("\n")[0]
+    from_open_mpi, is_open_mpi = "OMPI_COMM_WORLD_SIZE" in os.environ, "Open MPI" in library
+    from_mpich = "MPI_LOCALNRANKS" in os.environ and not from_open_mpi and expected_size() > 1
+    if from_open_mpi != is_open_mpi and (from_open_mpi or from_mpich):
+        found = f"{starter()} started this process, but mpi4py's library ({_shorten(named)}) belongs to another MPI"
+        return f"{found}. {_own()}"
+    by_pmix = "PMIX_RANK" in os.environ and not any(name in os.environ for name in ("PMI_RANK", "PMI_FD"))
+    if by_pmix and named.startswith("MPICH") and "pmix" not in library.lower():
+        return (
+            f"a PMIx launcher started this process, but mpi4py's library ({_shorten(named)}) does not understand PMIx. "
+            "Under Slurm use: srun --mpi=pmi2 python -m p2pkm"
+        )
+    return ""
+
+
+def _shorten(version: str) -> str:
+    return " ".join(version.split())
+
+
+def _own() -> str:
+    """Return which mpirun to use: the one of this environment, if it has one."""
+    beside = Path(sys.executable).with_name("mpirun")
+    path = str(beside) if beside.exists() else "the mpirun of that library"
+    return f"Use {path}, as in: {path} -n {expected_size()} python -m p2pkm" if beside.exists() else f"Use {path}"
+
+
 def explain_alone(library: str) -> str:
     """Return why each of the processes that were started is alone, and what to do; for an MPI library of this name."""
     size = expected_size()
     if starter() != "srun":
         return (
             f"the launcher started {size} processes, but each is alone (a world of size 1): launcher and mpi4py's "
-            f"library ({library}) belong to different MPIs. Use the mpirun of that library"
+            f"library ({library}) belong to different MPIs. {_own()}"
         )
     kind = "pmix" if "Open MPI" in library else "pmi2"
     return (

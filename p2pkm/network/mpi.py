@@ -12,7 +12,7 @@ import numpy as np
 from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.core.errors import NetworkError
 from p2pkm.core.messages import Delivery, DenseMessages, Inbox, SparseMessages
-from p2pkm.core.mpi_environment import expected_size, explain_alone
+from p2pkm.core.mpi_environment import expected_size, explain_alone, explain_mismatch
 from p2pkm.network.delay_model import DelayModel
 from p2pkm.network.halo import LocalSubgraph, Peer
 from p2pkm.network.ledger import Ledger
@@ -261,16 +261,28 @@ class MPIWorld:
 
 
 def _start() -> Any:
-    """Start MPI and check that the launcher and the library belong together."""
+    """Check that the launcher and the library belong together, and start MPI.
+
+    The library is loaded first and started later: under the launcher of another MPI it may end the process.
+    """
     os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")  # many ranks on few cores: sleep between two looks
     os.environ.setdefault("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1")  # one message, and that one is ours
     try:
+        import mpi4py
+
+        own = "mpi4py.MPI" not in sys.modules  # else the program has loaded it, and perhaps started it
+        if own:
+            mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise NetworkError(
             f"an MPI launcher started this program, but no MPI library can be loaded ({str(error).splitlines()[0]}). "
             'Install one, for example: pip install "p2pkm[mpich]"'
         ) from None
+    if reason := explain_mismatch(MPI.Get_library_version()):
+        raise NetworkError(reason)
+    if own and not MPI.Is_initialized():
+        MPI.Init_thread(MPI.THREAD_MULTIPLE)
     if expected_size() > 1 and MPI.COMM_WORLD.size == 1:
         raise NetworkError(explain_alone(" ".join(MPI.Get_library_version().splitlines()[0].split())))
     return MPI

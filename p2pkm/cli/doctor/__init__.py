@@ -99,8 +99,11 @@ def _pair(library: str) -> Check:
     if how == "alone":
         found = f"two worlds of size 1: {path} does not belong to the library that mpi4py loads ({library})"
         return Check("fail", "mpirun -n 2", found, SAME)
-    open_mpi = family(run_command([path, "--version"])[1]) == "Open MPI"
-    return Check("fail", "mpirun -n 2", f"did not run ({printed})", (open_mpi and oversubscribe()) or SAME)
+    whose = family(run_command([path, "--version"])[1])
+    if {whose, family(library)} == {"MPICH", "Open MPI"} and "slots" not in printed:
+        found = f"{path} is of {whose}, but mpi4py loads {library}: they do not belong together ({printed})"
+        return Check("fail", "mpirun -n 2", found, SAME)
+    return Check("fail", "mpirun -n 2", f"did not run ({printed})", (whose == "Open MPI" and oversubscribe()) or SAME)
 
 
 def _world() -> Check:
