@@ -94,7 +94,7 @@ def compile_ahead(*, lock: bool = True, backwards: bool = False) -> None:
     if compiles():
         compiled: Any = load()
         calls = _calls(compiled)
-        with lock_cache(Path(str(compiled.entry("digest").stats.cache_path))) if lock else nullcontext():
+        with lock_cache(Path(str(compiled.entry("moments").stats.cache_path))) if lock else nullcontext():
             for call in reversed(calls) if backwards else calls:
                 call()
 
