@@ -204,7 +204,7 @@ APART = nx.Graph([(0, 1), (2, 3)])
         ({"algorithm": "gtvmim"}, "Did you mean 'gtvmin'"),
         ({"algorithm": "K-Means++"}, "is 'gtvmin', the default; 'central' collects all points on a server"),
         ({"algorithm": 4}, "expected a name, or a method"),
-        ({"algorithm": "fkm", "graph": "path"}, "its graph is a star; got 'path'"),
+        ({"algorithm": "fkm", "graph": "path"}, "its graph is a star, which is built for it; got 'path'"),
         ({"algorithm": "fkm", "graph": nx.path_graph(3)}, "its graph is a star"),
         ({"algorithm": "fkm", "coupling": 2.0}, "fkm has no coupling"),
         ({"algorithm": "gtvmin:tol=1e-4", "tol": 0.1}, "tol is given both"),

@@ -149,12 +149,13 @@ def test_nothing_is_said_of_runs_that_got_no_worse():
 
 
 def test_rows_are_read_from_a_folder_a_study_and_a_list(tmp_path):
-    rows = [{"seed": 1, "error": None, "ari": 0.5}, {"seed": 2, "error": "no"}]
+    what = {"algorithm": "gtvmin", "graph": "ring"}
+    rows = [what | {"seed": 1, "error": None, "ari": 0.5}, what | {"seed": 2, "error": "no"}]
     (tmp_path / "study.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for source in (tmp_path, str(tmp_path), Study.load(tmp_path), rows):
         assert read_rows(source) == rows[:1]
-    lost = [{"seed": 1, "error": math.nan, "ari": math.nan}, {"seed": 2, "error": "no", "ari": None}]
-    assert read_rows(lost) == [{"seed": 1, "error": None, "ari": None}]
+    lost = [what | {"seed": 1, "error": math.nan, "ari": math.nan}, what | {"seed": 2, "error": "no", "ari": None}]
+    assert read_rows(lost) == [what | {"seed": 1, "error": None, "ari": None}]
 
 
 def test_a_pipe_in_place_of_a_file_is_named(tmp_path):

@@ -118,7 +118,7 @@ def test_unknown_names_are_refused(runs):
     with pytest.raises(
         ExperimentError,
         match="nodes is 'loss'; expected cost, disagreement, ratio, group, central_deviation, "
-        "consensus_variation, bytes_busiest",
+        "consensus_variation, centroids_held, bytes_busiest",
     ):
         plots.plot_graph(runs["mesh"], nodes="loss")
     with pytest.raises(ExperimentError, match="edges is 'rows'; expected gtv, bytes"):
