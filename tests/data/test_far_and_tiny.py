@@ -157,7 +157,7 @@ def test_a_start_counts_where_points_are_all_alike(at, apart, said):
 
 
 def test_a_start_of_words_is_named():
-    with pytest.raises(DataError, match="start is .*; expected an array of numbers"):
+    with pytest.raises(DataError, match=r"start is .*; expected an array of numbers"):
         p2pkm.simulate(p2pkm.GTVMin(3, coupling=10.0), topologies.ring(4), deal(X), start=[["a"], [1, 2]])
 
 

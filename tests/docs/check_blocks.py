@@ -10,8 +10,8 @@ The first line of a block says what it is, for example ``bash run slow`` or ``te
 ``bash norun``         Commands that are not run. Those of p2pkm must still be parsed; ``reason="..."`` is required.
 ``python norun``       Code that is not run; it must compile. ``reason="..."`` is required.
 ``LANGUAGE file=NAME`` A file, written into that folder.
-``text output``        What the block before it printed, standard error included; with ``of="COMMAND"`` what this
-                       command prints, which must stand on the page.
+``text output``        What the block before it printed on standard output; ``text output stderr``: on standard error.
+                       With ``of="COMMAND"``: what this command prints, which must stand on the page.
 ``text sample``        Text that no command prints, such as the lines of a file format.
 =====================  ===========================================================================================
 
@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "launch" / "README.md"]
@@ -110,6 +110,13 @@ def find_unmarked(page: Path) -> list[str]:
 # --- running ---
 
 
+class Printed(NamedTuple):
+    """What a block printed."""
+
+    out: str
+    err: str
+
+
 class Session:
     """The temporary folder and the Python names that the blocks of a page share."""
 
@@ -117,7 +124,7 @@ class Session:
         self.folder = folder
         self.names: dict[str, Any] = {"__name__": "page"}
 
-    def run(self, block: Block) -> str:
+    def run(self, block: Block) -> Printed:
         """Run a block and return what it prints. Raises AssertionError with the output if it fails."""
         if block.language == "python":
             return self._run_python(block)
@@ -127,37 +134,38 @@ class Session:
             printed, code = self._run_in_process([words for words in commands if words is not None])
         else:
             printed, code = self._run_in_shell(block.text)
-        assert code == expected, f"{block.place}: exit code {code}; expected {expected}\n{printed[-2000:]}"
+        ending = "".join(printed)[-2000:]
+        assert code == expected, f"{block.place}: exit code {code}; expected {expected}\n{ending}"
         return printed
 
-    def _run_python(self, block: Block) -> str:
-        printed = io.StringIO()
+    def _run_python(self, block: Block) -> Printed:
+        out, err = io.StringIO(), io.StringIO()
         sys.path[:0] = [] if str(self.folder) in sys.path else [str(self.folder)]  # the files of the page are modules
-        with contextlib.chdir(self.folder), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        with contextlib.chdir(self.folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
                 exec(compile(block.text, f"<{block.place}>", "exec"), self.names)
             except Exception:
                 raise AssertionError(f"{block.place}: {traceback.format_exc()[-2000:]}") from None
-        return printed.getvalue()
+        return Printed(out.getvalue(), err.getvalue())
 
-    def _run_in_process(self, commands: list[list[str]]) -> tuple[str, int]:
+    def _run_in_process(self, commands: list[list[str]]) -> tuple[Printed, int]:
         from p2pkm.cli.main import main
 
-        printed, code = io.StringIO(), 0
-        with contextlib.chdir(self.folder), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        out, err, code = io.StringIO(), io.StringIO(), 0
+        with contextlib.chdir(self.folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             for words in commands:
                 code = main(words)
                 if code:
                     break
-        return printed.getvalue(), code
+        return Printed(out.getvalue(), err.getvalue()), code
 
-    def _run_in_shell(self, script: str) -> tuple[str, int]:
+    def _run_in_shell(self, script: str) -> tuple[Printed, int]:
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script], cwd=self.folder, stdout=subprocess.PIPE, text=True, check=False,
-            stderr=subprocess.STDOUT, env=os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"},
+            ["bash", "-euo", "pipefail", "-c", script], cwd=self.folder, capture_output=True, text=True, check=False,
+            env=os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"},
         )  # fmt: skip
-        return done.stdout, done.returncode
+        return Printed(done.stdout, done.stderr), done.returncode
 
 
 def plain_commands(script: str) -> Iterator[list[str] | None]:
@@ -299,11 +307,11 @@ def check_page(page: Path, *, slow: bool) -> Outcome:
 
 
 class _PageCheck:
-    """The blocks of one page, taken in order. `printed` is the output of the last block, None if it was not run."""
+    """The blocks of one page, taken in order. `printed`: what the last block printed, None if it was not run."""
 
     def __init__(self, session: Session, outcome: Outcome, *, slow: bool):
         self._session, self._outcome, self._slow = session, outcome, slow
-        self.printed: str | None = None
+        self.printed: Printed | None = None
 
     def take(self, block: Block) -> None:
         """Do with a block what its first line says."""
@@ -316,7 +324,7 @@ class _PageCheck:
         elif block.kind == "output":
             self._compare(block)
 
-    def _run(self, block: Block) -> str | None:
+    def _run(self, block: Block) -> Printed | None:
         if "slow" in block.words and not self._slow:
             return None
         if missing := missing_need(block):
@@ -332,9 +340,10 @@ class _PageCheck:
             self.printed = self._run(Block(block.page, block.line, "bash", ["run", *block.words], command, block.keys))
         if self.printed is None:
             return
-        self._outcome.printed[block.line] = self.printed
+        printed = self.printed.err if "stderr" in block.words else self.printed.out
+        self._outcome.printed[block.line] = printed
         options = {"part": "part" in block.words, "tolerance": float(block.keys.get("tol", 0))}
-        if difference := compare(block.text, self.printed, **options):
+        if difference := compare(block.text, printed, **options):
             message = f"{block.place}: what is shown differs from what is printed"
             self._outcome.faults.append(f"{message}\n{difference}")
 
@@ -405,8 +414,11 @@ def update_page(page: Path, printed: dict[int, str]) -> str:
     for block in reversed(read_blocks(page)):
         if block.line in printed:
             text = _select(block.text, printed[block.line]) if "part" in block.words else printed[block.line]
-            length = block.text.count("\n")
-            lines[block.line : block.line + length] = [f"{line.rstrip()}\n" for line in text.strip("\n").splitlines()]
+            shown = block.text.splitlines()
+            lines[block.line : block.line + len(shown)] = [
+                f"{next((old for old in shown if is_alike(mask(old), mask(new), 0.0)), new.rstrip())}\n"
+                for new in text.strip("\n").splitlines()
+            ]
     page.write_text("".join(lines), "utf-8")
     return "".join(difflib.unified_diff(old.splitlines(keepends=True), lines, "before", "after"))
 
