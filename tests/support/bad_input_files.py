@@ -54,6 +54,7 @@ TEXTS: dict[str, str] = {
     "nan-device.csv": "x,device\n0,0\n1,1\n2,nan\n",
     "nan-label.csv": "x,label\n0,0\n1,1\n2,nan\n",
     "one.csv": "x\n1\n",
+    "moments.csv": "when,y\n2026-01-31 18:00,1\n2026-01-31 18:00Z,2\n",
     "bomb.graphml": BOMB,
     "bomb.gexf": BOMB,
     "entity.graphml": '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><graphml>&x;</graphml>',
@@ -389,6 +390,11 @@ MORE = {
 --data no-columns.npy                     | 3 | at least one point and one feature
 --data archive.npy                        | 3 | give it the suffix .npz
 --data cut.npy --partition blocks         | 3 | but it holds 40
+--data inf.npy --header yes               | 3 | inf.npy has no row of column names; --header is for .csv, .tsv
+--data users.json --missing drop          | 3 | cannot have missing values; --missing is for
+--data good.csv --header maybe            | 2 | header in the command line is 'maybe'
+--header no                               | 2 | data 'grid16' is no file and has no columns to name
+--data moments.csv --encode when          | 3 | line 3, column 'when' is '2026-01-31 18:00Z', a time with a time zone
 P2PKM_MEMORY=0 --data bomb.npz            | 3 | unpacks to 300000128 bytes
 P2PKM_MEMORY=8G --data claim.npz          | 3 | does not fit into memory
 P2PKM_MEMORY=0 --data claim.npz           | 3 | array 'X': its header states
