@@ -82,6 +82,7 @@ NO_BLAS = {  # calls outside of `single_thread` that are none of BLAS, or whose 
     "p2pkm/privacy/row_space.py": {"_multiply": "exact products and sums"},
     "p2pkm/viz/figures/partition.py": {"_draw_map": "norm of a color scale"},
     "p2pkm/viz/figures/study.py": {"_write_cells": "norm of a color scale"},
+    "p2pkm/viz/graph_layout.py": {"_choose_plane": "within _embed"},
     "p2pkm/viz/style.py": {"contrast": "three products"},
     "topologies/measures/degrees.py": {"_count_triangles": "whole numbers"},
     "topologies/measures/lanczos.py": {

@@ -64,6 +64,9 @@ class MethodTraits:
         A stage before the method that is done after one round of many turns, whatever the points are.
     needs_static_links : str
         Why links must not change from round to round, so that time-varying graphs are refused.
+    robust_neighbors : int
+        Neighbors that a device needs so that the method's robust rule acts there; 0: no such rule. A graph
+        where it acts nowhere is rejected.
     needs_shared_start : bool
         All devices must start from the same centroids: a given start with different ones is refused.
     needs_honest_messages : bool
@@ -143,6 +146,7 @@ class MethodTraits:
     ends_under_faults: bool = False
     one_round: bool = False
     needs_static_links: str = ""
+    robust_neighbors: int = 0
     needs_shared_start: bool = False
     needs_honest_messages: bool = False
     needs_hub: bool = False

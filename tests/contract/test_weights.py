@@ -32,7 +32,7 @@ SETTINGS = (
     ("gtvmin", {"update": "as-printed", "init": "local"}, {"min_cluster_size": 3}),
     ("gtvmin", {"swaps": True, "schedule": "async"}, {}),
     ("gtvmin", {"robust": "saturate"}, {"byzantine": "1:kind=flip"}),
-    ("gtvmin", {"robust": "trim"}, {"byzantine": "1:kind=random"}),
+    ("gtvmin", {"robust": "clip"}, {"byzantine": "1:kind=random"}),
     ("gtvmin", {}, {"min_cluster_size": 3}),
     ("gtvmin", {"init": "local"}, {"min_cluster_size": 3}),
     ("pushsum", {}, {"faults": "loss=0.2,dropout=0.1"}),

@@ -15,6 +15,8 @@ from p2pkm.core.messages import Inbox
 from p2pkm.methods.building_blocks.total_variation import received_edges, squared
 
 RULES = ("clip", "trim")
+# Neighbors that a device needs so that a rule acts: clip bounds the farther of two, trim keeps one of three.
+LEAST = {"clip": 2, "trim": 3}
 _SHARE = 4  # one of so many neighbors may be Byzantine
 
 

@@ -245,7 +245,20 @@ def _incompatibility_note(algorithm: Any, topology: Topology) -> str:
 
 def describe_graph_use(algorithm: Any, topology: Topology) -> list[str]:
     """Return notes: what was read of the graph's file, and whether the weights of its links are ignored."""
-    return [note for note in (topology.file_summary, _note_link_weights(algorithm, topology)) if note]
+    notes = topology.file_summary, _note_link_weights(algorithm, topology), _note_robust_rule(algorithm, topology)
+    return [note for note in notes if note]
+
+
+def _note_robust_rule(algorithm: Any, topology: Topology) -> str:
+    """Return at how many devices the robust rule acts, nothing if at all."""
+    needed = algorithm.traits.robust_neighbors
+    acts = int(np.count_nonzero(topology.degrees >= needed))
+    if acts == topology.n:
+        return ""
+    return (
+        f"robust acts at {acts:,} of {topology.n:,} devices, those with at least {needed} neighbors; all others use "
+        "what they receive"
+    )
 
 
 def _note_link_weights(algorithm: Any, topology: Topology) -> str:
@@ -264,7 +277,14 @@ def _note_link_weights(algorithm: Any, topology: Topology) -> str:
 
 
 def check_links(algorithm: Any, topology: Topology) -> None:
-    """Refuse a method that needs links to stay on a graph where they change."""
+    """Raise an error if links change that must stay, or if no device has the neighbors that a robust rule needs."""
+    needed, most = algorithm.traits.robust_neighbors, int(topology.degrees.max(initial=0))
+    if most < needed:
+        raise ExperimentError(
+            f"the robust rule of {algorithm.name} acts at devices with at least {needed} neighbors; no device of this "
+            f"graph has more than {most}. Use --robust saturate, or a graph with more links, such as --graph "
+            "random-regular:degree=4"
+        )
     why = algorithm.traits.needs_static_links
     if topology.varying is not None and why:
         raise ExperimentError(

@@ -30,7 +30,7 @@ from p2pkm.methods.building_blocks.guarded_passes import PassRule, run_passes
 from p2pkm.methods.building_blocks.normalized_losses import inverse_weights, weigh_equally
 from p2pkm.methods.building_blocks.optimal_matching import optimal_variation
 from p2pkm.methods.building_blocks.quantization import move_on_grid
-from p2pkm.methods.building_blocks.robust_neighbors import RULES, robust_filter
+from p2pkm.methods.building_blocks.robust_neighbors import LEAST, RULES, robust_filter
 from p2pkm.methods.building_blocks.small_clusters import suppress_small_clusters
 from p2pkm.methods.building_blocks.total_variation import saturate_alpha, saturated_penalty
 from p2pkm.methods.init.tree_groups import check_groups
@@ -260,6 +260,7 @@ class GTVMin(MethodBase):
             suppresses_small_clusters=True,
             no_suppression=self._why_raw_points(),
             needs_static_links=self._why_static_links(),
+            robust_neighbors=LEAST.get(self.robust, 0),
             init=self.init,
             link_weights="multiply alpha_ij",
             groups=self.groups,

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
+from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, pack
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
@@ -212,3 +214,30 @@ def test_a_mistake_is_named(words, said):
     ended = here(*words, "--out", "none", "-q", "--devices", "4")
     assert ended.code == 2
     assert said in ended.err
+
+
+SHARDS = p2pkm.Shards.from_list([np.random.default_rng(i).normal(size=(6, 2)) for i in range(5)])
+
+
+@pytest.mark.parametrize(("rule", "graph"), [("trim", nx.cycle_graph(5)), ("clip", nx.empty_graph(5))])
+def test_a_rule_that_acts_at_no_device_of_a_graph_is_rejected(rule, graph):
+    with pytest.raises(ExperimentError, match=r"acts at devices with at least [23] neighbors; no device .* more than"):
+        p2pkm.simulate(p2pkm.GTVMin(2, robust=rule), graph, SHARDS, allow_disconnected=True)
+
+
+@pytest.mark.parametrize(
+    ("rule", "graph", "acts"),
+    [
+        ("clip", nx.path_graph(5), 3),
+        ("trim", nx.star_graph(4), 1),
+        ("clip", nx.cycle_graph(5), 5),
+        ("none", nx.path_graph(5), 5),
+    ],
+)
+def test_a_note_says_at_how_many_devices_a_rule_acts(rule, graph, acts):
+    notes = p2pkm.simulate(p2pkm.GTVMin(2, robust=rule), graph, SHARDS, rounds=1).notes
+    said = [note for note in notes if note.startswith("robust acts")]
+    assert said == ([] if acts == 5 else [
+        f"robust acts at {acts} of 5 devices, those with at least {2 if rule == 'clip' else 3} neighbors; all others "
+        "use what they receive"
+    ])  # fmt: skip
