@@ -126,6 +126,7 @@ def test_an_error_inside_ends_the_limit():
     assert counts() == before
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, if another test has loaded it
 def test_a_forked_process_does_not_wait_for_a_thread_that_it_does_not_have():
     inside, done = threading.Event(), threading.Event()
 

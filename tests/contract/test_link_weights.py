@@ -48,7 +48,7 @@ def test_weights_act_in_the_methods_that_say_so_and_a_note_says_it_of_the_others
     assert (plain.centroids != weighted.centroids).any() == acts
     assert_array_equal(plain.centroids, same.centroids)
     assert plain.notes == same.notes
-    assert weighted.notes == plain.notes + [NOTE.format(name=name)] * (not acts)
+    assert weighted.notes == [NOTE.format(name=name)] * (not acts) + plain.notes  # of the graph first
 
 
 def test_the_note_lists_the_methods_whose_traits_say_so():

@@ -12,6 +12,9 @@ from p2pkm.network.local import LocalWorld
 from p2pkm.network.world import connect
 from tests.support.fork import run_in_fork
 
+# of JAX, if another test has loaded it
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+
 
 @pytest.mark.parametrize("library", ["jax", "mpi4py.MPI"])
 def test_a_child_knows_what_its_parent_had_loaded(monkeypatch, library):

@@ -86,7 +86,7 @@ def test_numbers_go_with_any_names(sites, capsys):
     assert run("--data", "sites/", "--graph", "file:ring.edges", "--out", "run") == 0
     assert p2pkm.load("run").topology.names == ("Aachen", "Bern", "site2", "site10")
     assert run("--graph", "file:graph.graphml", "--out", "named") == 0  # points that nobody owns
-    assert p2pkm.load("named").topology.names == ("Aachen", "Bern", "site10", "site2")
+    assert p2pkm.load("named").topology.names == ("Aachen", "Bern", "site2", "site10")
 
 
 def test_a_server_knows_its_clients_by_name(sites):

@@ -56,6 +56,7 @@ def test_ranges_follow_one_another_and_hold_everybody(divided):
     assert all(one[1] == other[0] for one, other in pairwise(seen))
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, if another test has loaded it
 def test_a_fork_of_a_process_that_used_threads_uses_its_own(monkeypatch):
     """The child of a fork has none of the threads of its parent; it waited for them for ever."""
     monkeypatch.setattr(threads, "count", lambda: 2)

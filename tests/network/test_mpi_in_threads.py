@@ -43,7 +43,7 @@ def play(monkeypatch):
 
     def play(size, work, *arguments):
         package, ranks, own = ModuleType("mpi4py"), Ranks(size), threading.local()
-        package.MPI = ranks
+        package.MPI, package.rc = ranks, SimpleNamespace()
         monkeypatch.setitem(sys.modules, "mpi4py", package)
         for module in (simulate, determinism):
             monkeypatch.setattr(module, "connect", lambda: getattr(own, "world", LocalWorld()))

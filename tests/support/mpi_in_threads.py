@@ -201,6 +201,9 @@ class Ranks(ModuleType):
     def Get_library_version(self):
         return "Threads 1.0 \nof one process\n"
 
+    def Is_initialized(self):
+        return True
+
     def moved(self):
         """Let those who wait look again."""
         self.asleep = 0

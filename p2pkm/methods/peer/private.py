@@ -81,7 +81,7 @@ class Private(MethodBase):
 
     Link weights: ignored; messages follow a spanning tree of fewest hops.
 
-    Privacy: epsilon at delta, for adding or removing a point (relation=add) or for replacing it by another (exchange);
+    Privacy: a guarantee, epsilon at delta, for adding or removing a point (relation=add) or replacing one (exchange);
     the theorem is stated, not proven here. Noise and masks come from a secret of the operating system, new in every
     run and held in memory alone: such a run writes no checkpoints and cannot be resumed or repeated. With `noise_seed`
     there is no guarantee. trust=masks: masks that cancel in the sum hide the tables, and each device adds a share of

@@ -31,7 +31,7 @@ class FKMeansCB(ServerMethodBase):
 
     Message: up at most k1 rows (centroid), once; down the k2 centroids.
 
-    Privacy: no guarantee: the noise is drawn from `--seed`, so that runs repeat, and whoever knows the seed subtracts
+    Privacy: no guarantee; the noise is drawn from `--seed`, so that runs repeat, and a reader of the seed subtracts
     it. With unpredictable noise the paper's claim would hold on bounded points alone: if no two points that a client
     may have differ by more than D in the sum of the absolute differences of their coordinates, the noised points are
     (epsilon D)-locally differentially private. D is in the units of the data: with epsilon 20 and coordinates in the
