@@ -283,7 +283,8 @@ def build_graph(text: str, n: int | None, seed: int) -> NamedGraph:
     usual = None if spec.name in topologies.FIXED else _USUAL
     try:
         graph: Any = topologies.build(spec.name, n or usual, **spec.options)
-        topology = Topology.from_graph(read(graph))
+        plain = isinstance(graph, topologies.CSRGraph | topologies.TimeVaryingGraph)
+        topology = Topology.from_graph(read(graph) if plain else graph)  # nodes of a file have names
     except topologies.GraphError as error:
         raise TopologyError(f"graph {spec}: {error}") from None
     if spec.name == "file":

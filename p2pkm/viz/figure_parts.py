@@ -1,14 +1,18 @@
 """What a finished figure consists of, and how its text is made to fit: labels in lines, fewer numbers on an axis."""
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_SHORTEST = 12  # letters of a line
 _LINES = 3  # of a label
+_SMALLEST = 3.5  # points of a name
 _CLOSE = 2.0  # points between two numbers of an axis, at least
 
 
@@ -58,12 +62,74 @@ def wrap_labels(figure: "Figure") -> None:
             label.set_text("\n".join(f"{line[:at]}\n{line[at + 1 :]}" if line is longest else line for line in lines))
 
 
+def wrap_title(ax: "Axes") -> None:
+    """Break lines of a title that leave the figure on the right."""
+    from matplotlib.text import Text
+
+    title, figure = ax.get_title(loc="left"), ax.figure.figure
+    for text in (one for one in ax.get_children() if isinstance(one, Text) and title and one.get_text() == title):
+        _wrap_text(text, figure.get_figwidth() * figure.dpi - text.get_window_extent().x0)
+
+
+def shrink_panel_titles(ax: "Axes") -> None:
+    """Write titles of panels smaller that are wider than their panel or reach into the one above."""
+    from matplotlib.text import Text
+
+    panels: list[Any] = list(ax.child_axes)
+    boxes = [panel.get_window_extent() for panel in panels]
+    for panel, box in zip(panels, boxes, strict=True):
+        above = [other.y0 for other in boxes if other.y0 >= box.y1 and other.x0 < box.x1 and box.x0 < other.x1]
+        title = panel.get_title(loc="left")
+        for text in (one for one in panel.get_children() if isinstance(one, Text) and title == one.get_text() != ""):
+            drawn = text.get_window_extent()
+            share = min(box.width / max(drawn.width, 1.0), (min(above) - box.y1) / drawn.height if above else 1.0)
+            if share < 1.0:
+                text.set_fontsize(max(0.95 * share * text.get_fontsize(), _SMALLEST))
+
+
+def wrap_legend(legend: Any, room: float) -> None:
+    """Break labels of a legend that is wider than so many pixels."""
+    for text in legend.get_texts():
+        drawn = legend.get_window_extent()
+        if drawn.width > room:
+            _wrap_text(text, text.get_window_extent().width + room - drawn.width)
+
+
+def _wrap_text(text: Any, room: float) -> None:
+    """Break every line of a text that is wider than so many pixels, at spaces."""
+    lines: list[str] = []
+    drawn, longest = text.get_window_extent().width, max(map(len, text.get_text().split("\n")))
+    for line in text.get_text().split("\n"):
+        letters = int(room / max(drawn, 1.0) * longest)
+        lines += wrap(line, max(letters, _SHORTEST)) if drawn > room and len(line) > letters else [line]
+    text.set_text("\n".join(lines))
+
+
 def thin_ticks(figure: "Figure") -> None:
-    """Leave out every other number of an axis on which they touch, until they do not."""
+    """Leave out every other number of an axis on which they touch, until they do not; no name is left out."""
     figure.draw_without_rendering()
     for _, axis, across in _list_shown(figure):
-        while _touch(axis, across):
+        if _has_names(axis) and _touch(axis, across):
+            _narrow(axis, across)
+        while not _has_names(axis) and _touch(axis, across):
             _halve(axis)
+
+
+def _has_names(axis: Any) -> bool:
+    """Return whether an axis has words, each of which stands for something."""
+    from matplotlib.ticker import FixedFormatter
+
+    formatter = axis.get_major_formatter()
+    return type(formatter) is FixedFormatter and any(re.search(r"[^\W\d]", text) for text in formatter.seq)
+
+
+def _narrow(axis: Any, across: bool) -> None:
+    """Turn names that touch upright, or write those below one another smaller."""
+    if across:
+        axis.set_tick_params(rotation=90)
+        return
+    while _touch(axis, across) and axis.get_ticklabels()[0].get_fontsize() > _SMALLEST:
+        axis.set_tick_params(labelsize=0.9 * axis.get_ticklabels()[0].get_fontsize())
 
 
 def _touch(axis: Any, across: bool) -> bool:

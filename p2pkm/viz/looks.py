@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from p2pkm.core.errors import ExperimentError
-from p2pkm.viz.figure_parts import find_texts, thin_ticks, wrap_labels
+from p2pkm.viz.figure_parts import find_texts, shrink_panel_titles, thin_ticks, wrap_labels, wrap_legend, wrap_title
 from p2pkm.viz.settings import FONTS, STYLE
 
 if TYPE_CHECKING:
@@ -124,8 +124,26 @@ def finish(ax: "Axes", *, in_rows: bool = False) -> "Figure":
         if figure.look is not None:
             look, figure.look = cast(Look, figure.look), None
             _fit(figure, ax, look, in_rows=in_rows)
+        elif figure.grows:
+            figure.grows = False
+            _contain(figure)
         _allow_mathematics(figure)
     return figure
+
+
+def _contain(figure: "Figure") -> None:
+    """Make a figure as much larger as needs what stands beside its axes, such as long names; these keep their size."""
+    box, (wide, tall) = figure.get_tightbbox(), figure.get_size_inches()
+    left, below = (_PAD - low if low < 0 else 0.0 for low in (box.x0, box.y0))
+    right, above = (high + _PAD - size if high > size else 0.0 for high, size in ((box.x1, wide), (box.y1, tall)))
+    if not any((left, below, right, above)):
+        return
+    places = [ax.get_position(original=True).bounds for ax in figure.axes]
+    width, height = wide + left + right, tall + below + above
+    figure.set_size_inches(width, height)
+    for ax, (x, y, across, up) in zip(figure.axes, places, strict=True):
+        place = ((x * wide + left) / width, (y * tall + below) / height)
+        ax.set_position((*place, across * wide / width, up * tall / height))
 
 
 def _allow_mathematics(figure: "Figure") -> None:
@@ -153,16 +171,21 @@ def _fit(figure: "Figure", ax: "Axes", look: Look, *, in_rows: bool) -> None:
     for number in range(_PASSES):
         if number < 2:
             wrap_labels(figure)
+            wrap_title(ax)
             thin_ticks(figure)
             _lower_legend(ax, look)
         _place(figure, ax, look, high if in_rows else None, shape)
+    shrink_panel_titles(ax)
 
 
 def _scale_text(figure: "Figure", ax: "Axes", look: Look) -> None:
     """Write all text in the size of the look, and keep what is set off from it by points in proportion."""
+    from matplotlib.legend import Legend
     from matplotlib.text import Annotation
 
     factor = look.points / _SMALL
+    for legend in figure.findobj(Legend):
+        cast(Any, legend).borderaxespad *= factor
     for text in find_texts(figure):
         text.set_fontsize(look.points if text.get_fontsize() >= _SMALL else text.get_fontsize() * factor)
         if isinstance(text, Annotation) and factor != 1:
@@ -182,11 +205,14 @@ def _scale_marks(figure: "Figure", factor: float) -> None:
 
 def _lower_legend(ax: "Axes", look: Look) -> None:
     """Put a legend below all else, in as many columns as there is room for, if the figure is narrow or too narrow."""
+    from matplotlib.transforms import ScaledTranslation
+
     legend, figure = ax.get_legend(), ax.figure.figure
     if legend is None:
         return
     figure.draw_without_rendering()
-    if look.width >= _NARROW and legend.get_window_extent().width < _SHARE * look.width * figure.dpi:
+    drawn, whole = legend.get_window_extent(), look.width * figure.dpi
+    if look.width >= _NARROW and drawn.width < _SHARE * whole and drawn.x1 <= whole:
         return
     legend.set_in_layout(False)
     box, own = figure.get_tightbbox(), ax.get_position(original=True)
@@ -201,9 +227,10 @@ def _lower_legend(ax: "Axes", look: Look) -> None:
         )  # fmt: skip
         if legend.get_window_extent().width <= (wide - 2 * _PAD) * figure.dpi:
             break
-    top = (box.y0 - 0.06 - own.y0 * tall) / (own.height * tall)  # in the axes, so that it goes with them
-    across = (_PAD - own.x0 * wide) / (own.width * wide)
-    legend.set_bbox_to_anchor((across, top), transform=ax.transAxes)
+    wrap_legend(legend, (wide - 2 * _PAD) * figure.dpi)
+    # In inches from a corner of the axes, so that it goes with them and keeps its distance when they change their size.
+    offset = ScaledTranslation(_PAD - own.x0 * wide, box.y0 - 0.06 - own.y0 * tall, figure.dpi_scale_trans)
+    legend.set_bbox_to_anchor((0.0, 0.0), transform=ax.transAxes + offset)
 
 
 def _place(figure: "Figure", ax: "Axes", look: Look, high: float | None, shape: float) -> None:

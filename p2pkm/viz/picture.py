@@ -17,9 +17,12 @@ class Picture(Figure):
     ----------
     look : Look or None
         What it is to be made into when it is complete, see `p2pkm.style`; None: it stays as it is.
+    grows : bool
+        Whether it may become larger when it is complete, to hold what stands beside its axes.
     """
 
     look: Any = None
+    grows: bool = False
 
     def savefig(self, fname: Any, **options: Any) -> None:
         """Write the figure, as `matplotlib.figure.Figure.savefig` does."""

@@ -1,6 +1,8 @@
 """What all figures share: a fresh canvas without pyplot, colors that the color-blind can tell apart, axes."""
 
+from collections import Counter
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +21,9 @@ BLUE, ORANGE, GREEN, RED, GRAY, PALE, INK = "#0072B2", "#E69F00", "#009E73", "#D
 DPI = 120
 BARS = 100  # devices; above, bars become a line
 RASTER = 2_000  # marks; above, a vector file holds them as a picture
-_LONGEST, _LETTERS = 16, 60  # letters of a name that are written, and of names beside one another on an axis
+_LONGEST, _HEAD = 40, 25  # letters of a name that are written, and of its beginning if it is longer
+_WRAPPED = 20  # letters of a line of a name beside the axes
+_LETTERS, _ASLANT = 60, 16  # letters of names beside one another on an axis, and of one that is written aslant
 _NUMBERED = 20  # devices or classes; above, not every one is numbered
 _FEW_DECADES = 500.0  # largest over smallest value up to which 2 and 5 are numbered, too
 _NARROW = 1e-3  # width of a linear axis over its largest number below which an offset is taken off
@@ -44,7 +48,7 @@ def open_axes(ax: "Axes | None", width: float = 7.0, height: float = 4.5, **marg
     from p2pkm.viz.picture import Picture
 
     figure = Picture(figsize=(width, height), dpi=DPI)
-    figure.look = current()
+    figure.look, figure.grows = current(), True
     edges = {"left": 0.1, "right": 0.97, "bottom": 0.13, "top": 0.9} | margins
     size = (edges["left"], edges["bottom"], edges["right"] - edges["left"], edges["top"] - edges["bottom"])
     return figure.add_axes(size)
@@ -116,10 +120,14 @@ def count_one_by_one(axis: Any, n: int, names: Sequence[str] | None = None) -> N
     few = n <= _NUMBERED
     axis.set_major_locator(FixedLocator(range(n)) if few else MaxNLocator(nbins=12, integer=True))
     if few and names is not None:
-        axis.set_major_formatter(FixedFormatter([shorten(name) for name in names[:n]]))
-        if axis.axis_name == "x" and n * max(map(len, names)) > _LETTERS:
-            axis.set_tick_params(rotation=35)
-            for label in axis.get_ticklabels():
+        written = write_names(names[:n])
+        if axis.axis_name == "y":
+            written = [break_name(name, _WRAPPED) for name in written]
+        axis.set_major_formatter(FixedFormatter(written))
+        longest = max(map(len, written))
+        if axis.axis_name == "x" and n * longest > _LETTERS:
+            axis.set_tick_params(rotation=35 if longest <= _ASLANT else 90)
+            for label in axis.get_ticklabels() if longest <= _ASLANT else ():
                 label.set(horizontalalignment="right", rotation_mode="anchor")
 
 
@@ -138,9 +146,22 @@ def choose_ink(ground: Any) -> str:
     return max(("black", "white"), key=lambda ink: contrast(ink, ground))
 
 
-def shorten(name: str) -> str:
-    """Return a name as far as there is room for it."""
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+def write_names(names: Sequence[str]) -> list[str]:
+    """Return names as a figure writes them: in full, very long ones with their beginning and their end.
+
+    No two are written alike: where they would be, their number in the list follows. A name that begins with an
+    underscore has a space before it, as matplotlib leaves such names out of legends.
+    """
+    plain = [" ".join(name.split()) for name in names]
+    cut = [name if len(name) <= _LONGEST else f"{name[:_HEAD]}…{name[_HEAD + 1 - _LONGEST :]}" for name in plain]
+    alike = Counter(cut)
+    numbered = [name if alike[name] == 1 else f"{name} ({i})" for i, name in enumerate(cut)]
+    return [f" {name}" if name.startswith("_") else name for name in numbered]
+
+
+def break_name(name: str, width: int) -> str:
+    """Return a name in lines of about so many letters, broken at spaces and hyphens."""
+    return "\n".join(wrap(name, width)) if len(name) > width else name
 
 
 def add_bar(

@@ -13,7 +13,7 @@ from p2pkm.viz.looks import finish, is_narrow, is_tight
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.projection import show_flat
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import CATEGORIES, GRAY, INK, open_axes, shorten, write_plainly
+from p2pkm.viz.style import CATEGORIES, GRAY, INK, break_name, open_axes, write_names, write_plainly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _PANELS, _COLUMNS = 25, 5
 _LEGEND = 6.0  # inches that title and legend take
 _BEHIND = 1_000  # points of all devices behind those of one
+_WRAPPED = 30  # letters of a line above a panel
 _GAP = 0.12  # between panels, of a panel
 
 
@@ -61,6 +62,7 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
     colored, flat = read_points(result), show_flat(result)
     points, centroids = flat.place(result.census.sample), flat.place(result.centroids[chosen])
     limits = _choose_limits(points, centroids)
+    names = None if result.topology.names is None else write_names(result.topology.names)
     for place, device in enumerate(chosen):
         panel = _place_panel(ax, place, columns, rows)
         panel.set(xlim=limits[0], ylim=limits[1])
@@ -70,8 +72,8 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
         _draw_device(panel, points, colored.kinds, own)
         panel.scatter(*centroids[place].T, s=26, marker="x", color=INK, linewidths=1.2, zorder=3)
         size = int(result.census.sizes[device])
-        who = f"device {device}" if result.topology.names is None else shorten(result.topology.names[device])
-        title = who if is_tight() else f"{who}: {count(size, 'point')}"
+        who = f"device {device}" if names is None else names[device]
+        title = break_name(who if is_tight() else f"{who}: {count(size, 'point')}", _WRAPPED)
         panel.set_title(title, fontsize=7.5, loc="left", pad=3)
         panel.tick_params(labelsize=6.5, length=2, labelbottom=place + columns >= len(chosen))
         panel.tick_params(labelleft=place % columns == 0 and bool(flat.names[1]), left=bool(flat.names[1]))

@@ -18,11 +18,12 @@ from p2pkm.viz.style import (
     RASTER,
     RED,
     add_bar,
+    break_name,
     choose_ink,
     draw_sample,
     open_axes,
     scale_colors,
-    shorten,
+    write_names,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _LINKS = 5_000  # links; above, a sample is drawn
 _NODES = 20_000  # devices; above, a sample is drawn
 _NAMED = 8  # groups in the legend
+_WRAPPED = 20  # letters of a line of a name
 _NUMBERED = 40  # devices; above, their numbers are not written
 _BEHIND = {"boxstyle": "square,pad=0.05", "color": "white", "alpha": 0.75, "linewidth": 0}  # names, over links
 
@@ -240,9 +242,10 @@ def style_marks(n: int, drawn: int) -> dict[str, Any]:
 
 def _write_labels(ax: "Axes", places: Floats, costs: Floats, marks: Any, topology: "Topology") -> None:
     """Write the devices' numbers, light on dark colors, or their names below them."""
+    names = None if topology.names is None else write_names(topology.names)
     for i, (x, y) in enumerate(places):
-        if topology.names is not None:
-            ax.annotate(shorten(topology.names[i]), (x, y), xytext=(0, -11), textcoords="offset points", ha="center",
+        if names is not None:
+            ax.annotate(break_name(names[i], _WRAPPED), (x, y), (0, -11), textcoords="offset points", ha="center",
                         va="top", fontsize=8, color=INK, zorder=3, bbox=_BEHIND)  # fmt: skip
             continue
         shade = marks.to_rgba(costs[i]) if marks is not None and np.isfinite(costs[i]) else (0.6, 0.6, 0.6, 1.0)

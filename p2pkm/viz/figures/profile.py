@@ -10,7 +10,7 @@ from p2pkm.core.units import count
 from p2pkm.viz.looks import finish, is_narrow
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import CATEGORIES, GRAY, INK, open_axes, shorten
+from p2pkm.viz.style import CATEGORIES, GRAY, open_axes, write_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MANY_FEATURES = 3  # from which a run has this figure: with fewer, the figure of points shows all
 _CLUSTERS, _COLUMNS, _FEATURES = 12, 4, 15
 _WIDE, _LINE, _LABELS, _HEAD = 1.9, 0.3, 1.25, 0.95  # inches: a panel, a feature, their names, title and legend
+_LETTERS = 120  # of a line of the legend
 _GAP, _BETWEEN = 0.12, 0.62  # inches between panels, and between rows of them
 
 
@@ -117,7 +118,7 @@ def plot_profile(result: "Run", ax: "Axes | None" = None) -> "Figure":
         bottom=0.55 / height, top=1 - _HEAD / height,
     )  # fmt: skip
     ax.set_axis_off()
-    names = [shorten(result.feature_names[j]) for j in features]
+    names = write_names([result.feature_names[j] for j in features])
     limit = _reach(profile, shown, features)
     for place, c in enumerate(shown):
         panel = _place_panel(ax, place, columns, rows, tall)
@@ -126,13 +127,14 @@ def plot_profile(result: "Run", ax: "Axes | None" = None) -> "Figure":
         panel.set_yticklabels(names if place % columns == 0 else [])
         panel.set_title(f"cluster {c}: {count(int(sizes[c]), 'point')}", fontsize=8.5, loc="left", pad=3)
         panel.tick_params(labelsize=8, length=2, labelbottom=place + columns >= len(shown))
-    _explain(ax, result, n)
+    lines = _explain(ax, result, n)
     told = "" if len(shown) == np.count_nonzero(sizes) else f", the largest {len(shown)} of {k} clusters"
     told += "" if len(features) == d else f", {len(features)} of {d} features"
-    ax.set_title(f"Profile of the clusters{told}", fontsize=11, loc="left", pad=44)
+    ax.set_title(f"Profile of the clusters{told}", fontsize=11, loc="left", pad=max(44.0, 22.0 + 13.0 * lines))
+    bars = "\nbars: mean ± 1 standard deviation of the points" * (n <= len(CATEGORIES))
     ax.annotate(
-        "standard deviations of all points from their mean", (0.5, 0), (0, -26), "axes fraction", "offset points",
-        ha="center", va="top", fontsize=9,
+        f"standard deviations of all points from their mean{bars}", (0.5, 0), (0, -26), "axes fraction",
+        "offset points", ha="center", va="top", fontsize=9,
     )  # fmt: skip
     return finish(ax)
 
@@ -180,18 +182,17 @@ def _draw_cluster(panel: Any, profile: Profile, c: int, features: Integers) -> N
         )  # fmt: skip
 
 
-def _explain(ax: "Axes", result: Any, n: int) -> None:
-    """State what the marks are."""
+def _explain(ax: "Axes", result: Any, n: int) -> int:
+    """State what the marks are, and return in how many lines."""
     if n > len(CATEGORIES):
         looks = {"mean on a device": GRAY, "mean of all devices, ± 1 standard deviation of the points": CATEGORIES[0]}
     else:
         word = "" if result.topology.names else "device "
-        looks = {f"{word}{shorten(result.topology.label(i))}": CATEGORIES[i] for i in range(n)}
+        names = write_names([result.topology.label(i) for i in range(n)])
+        looks = {f"{word}{name}": CATEGORIES[i] for i, name in enumerate(names)}
     handles = [ax.scatter([], [], s=24, color=color, label=label) for label, color in looks.items()]
-    note = None if n > len(CATEGORIES) else "mean ± 1 standard deviation of the points"
-    legend = ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(-0.01, 1), borderaxespad=1.9, ncols=4,
+    columns = int(np.clip(_LETTERS // (max(map(len, looks)) + 4), 1, 4))
+    legend = ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(-0.01, 1), borderaxespad=1.9, ncols=columns,
                        fontsize=8, frameon=False, columnspacing=1.2, handletextpad=0.2)  # fmt: skip
-    if note:
-        ax.annotate(note, (1, 1), (0, 24), "axes fraction", "offset points", ha="right", va="bottom", fontsize=8,
-                    color=INK)  # fmt: skip
     legend.set_zorder(4)
+    return -(-len(looks) // columns)

@@ -162,6 +162,23 @@
     pen.stroke();
   }
 
+  // Names of devices below them, moved as far as needs be to stay on the canvas.
+  function writeNames(pen, spots, size) {
+    const width = pen.canvas.clientWidth;
+    pen.font = "11px system-ui, sans-serif";
+    pen.textBaseline = "top";
+    for (let i = 0; i < devices; i++) {
+      const half = pen.measureText(told.names[i]).width / 2 + 2;
+      const x = Math.max(half, Math.min(spots[i][0], width - half)), y = spots[i][1] + size + 2;
+      pen.lineWidth = 3;
+      pen.strokeStyle = ink.paper;
+      pen.strokeText(told.names[i], x, y);
+      pen.fillStyle = ink.text;
+      pen.fillText(told.names[i], x, y);
+    }
+    pen.textBaseline = "middle";
+  }
+
   function drawNodes(pen, spots, size, who) {
     const wanted = shades[byId("devices").value];
     pen.lineWidth = size > 4 ? 1 : 0.5;
@@ -178,11 +195,12 @@
       else pen.rect(x - size * 1.2, y - size * 1.2, size * 2.4, size * 2.4);
       pen.fill();
       pen.stroke();
-      if (nodes <= NUMBERED && size >= 7) {
+      if (nodes <= NUMBERED && size >= 7 && !(told.names && i < devices)) {
         pen.fillStyle = !known ? ink.paper : luminance(shade) > 0.179 ? "#000" : "#fff"; // which has more contrast
         pen.fillText(i < devices ? data.device[i] : "S", x, y + 0.5);
       }
     }
+    if (nodes <= NUMBERED && size >= 7 && told.names) writeNames(pen, spots, size);
     if (who >= 0) {
       pen.strokeStyle = ink.accent;
       pen.lineWidth = 3;
