@@ -104,7 +104,7 @@ def _check_symmetry(n: int, indptr: Integers, indices: Integers, given: Floats |
 
 
 def _check_varying(graph: Any) -> None:
-    """Refuse a period that is not one, and rounds whose links or mixing matrix cannot be used."""
+    """Reject a period that is not one, and rounds whose links or mixing matrix cannot be used."""
     if graph.period is not None:
         whole(graph.period, "the period of the graph", 1)
     check(graph.union)
@@ -123,7 +123,7 @@ def find_opposite(graph: CSRGraph) -> Integers:
 
 
 def check_round(graph: Any, turn: int, opposite: Integers) -> None:
-    """Refuse a round of a graph that changes: which links are in use, and the mixing matrix if it has its own.
+    """Reject a round of a graph that changes: which links are in use, and the mixing matrix if it has its own.
 
     Raises
     ------

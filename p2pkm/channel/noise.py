@@ -1,6 +1,6 @@
 """Gaussian noise on every row of centroids that a device sends: an example of a transform, and no privacy guarantee.
 
-The noise comes from `--seed`, so whoever knows the seed can subtract it. It is drawn anew for every message, so any
+The noise comes from `--seed`, so anyone who knows the seed can subtract it. It is drawn anew for every message, so any
 device that receives many messages of a device can average it out. Nothing is clipped, no budget is kept, and counts
 travel unchanged. It shows how robust a method is to imprecise messages.
 """

@@ -95,7 +95,7 @@ def _obey(arguments: list[str]) -> int:
 
 
 def _require_values(command: Any, arguments: list[str]) -> None:
-    """Refuse an option that is followed by another option in the place of its value."""
+    """Reject an option that is followed by another option in the place of its value."""
     import click
 
     commands, known = [command], dict[str, bool]()

@@ -17,7 +17,7 @@ _OWN = "p2pkm."  # modules whose methods are covered by tests and not checked in
 
 
 def refuse(function: str, seen: str, expected: str) -> None:
-    """Refuse what a function has returned.
+    """Reject what a function has returned.
 
     Raises
     ------
@@ -28,7 +28,7 @@ def refuse(function: str, seen: str, expected: str) -> None:
 
 
 def expect(function: str, name: str, array: Any, shape: tuple[int | None, ...], kind: Any) -> None:
-    """Refuse an array of another shape or type; None: any length."""
+    """Reject an array of another shape or type; None: any length."""
     words = f"{kind.__name__}[{', '.join('any' if one is None else str(one) for one in shape)}]"
     if not isinstance(array, np.ndarray):
         refuse(function, f"{name} as {type(array).__name__}", f"a NumPy array, {words}")
@@ -38,7 +38,7 @@ def expect(function: str, name: str, array: Any, shape: tuple[int | None, ...], 
 
 
 def expect_fields(function: str, thing: Any, *names: str) -> None:
-    """Refuse what is not a NamedTuple with these fields."""
+    """Reject what is not a NamedTuple with these fields."""
     if not set(names) <= set(list_fields(thing)):
         refuse(function, type(thing).__name__, f"a NamedTuple with the fields {', '.join(names)}")
 

@@ -80,7 +80,7 @@ class MethodBase:
     """What every method, server method and stage inherits: hooks that few need, with what holds for the others."""
 
     def __new__(cls, *given: Any, **options: Any) -> Self:
-        """Refuse an array or a list where a parameter is one number or word."""
+        """Reject an array or a list where a parameter is one number or word."""
         kind: Any = cls
         scalars = _list_scalars(kind)
         for name, value in [*zip(scalars, given, strict=False), *options.items()]:

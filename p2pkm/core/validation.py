@@ -214,7 +214,7 @@ def merge_limits(limits: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 
 def check_limits(limits: NDArray[np.float64], what: str, dtype: DTypeLike, *, each: bool = False) -> None:
-    """Refuse points whose differences have lost their digits far from the origin, or whose squares underflow.
+    """Reject points whose differences have lost their digits far from the origin, or whose squares underflow.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def check_limits(limits: NDArray[np.float64], what: str, dtype: DTypeLike, *, ea
 
 
 def check_near(points: NDArray[np.floating[Any]], centroids: NDArray[np.floating[Any]], what: str) -> None:
-    """Refuse points and centroids whose distances have lost their digits or underflow, see `check_limits`."""
+    """Reject points and centroids whose distances have lost their digits or underflow, see `check_limits`."""
     if len(points) and len(centroids):
         check_limits(merge_limits((find_limits(points), find_limits(centroids))), what, points.dtype)
 

@@ -188,7 +188,7 @@ def _check_head(event: dict[str, Any], clients: int, d: int, place: str) -> None
 
 
 def _check_reach(found: list[_Event], shards: Shards) -> None:
-    """Refuse points that are so far from those at the start that differences would lose their digits."""
+    """Reject points that are so far from those at the start that differences would lose their digits."""
     told = [(event["point"], place) for event, place in found if "point" in event]
     if not told:
         return

@@ -66,7 +66,7 @@ class ActiveLinks:
         return True
 
     def _check(self) -> None:
-        """Refuse links in use, or a mixing matrix, that the check before the run has not seen."""
+        """Reject links in use, or a mixing matrix, that the check before the run has not seen."""
         if self._graph is None:
             return
         try:

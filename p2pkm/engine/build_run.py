@@ -176,7 +176,7 @@ def check_options(algorithm: Any, options: Mapping[str, Any], ranks: int = 1) ->
 
 
 def _check_checkpoints(algorithm: Any, options: Mapping[str, Any]) -> None:
-    """Refuse checkpoints that are asked for where they would hold a secret."""
+    """Reject checkpoints that are asked for where they would hold a secret."""
     for name in ("checkpoint", "checkpoint_every"):
         if options.get(name):
             require_repeatable(algorithm, f"{name} {options[name]}")

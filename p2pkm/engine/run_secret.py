@@ -68,7 +68,7 @@ def describe_secret(traits: MethodTraits) -> list[str]:
 
 
 def require_repeatable(algorithm: Any, what: str) -> None:
-    """Refuse what needs a run that can be repeated.
+    """Reject what needs a run that can be repeated.
 
     Raises
     ------

@@ -215,7 +215,7 @@ def simulate(  # noqa: PLR0913 - the public signature
 
 
 def _check_flags(flags: dict[str, Any]) -> None:
-    """Refuse arrays and lists where yes or no is expected."""
+    """Reject arrays and lists where yes or no is expected."""
     for name, value in flags.items():
         single(value, name)
 

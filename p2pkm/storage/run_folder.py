@@ -88,7 +88,7 @@ def _refuse_target(path: Path, force: bool) -> None:
 
 
 def _refuse_unwritable(path: Path) -> None:
-    """Refuse a folder that cannot be created or written to."""
+    """Reject a folder that cannot be created or written to."""
     parent = path.resolve()
     while not parent.exists():
         parent = parent.parent

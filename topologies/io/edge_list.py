@@ -149,7 +149,7 @@ def _is_header(fields: list[str], path: Path) -> bool:
 
 
 def _refuse_unknown_header(first: Line, rest: list[Line], path: Path) -> None:
-    """Refuse a first line that looks like names of columns: its labels are in no other line."""
+    """Reject a first line that looks like names of columns: its labels are in no other line."""
     labels, others = set(first.fields[:2]), {field for line in rest for field in line.fields[:2]}
     if not others or labels & others:
         return

@@ -181,7 +181,7 @@ def _stream(root: Element) -> io.BytesIO:
 
 
 def _check_elements(found: Contents, form: str, source: Path, ignored: list[str]) -> None:
-    """Refuse nodes without an id or listed twice, and links to nodes that are not listed."""
+    """Reject nodes without an id or listed twice, and links to nodes that are not listed."""
     names = [node.get("id") for node in found.nodes]
     if None in names:
         raise GraphError(f"{source}: a node has no id; give every node its own")
@@ -213,14 +213,14 @@ def _list_unread(found: Contents, form: str, source: Path) -> list[str]:
 
 
 def _check_data(root: Element, found: Contents, source: Path) -> None:
-    """Refuse GraphML elements with two values of one attribute."""
+    """Reject GraphML elements with two values of one attribute."""
     names = {key.get("id"): key.get("attr.name") or key.get("id") for key in root if _name(key) == "key"}
     for element in (*found.nodes, *found.links):
         _refuse_repeated((names.get(key) for key in _list(element, "data", "key")), element, source)
 
 
 def _check_values(found: Contents, source: Path) -> None:
-    """Refuse GEXF elements with two values of one attribute, such as two different weights of a link."""
+    """Reject GEXF elements with two values of one attribute, such as two different weights of a link."""
     names = {one.get("id"): one.get("title") for one in found.graph.iter() if _name(one) == "attribute"}
     weights = {"weight"} | {key for key, title in names.items() if title == "weight"}
     for element in (*found.nodes, *found.links):
@@ -246,7 +246,7 @@ def _refuse_repeated(names: Iterable[str | None], element: Element, source: Path
 
 
 def _check_times(found: Contents, source: Path) -> None:
-    """Refuse GEXF nodes, links and values that hold for some time only."""
+    """Reject GEXF nodes, links and values that hold for some time only."""
     for element in (*found.nodes, *found.links):
         for part in element.iter():
             times = sorted(part.attrib.keys() & _TIMES) or [_name(part)] * (_name(part) in _PERIODS)

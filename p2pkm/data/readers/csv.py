@@ -284,7 +284,7 @@ def _explain_errors(path: Path, head: Head) -> Iterator[None]:
 
 
 def _refuse_zero_bytes(path: Path, head: Head) -> None:
-    """Refuse a file with zero bytes, at which pandas ends a field."""
+    """Reject a file with zero bytes, at which pandas ends a field."""
     with path.open("rb") as file:
         if not any(b"\0" in part for part in iter(lambda: file.read(_BYTES), b"")):
             return

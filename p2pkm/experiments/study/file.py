@@ -157,7 +157,7 @@ def expand_grid(study: StudyFile, where: str) -> list[Experiment]:
 
 
 def check_runs(cells: Sequence[Experiment], name: Callable[[Experiment], str]) -> list[Experiment]:
-    """Refuse configurations that can never run, and return the others as they are run, each with its first seed.
+    """Reject configurations that can never run, and return the others as they are run, each with its first seed.
 
     A configuration is refused if it cannot be prepared with any of its seeds: a random graph may be disconnected
     with one of them.

@@ -139,7 +139,7 @@ class DeepMethod(MethodBase):
         return self if shape is None or self.shape is not None else self.replaced(shape="x".join(map(str, shape)))
 
     def check_run(self, topology: Any, points: int) -> None:
-        """Refuse a run without JAX, or in a fork of a process that has loaded it."""
+        """Reject a run without JAX, or in a fork of a process that has loaded it."""
         if find_spec("jax") is None or is_inherited("jax"):
             require_jax()
 

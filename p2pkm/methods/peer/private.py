@@ -175,7 +175,7 @@ class Private(MethodBase):
             whole(self.noise_seed, 0, "private:noise_seed")
 
     def _check_ball(self, radius: float) -> None:
-        """Refuse a ball whose square underflows, or in which differences lose their digits."""
+        """Reject a ball whose square underflows, or in which differences lose their digits."""
         if radius < SMALLEST:
             raise ExperimentError(f"private:radius is {radius!r}; expected from {SMALLEST:g} to {LARGEST:g}")
         most = FARTHEST["float64"] * radius
