@@ -296,6 +296,7 @@ def take(devices: Devices, part: _Part) -> Devices:
     place = np.full(len(devices.indices) + 1, -1)  # the last one: the other end is not known
     place[edges] = np.arange(len(edges))
     weights, lengths = devices.point_weights, np.diff(devices.indptr)[which]
+    means = devices.neighbor_mean_weights
     return replace(
         devices,
         ids=devices.ids[which],
@@ -313,6 +314,8 @@ def take(devices: Devices, part: _Part) -> Devices:
         keys=devices.keys[which],
         active_devices=devices.active_devices[which],
         grid=None if devices.grid is None else devices.grid._replace(step=devices.grid.step[which]),
+        secrets=None if devices.secrets is None else devices.secrets._replace(keys=devices.secrets.keys[which]),
+        neighbor_mean_weights=None if means is None else means[edges],
     )
 
 
