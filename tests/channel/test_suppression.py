@@ -130,7 +130,7 @@ FAULTS = "loss=0.2,dropout=0.1,late_join=0.5,stages=all"
 @pytest.mark.parametrize(("options", "faults"), [
     ({"init": "flooded-summaries:hops=1"}, None), ({"relaxation": 1.9}, None), ({"init": "tree-summaries"}, FAULTS),
     ({"init": "tree-summaries:candidates=5"}, None), ({"init": "flooded-summaries:candidates=5"}, FAULTS),
-    ({"robust": "saturate"}, FAULTS), ({"robust": "trim"}, FAULTS), ({"schedule": "async"}, FAULTS),
+    ({"robust": "saturate"}, FAULTS), ({"robust": "clip"}, FAULTS), ({"schedule": "async"}, FAULTS),
     ({"schedule": "jacobi"}, FAULTS), ({"coupling": 1.0}, FAULTS),
 ], ids=str)  # fmt: skip
 def test_nothing_that_gtvmin_says_depends_on_where_few_points_are(options, faults, monkeypatch):
