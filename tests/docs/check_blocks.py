@@ -54,7 +54,7 @@ KINDS = {
 VARYING = (
     (re.compile(r"\b\d+(\.\d+)?(e-?\d+)? s\b"), "<seconds>"),
     (re.compile(r"\bruns/[\w.-]+"), "<folder>"),
-    (re.compile(r"/tmp/[\w./-]+"), "<path>"),
+    (re.compile(re.escape(tempfile.gettempdir()) + r"/[\w./-]+"), "<path>"),
 )
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w])")
 
