@@ -65,8 +65,8 @@ def test_all_ranks_raise():
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("PMI_SIZE", ("16 processes, but each is alone", "Use the mpirun of that library")),
-        ("OMPI_COMM_WORLD_SIZE", ("16 processes, but each is alone", "Use the mpirun of that library")),
+        ("PMI_SIZE", ("16 processes, but each is alone", "mpirun -n 16 python -m p2pkm")),
+        ("OMPI_COMM_WORLD_SIZE", ("belongs to another MPI", "mpirun -n 16 python -m p2pkm")),
         ("SLURM_STEP_NUM_TASKS", ("srun started 16 tasks, but each is alone", "Start with: srun --mpi=")),
     ],
 )
@@ -80,7 +80,7 @@ def test_launcher_of_another_mpi(tmp_path, name, said):
 
 def test_launcher_of_another_mpi_in_a_script():
     ending = there(sys.executable, PROGRAM, "script", OMPI_COMM_WORLD_SIZE="16")
-    assert ending.code != 0 and "16 processes, but each is alone" in ending.err
+    assert ending.code != 0 and "belongs to another MPI" in ending.err
 
 
 def test_other_ranks_of_another_mpi_are_silent():
