@@ -37,16 +37,14 @@ if TYPE_CHECKING:
     from p2pkm.data.stream import DataStream as DataStream
     from p2pkm.data.synthetic_communities import communities as communities
     from p2pkm.data.synthetic_shapes import shapes as shapes
-    from p2pkm.experiments.check_method import check_method as check_method
-    from p2pkm.experiments.compare import compare as compare
-    from p2pkm.experiments.coupling_path import coupling_path as coupling_path
+    from p2pkm.experiments.checking.check_method import check_method as check_method
     from p2pkm.experiments.deep_table import deep_table as deep_table
-    from p2pkm.experiments.estimator import P2PKMeans as P2PKMeans
-    from p2pkm.experiments.pair_leaks import PairLeaks as PairLeaks
-    from p2pkm.experiments.pair_leaks import pair_leaks as pair_leaks
-    from p2pkm.experiments.scaler import P2PStandardScaler as P2PStandardScaler
+    from p2pkm.experiments.estimators.estimator import P2PKMeans as P2PKMeans
+    from p2pkm.experiments.estimators.scaler import P2PStandardScaler as P2PStandardScaler
     from p2pkm.experiments.simulate import simulate as simulate
-    from p2pkm.experiments.study.sweep import study as study
+    from p2pkm.experiments.studies.compare import compare as compare
+    from p2pkm.experiments.studies.coupling_path import coupling_path as coupling_path
+    from p2pkm.experiments.studies.sweep import study as study
     from p2pkm.methods.init.value import Init as Init
     from p2pkm.methods.peer.admm import ADMM as ADMM
     from p2pkm.methods.peer.consensus import ConsensusLloyd as ConsensusLloyd
@@ -76,6 +74,8 @@ if TYPE_CHECKING:
     from p2pkm.metrics.result import Result as Result
     from p2pkm.network.graph import Topology as Topology
     from p2pkm.network.link_model import LinkModel as LinkModel
+    from p2pkm.privacy.pair_leaks import PairLeaks as PairLeaks
+    from p2pkm.privacy.pair_leaks import pair_leaks as pair_leaks
     from p2pkm.storage.deep_table import DeepTable as DeepTable
     from p2pkm.storage.load import load as load
     from p2pkm.storage.study_table import Study as Study
@@ -111,8 +111,8 @@ _HOMES = {
     "KFED": "p2pkm.methods.server.kfed",
     "MAvg": "p2pkm.methods.server.mavg",
     "MUFC": "p2pkm.methods.server.mufc",
-    "P2PKMeans": "p2pkm.experiments.estimator",
-    "P2PStandardScaler": "p2pkm.experiments.scaler",
+    "P2PKMeans": "p2pkm.experiments.estimators.estimator",
+    "P2PStandardScaler": "p2pkm.experiments.estimators.scaler",
     "Private": "p2pkm.methods.peer.private",
     "PushSumLloyd": "p2pkm.methods.peer.pushsum",
     "TrackingLloyd": "p2pkm.methods.peer.tracking",
@@ -123,15 +123,15 @@ _HOMES = {
     "Result": "p2pkm.metrics.result",
     "Topology": "p2pkm.network.graph",
     "simulate": "p2pkm.experiments.simulate",
-    "check_method": "p2pkm.experiments.check_method",
-    "study": "p2pkm.experiments.study.sweep",
-    "compare": "p2pkm.experiments.compare",
-    "coupling_path": "p2pkm.experiments.coupling_path",
+    "check_method": "p2pkm.experiments.checking.check_method",
+    "study": "p2pkm.experiments.studies.sweep",
+    "compare": "p2pkm.experiments.studies.compare",
+    "coupling_path": "p2pkm.experiments.studies.coupling_path",
     "DeepTable": "p2pkm.storage.deep_table",
     "deep_table": "p2pkm.experiments.deep_table",
     **dict.fromkeys(("Probe", "linear_probe"), "p2pkm.metrics.linear_probe"),
-    "PairLeaks": "p2pkm.experiments.pair_leaks",
-    "pair_leaks": "p2pkm.experiments.pair_leaks",
+    "PairLeaks": "p2pkm.privacy.pair_leaks",
+    "pair_leaks": "p2pkm.privacy.pair_leaks",
     "load": "p2pkm.storage.load",
     "Study": "p2pkm.storage.study_table",
     "load_study": "p2pkm.storage.study_table",

@@ -26,9 +26,9 @@ ALLOWED = {  # where a library may be imported
         "p2pkm/data/sources.py",
         "p2pkm/metrics/clustering.py",
         "p2pkm/metrics/linear_probe.py",
-        "p2pkm/experiments/estimator.py",
-        "p2pkm/experiments/estimator_parameters.py",
-        "p2pkm/experiments/scaler.py",
+        "p2pkm/experiments/estimators/estimator.py",
+        "p2pkm/experiments/estimators/parameters.py",
+        "p2pkm/experiments/estimators/scaler.py",
     ),
     "scipy": (
         "topologies/",
@@ -47,7 +47,7 @@ ALLOWED = {  # where a library may be imported
         "p2pkm/data/readers/",
         "p2pkm/data/out_of_core/",
         "p2pkm/data/size_estimate.py",
-        "p2pkm/experiments/study/sweep.py",
+        "p2pkm/experiments/studies/sweep.py",
     ),
     "pickle": (),
 }
@@ -73,8 +73,8 @@ BLAS = {  # what may reach BLAS or LAPACK, whose bits depend on the number of th
     "LogisticRegression",
 }  # fmt: skip
 NO_BLAS = {  # calls outside of `single_thread` that are none of BLAS, or whose caller has the limit
-    "p2pkm/experiments/attack.py": {"noisy_sums": "norm of whole numbers, compared"},
-    "p2pkm/experiments/pair_leaks.py": {"combine": "within pair_leaks"},
+    "p2pkm/privacy/run_attack.py": {"noisy_sums": "norm of whole numbers, compared"},
+    "p2pkm/privacy/pair_leaks.py": {"combine": "within pair_leaks"},
     "p2pkm/methods/building_blocks/regrown_tree.py": {"_elect": "whole numbers"},
     "p2pkm/methods/deep/networks.py": {"_apply_linear": "JAX", "_through": "JAX"},
     "p2pkm/methods/deep/training.py": {"loss": "JAX"},
@@ -105,14 +105,18 @@ NO_BLAS = {  # calls outside of `single_thread` that are none of BLAS, or whose 
 SNIFFED = 3  # in all of p2pkm and topologies
 DEMANDED = {  # parents that something outside asks for: scikit-learn, matplotlib, a test, a run
     "p2pkm/viz/picture.py": {"Figure"},
-    "p2pkm/experiments/estimator.py": {
+    "p2pkm/experiments/estimators/estimator.py": {
         "BaseEstimator",
         "ClassNamePrefixFeaturesOutMixin",
         "ClusterMixin",
         "TransformerMixin",
     },
-    "p2pkm/experiments/scaler.py": {"BaseEstimator", "OneToOneFeatureMixin", "TransformerMixin"},
-    "p2pkm/experiments/check_method.py": {"AssertionError", "LocalNetwork", "LocalWorld"},  # a network that takes notes
+    "p2pkm/experiments/estimators/scaler.py": {"BaseEstimator", "OneToOneFeatureMixin", "TransformerMixin"},
+    "p2pkm/experiments/checking/check_method.py": {
+        "AssertionError",
+        "LocalNetwork",
+        "LocalWorld",
+    },  # a network that takes notes
 }
 WALKS = {  # stages that walk the same tree: they differ in what goes up, what the root does and what comes down
     "p2pkm/methods/init/tree_rows.py": {"TreeSummaries"},
@@ -264,7 +268,7 @@ def test_imports_have_no_circle():
 def test_the_package_has_few_entries():
     files = [path for path in (ROOT / "p2pkm").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     entries = {path.relative_to(ROOT / "p2pkm").parts[0] for path in files}
-    entries = {name for name in entries if not name.startswith("__")}
+    entries = {name for name in entries if not name.startswith("__")} - {"py.typed"}
     assert len(entries) <= 14, sorted(entries)
 
 
@@ -355,11 +359,11 @@ def test_text_is_parsed_at_the_door():
         "p2pkm.network.link_model",  # LinkModel.of
         "p2pkm.channel.stale_policy",  # StalePolicy.of
         "p2pkm.experiments.config",  # graph, partition, algorithm
-        "p2pkm.experiments.estimator_parameters",
-        "p2pkm.experiments.attack",  # `attack`
-        "p2pkm.experiments.graph_report",  # `topology`
-        "p2pkm.experiments.leak_report",  # `topology leaks`
-        "p2pkm.experiments.write_fault_trace",  # `faults`
+        "p2pkm.experiments.estimators.parameters",
+        "p2pkm.privacy.run_attack",  # `attack`
+        "p2pkm.experiments.graphs.graph_report",  # `topology`
+        "p2pkm.privacy.leak_report",  # `topology leaks`
+        "p2pkm.experiments.graphs.write_fault_trace",  # `faults`
         "p2pkm.data.sources",  # --data
         "p2pkm.data.stream",  # DataStream.of
     }

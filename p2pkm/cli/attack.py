@@ -49,7 +49,7 @@ def gossip_command(gossips: int, mu: float, receiver: int, form: str, **options:
     For every distance from the receiver: whose values it computes exactly, the mu that is claimed, the measured one,
     and epsilon: the bound, and what the trials show at least.
     """
-    from p2pkm.experiments.attack import AttackQuery, attack_gossip
+    from p2pkm.privacy.run_attack import AttackQuery, attack_gossip
 
     return _tell(attack_gossip(AttackQuery(**options), gossips, mu, receiver), form)
 
@@ -70,13 +70,13 @@ def private_command(algorithm: str, clusters: int, features: int, form: str, **o
 
     First as the curious devices, who know their own masks; then as all devices but one.
     """
-    from p2pkm.experiments.attack import AttackQuery, attack_private
+    from p2pkm.privacy.run_attack import AttackQuery, attack_private
 
     return _tell(attack_private(AttackQuery(**options), algorithm, clusters, features), form)
 
 
 def _tell(found: dict[str, Any], form: str) -> int:
-    from p2pkm.experiments.attack import explain
+    from p2pkm.privacy.run_attack import explain
 
     click.echo(json.dumps(found) if form == "json" else explain(found))
     return 0 if found["holds"] else _EXCEEDED

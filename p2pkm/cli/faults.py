@@ -24,7 +24,7 @@ def faults(  # noqa: PLR0913 - one parameter per option
 
     A trace is checked, too: p2pkm faults TRACE.jsonl --graph ... writes what is left of it on that graph.
     """
-    from p2pkm.experiments.write_fault_trace import TraceRequest, write_fault_trace
+    from p2pkm.experiments.graphs.write_fault_trace import TraceRequest, write_fault_trace
 
     lines, summary = write_fault_trace(TraceRequest(spec, graph, devices, rounds, turns, seed, server), out)
     for line in lines:

@@ -179,7 +179,7 @@ def _follow() -> int:
 
 
 def _follow_study(world: Any, order: dict[str, Any]) -> None:
-    from p2pkm.experiments.study.run import follow_study
+    from p2pkm.experiments.studies.run_study import follow_study
 
     follow_study(world, order)
 

@@ -25,8 +25,8 @@ def resume_command(folder: str, jobs: int, form: str, quiet: bool, verbose: bool
     checkpoint starts anew. Runs of --seeds, of a study or of a comparison that have ended are not repeated. Of what is
     finished the summary is printed again.
     """
-    from p2pkm.experiments.resume_folder import resume_folder
     from p2pkm.experiments.run import OutputOptions
+    from p2pkm.experiments.studies.resume_folder import resume_folder
 
     manner = OutputOptions(console=Terminal(), json=form == "json", quiet=quiet, verbose=verbose)
     return resume_folder(Path(folder), manner, jobs)

@@ -95,9 +95,9 @@ def compare_command(**options: Any) -> int:
     the ranks. Code 4 if a run failed; its row gives the reason.
     """
     from p2pkm.core.spec import split_specs
-    from p2pkm.experiments.compare import Comparison, lead_compare
     from p2pkm.experiments.run import OutputOptions
-    from p2pkm.experiments.seeds import parse_seeds
+    from p2pkm.experiments.studies.compare import Comparison, lead_compare
+    from p2pkm.experiments.studies.seeds import parse_seeds
     from p2pkm.storage.paired_tests import check_margin
 
     lists = split_specs(options["algorithms"]), split_specs(options["graphs"]), parse_seeds(options["seeds"])
@@ -142,7 +142,7 @@ def verify_command(run: str, ranks: int | None, files_only: bool, form: str) -> 
     Code 6 if there is a difference: the names of the files that changed, or the first round that came out otherwise.
     """
     from p2pkm.experiments.run import OutputOptions
-    from p2pkm.experiments.seeds import verify
+    from p2pkm.experiments.studies.seeds import verify
 
     return verify(Path(run), ranks, OutputOptions(json=form == "json"), files_only=files_only)
 
@@ -196,7 +196,7 @@ def _run(options: dict[str, Any]) -> int:
 
     experiment = _read_experiment(options)
     if options["seeds"] is not None:
-        from p2pkm.experiments.seeds import lead_seeds, parse_seeds
+        from p2pkm.experiments.studies.seeds import lead_seeds, parse_seeds
 
         if options["seed"] is not None:
             raise ExperimentError("--seed and --seeds are both given; give one")
@@ -205,7 +205,7 @@ def _run(options: dict[str, Any]) -> int:
     flags = {"guide": untouched} | {name: options[name] for name in ("force", "dry_run", "quiet", "verbose")}
     manner = OutputOptions(console=Terminal(), json=options["form"] == "json", **flags)
     if options["coupling_path"] is not None:
-        from p2pkm.experiments.coupling_path import lead_path, parse_couplings
+        from p2pkm.experiments.studies.coupling_path import lead_path, parse_couplings
 
         if options["seeds"] is not None:
             raise ExperimentError("--seeds and --coupling-path are both given; give one")

@@ -49,14 +49,14 @@ def sweep(  # noqa: PLR0913 - one parameter per option
     from p2pkm.core.errors import ExperimentError
 
     if example:
-        from p2pkm.experiments.study.file import EXAMPLE
+        from p2pkm.experiments.studies.study_file import EXAMPLE
 
         click.echo(EXAMPLE, nl=False)
         return 0
     if study is None:
         raise ExperimentError("sweep needs a study file, as in p2pkm sweep STUDY.toml; --example prints one")
     from p2pkm.experiments.run import OutputOptions
-    from p2pkm.experiments.study.sweep import lead_sweep
+    from p2pkm.experiments.studies.sweep import lead_sweep
 
     manner = OutputOptions(console=Terminal(), json=form == "json", dry_run=dry_run, quiet=quiet)
     return lead_sweep(study, out, jobs, manner, plot=plot, part=part)

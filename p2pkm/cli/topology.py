@@ -53,7 +53,7 @@ def topology() -> None:
 @with_format
 def list_command(form: str) -> int:
     """List the graphs by name, with their options."""
-    from p2pkm.experiments.graph_report import list_graphs, name_graphs
+    from p2pkm.experiments.graphs.graph_report import list_graphs, name_graphs
 
     click.echo(json.dumps(list_graphs()) if form == "json" else name_graphs())
     return 0
@@ -67,7 +67,7 @@ def describe_command(form: str, **options: Any) -> int:
 
     Above 1,000 devices some figures are estimates; ~ marks them, and their line says how they were found.
     """
-    from p2pkm.experiments.graph_report import GraphQuery, describe_graph, explain
+    from p2pkm.experiments.graphs.graph_report import GraphQuery, describe_graph, explain
 
     found = describe_graph(GraphQuery(**options))
     click.echo(json.dumps(found) if form == "json" else explain(found))
@@ -84,8 +84,8 @@ def compare_command(graphs: tuple[str, ...], form: str, out: str | None, **optio
 
     Graphs that have a size of their own, such as karate, gallery:NAME and file:PATH, keep it.
     """
-    from p2pkm.experiments.graph_comparison import compare_graphs, tabulate
-    from p2pkm.experiments.graph_report import GraphQuery
+    from p2pkm.experiments.graphs.graph_comparison import compare_graphs, tabulate
+    from p2pkm.experiments.graphs.graph_report import GraphQuery
 
     found = compare_graphs(graphs, GraphQuery("", **options), out)
     click.echo(json.dumps(found) if form == "json" else tabulate(found))
@@ -97,7 +97,7 @@ def compare_command(graphs: tuple[str, ...], form: str, out: str | None, **optio
 @click.option("--out", metavar="FILE", help="A .png, .svg or .pdf file.  [default: NAME-DEVICES.png]")
 def draw_command(graph: str, devices: int | None, seed: int, out: str | None) -> int:
     """Draw a graph; devices are colored by their number of links."""
-    from p2pkm.experiments.graph_report import draw_graph
+    from p2pkm.experiments.graphs.graph_report import draw_graph
 
     click.echo(f"drawn: {draw_graph(graph, devices, seed, out)}")
     return 0
@@ -125,7 +125,7 @@ def leaks_command(form: str, out: str | None, **options: Any) -> int:
     A leak is between 0 and 1: with noise of standard deviation s on rows that one point moves by at most D, the pair
     has mu-GDP with mu = D/s times the root of its leak.
     """
-    from p2pkm.experiments.leak_report import LeakQuery, report_leaks, tabulate_leaks
+    from p2pkm.privacy.leak_report import LeakQuery, report_leaks, tabulate_leaks
 
     found = report_leaks(LeakQuery(**options), out)
     click.echo(json.dumps(found) if form == "json" else tabulate_leaks(found))

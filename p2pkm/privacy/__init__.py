@@ -1,1 +1,1 @@
-"""Differential privacy: the accounting, and what methods need for it."""
+"""What is measured of leaks: attacks on gossip and private sums, what pairs of devices can learn, reports of both."""

@@ -23,9 +23,16 @@ import numpy as np
 
 import topologies
 from p2pkm.core.batch import Devices, Floats, Integers, Keys, Mask
+from p2pkm.methods.building_blocks.gdp import epsilon_of
+from p2pkm.methods.building_blocks.secure_sums import (
+    SumName,
+    add_masks,
+    draw_noise,
+    link_keys,
+    link_masks,
+    public_words,
+)
 from p2pkm.network.graph import Topology
-from p2pkm.privacy.gdp import epsilon_of
-from p2pkm.privacy.secure_sums import SumName, add_masks, draw_noise, link_keys, link_masks, public_words
 from topologies.single_thread import single_thread
 
 CONFIDENCE = 0.95

@@ -18,8 +18,8 @@ from sklearn.cluster import KMeans
 import p2pkm
 import topologies
 from p2pkm.data.sources import digits
+from p2pkm.methods.building_blocks.gdp import mu_of
 from p2pkm.methods.building_blocks.private_tables import clip, step_shape
-from p2pkm.privacy.gdp import mu_of
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 CENTRAL = ("server", 16)

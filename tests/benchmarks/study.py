@@ -4,7 +4,7 @@ import os
 import time
 
 from p2pkm.experiments.config import Experiment
-from p2pkm.experiments.study import run as study
+from p2pkm.experiments.studies import run_study as study
 from p2pkm.network.local import LocalWorld
 from tests.benchmarks.figure import Figure
 

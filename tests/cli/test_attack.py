@@ -7,9 +7,9 @@ import math
 import pytest
 
 from p2pkm.cli.attack import private_command
-from p2pkm.experiments import attack
+from p2pkm.methods.building_blocks.gdp import epsilon_of, mu_of
 from p2pkm.methods.peer.private import Private
-from p2pkm.privacy.gdp import epsilon_of, mu_of
+from p2pkm.privacy import run_attack as attack
 from tests.support.run_cli import here
 
 FEW = ("--trials", 2000, "--format", "json")

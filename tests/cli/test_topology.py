@@ -8,8 +8,8 @@ import pytest
 
 import p2pkm
 import topologies
-from p2pkm.experiments.graph_comparison import shorten
-from p2pkm.experiments.graph_report import _MEANINGS, GraphQuery, build_graph, measure
+from p2pkm.experiments.graphs.graph_comparison import shorten
+from p2pkm.experiments.graphs.graph_report import _MEANINGS, GraphQuery, build_graph, measure
 from p2pkm.network.graph import Topology
 from p2pkm.storage.load import load
 from p2pkm.viz.figures.graph import plot_topology
@@ -156,7 +156,7 @@ def test_names_in_a_comparison_say_in_what_they_differ():
     ],
 )
 def test_mistakes_in_a_comparison_are_told_before_anything_is_measured(arguments, code, words, monkeypatch):
-    monkeypatch.setattr("p2pkm.experiments.graph_comparison._draw", None)
+    monkeypatch.setattr("p2pkm.experiments.graphs.graph_comparison._draw", None)
     ended = here("topology", "compare", *arguments)
     assert ended.code == code and words in ended.err and not ended.out
 

@@ -10,7 +10,7 @@ import topologies
 from p2pkm.core.messages import SparseMessages
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.engine.loop import Start
-from p2pkm.experiments.check_method import compare_light_cones
+from p2pkm.experiments.checking.check_method import compare_light_cones
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference
 from p2pkm.methods.init.pipelines import choosing_stage, imputing_stage, needs_hub, scaling_stage, stages

@@ -6,7 +6,7 @@ import pytest
 import p2pkm.metrics.cost_ratio
 from p2pkm.core.cache import digest, memoize_in_study, sharing
 from p2pkm.experiments.config import Experiment
-from p2pkm.experiments.study.run import digest_program, run_cell, run_study
+from p2pkm.experiments.studies.run_study import digest_program, run_cell, run_study
 from p2pkm.network.local import LocalWorld
 
 
@@ -102,16 +102,18 @@ def test_another_program_is_another_key(monkeypatch, tmp_path):
     cell = Experiment(devices=4, data="grid16:points=5", rounds=2, plot=False)
     key = run_cell(cell, None)["key"]
     assert run_cell(cell, None)["key"] == key
-    monkeypatch.setattr("p2pkm.experiments.study.run.digest_program", lambda: b"other code")
+    monkeypatch.setattr("p2pkm.experiments.studies.run_study.digest_program", lambda: b"other code")
     assert run_cell(cell, None)["key"] != key
 
 
 def test_the_digest_of_the_program_covers_its_source(monkeypatch, tmp_path):
-    import p2pkm.experiments.study.run
+    import p2pkm.experiments.studies.run_study
 
     (tmp_path / "p2pkm").mkdir()
     (tmp_path / "topologies").mkdir()
-    monkeypatch.setattr(p2pkm.experiments.study.run, "__file__", str(tmp_path / "p2pkm/experiments/study/run.py"))
+    monkeypatch.setattr(
+        p2pkm.experiments.studies.run_study, "__file__", str(tmp_path / "p2pkm/experiments/studies/run_study.py")
+    )
     found = []
     for text in ("a = 1", "a = 1", "a = 2"):
         (tmp_path / "topologies/one.py").write_text(text)

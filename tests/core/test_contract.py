@@ -10,7 +10,7 @@ import topologies
 from p2pkm.core.contract import guard
 from p2pkm.core.errors import ContractError
 from p2pkm.core.protocols import Report
-from p2pkm.experiments.check_method import MethodCheckError, check_method
+from p2pkm.experiments.checking.check_method import MethodCheckError, check_method
 from tests.support.install_plugin import install, site  # noqa: F401 - a fixture
 from tests.support.run_cli import here
 

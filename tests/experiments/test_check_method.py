@@ -12,8 +12,8 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.expected_messages import EveryTurn
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
-from p2pkm.experiments.check_method import CHECKS, MethodCheckError, check_method
-from p2pkm.experiments.watch_method import _Part, take
+from p2pkm.experiments.checking.check_method import CHECKS, MethodCheckError, check_method
+from p2pkm.experiments.checking.watch_method import _Part, take
 from tests.support.install_plugin import install, site
 from tests.support.methods import METHODS, build
 from tests.support.play_rounds import arrange

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import p2pkm.experiments.study.file
-import p2pkm.experiments.study.run
+import p2pkm.experiments.studies.run_study
+import p2pkm.experiments.studies.study_file
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError, TrainingError
 from p2pkm.core.spec import split_specs
-from p2pkm.experiments.compare import compare_rows, interval, tabulate
 from p2pkm.experiments.config import Experiment
-from p2pkm.experiments.study.run import run_study
+from p2pkm.experiments.studies.compare import compare_rows, interval, tabulate
+from p2pkm.experiments.studies.run_study import run_study
 from p2pkm.metrics.milestones import find_best, reach, trace, write_rounds
 from p2pkm.network.local import LocalWorld
 from p2pkm.storage.study_table import name_run
@@ -156,9 +156,9 @@ def test_intervals_cover_the_mean_about_as_often_as_they_say():
 
 def test_a_comparison_writes_tidy_rows_and_goes_on_without_computing_twice(tmp_path, monkeypatch):
     computed = []
-    execute = p2pkm.experiments.study.run.execute
+    execute = p2pkm.experiments.studies.run_study.execute
     monkeypatch.setattr(
-        p2pkm.experiments.study.run, "execute", lambda *given: computed.append(given[0]) or execute(*given)
+        p2pkm.experiments.studies.run_study, "execute", lambda *given: computed.append(given[0]) or execute(*given)
     )
     common = ("compare", "--algorithm", "gtvmin,fkm,kfed", "--graph", "ring,path", *SMALL, "--out", tmp_path / "c")
     first = here(*common, "--seeds", "0-1", "--format", "json")
@@ -180,9 +180,9 @@ def test_a_comparison_writes_tidy_rows_and_goes_on_without_computing_twice(tmp_p
 
 def test_all_methods_meet_the_same_points_and_partition(monkeypatch):
     seen = []
-    execute = p2pkm.experiments.study.run.execute
+    execute = p2pkm.experiments.studies.run_study.execute
     monkeypatch.setattr(
-        p2pkm.experiments.study.run, "execute", lambda *given: seen.append(given[0].shards) or execute(*given)
+        p2pkm.experiments.studies.run_study, "execute", lambda *given: seen.append(given[0].shards) or execute(*given)
     )
     cells = [Experiment(algorithm=name, data="grid16:points=5", devices=4, rounds=2, seed=seed, baselines=False)
              for seed in (0, 1) for name in ("gtvmin", "fkm", "feca")]  # fmt: skip
@@ -195,14 +195,14 @@ def test_all_methods_meet_the_same_points_and_partition(monkeypatch):
 
 
 def test_a_failed_run_is_a_row_with_its_error_and_code_4(tmp_path, monkeypatch):
-    execute = p2pkm.experiments.study.run.execute
+    execute = p2pkm.experiments.studies.run_study.execute
 
     def fail(prepared, *given):
         if prepared.run.algorithm.name == "gtvmin":
             raise TrainingError("the loss is nan")
         return execute(prepared, *given)
 
-    monkeypatch.setattr(p2pkm.experiments.study.run, "execute", fail)
+    monkeypatch.setattr(p2pkm.experiments.studies.run_study, "execute", fail)
     ending = here("compare", "--algorithm", "fkm,gtvmin", *SMALL, "--seeds", "0", "--format", "json", "--out",
                   tmp_path / "c")  # fmt: skip
     assert ending.code == 4
@@ -221,7 +221,7 @@ IMPOSSIBLE = {
 
 @pytest.mark.parametrize(("words", "named"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
 def test_a_configuration_that_can_never_run_is_refused_once_before_the_first_run(words, named, tmp_path, monkeypatch):
-    monkeypatch.setattr(p2pkm.experiments.study.run, "execute", None)
+    monkeypatch.setattr(p2pkm.experiments.studies.run_study, "execute", None)
     ending = here("compare", "--algorithm", "gtvmin,fkm", *SMALL, *words, "--seeds", "0-4", "--out", tmp_path / "c")
     assert ending.code in (2, 3)
     assert named in ending.err and ending.err.count("error:") == 1
@@ -230,7 +230,7 @@ def test_a_configuration_that_can_never_run_is_refused_once_before_the_first_run
 
 def test_what_fails_with_one_seed_alone_is_a_row(monkeypatch):
     """Such as a random graph that is disconnected; only what can run with none of its seeds is refused."""
-    for module in (p2pkm.experiments.study.run, p2pkm.experiments.study.file):
+    for module in (p2pkm.experiments.studies.run_study, p2pkm.experiments.studies.study_file):
         prepare = module.prepare_and_validate
 
         def refuse(cell, world, prepare=prepare):

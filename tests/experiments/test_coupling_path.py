@@ -9,10 +9,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
-import p2pkm.experiments.coupling_path
+import p2pkm.experiments.studies.coupling_path
 import topologies
 from p2pkm.core.errors import ExperimentError
-from p2pkm.experiments.coupling_path import check_couplings, count_clusterings, measure, parse_couplings
+from p2pkm.experiments.studies.coupling_path import check_couplings, count_clusterings, measure, parse_couplings
 from p2pkm.viz import plot_coupling_path
 from tests.support.run_cli import SMALL, here, listed, ranks, there
 
@@ -186,14 +186,14 @@ def test_steps_that_do_not_converge_end_with_code_5_if_so_asked():
 
 
 def test_a_dry_run_shows_the_couplings_and_runs_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(p2pkm.experiments.coupling_path, "execute", lambda *given: pytest.fail("it ran"))
+    monkeypatch.setattr(p2pkm.experiments.studies.coupling_path, "execute", lambda *given: pytest.fail("it ran"))
     ending = here(*SMALL, *PATH, "--dry-run", "--format", "json", "--out", tmp_path / "run")
     assert ending.summary["coupling"] == [10, 1, 0]
     assert not listed(tmp_path)
 
 
 def test_mistakes_are_refused_before_anything_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(p2pkm.experiments.coupling_path, "execute", lambda *given: pytest.fail("it ran"))
+    monkeypatch.setattr(p2pkm.experiments.studies.coupling_path, "execute", lambda *given: pytest.fail("it ran"))
     used = tmp_path / "used"
     used.mkdir()
     (used / "thesis.tex").write_text("precious")
@@ -216,7 +216,7 @@ def test_force_replaces_what_was_there(tmp_path):
 
 @pytest.mark.parametrize("ended", [0, 2])
 def test_an_interrupted_path_keeps_the_steps_that_ended(tmp_path, monkeypatch, ended):
-    run, calls = p2pkm.experiments.coupling_path.execute, []
+    run, calls = p2pkm.experiments.studies.coupling_path.execute, []
 
     def execute(*given):
         result = run(*given)
@@ -224,7 +224,7 @@ def test_an_interrupted_path_keeps_the_steps_that_ended(tmp_path, monkeypatch, e
         result.summary["termination"] = "interrupted" if len(calls) > ended else result.summary["termination"]
         return result
 
-    monkeypatch.setattr(p2pkm.experiments.coupling_path, "execute", execute)
+    monkeypatch.setattr(p2pkm.experiments.studies.coupling_path, "execute", execute)
     assert here(*SMALL, *PATH, "--out", tmp_path / "run").code == 130
     assert len(json.loads((tmp_path / "run/summary.json").read_text())["path"]) == ended
 
@@ -233,7 +233,7 @@ def test_a_disk_that_fails_is_code_4(tmp_path, monkeypatch):
     def fail(*given):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(p2pkm.experiments.coupling_path, "write_json", fail)
+    monkeypatch.setattr(p2pkm.experiments.studies.coupling_path, "write_json", fail)
     ending = here(*SMALL, *PATH, "--out", tmp_path / "run")
     assert ending.code == 4
     assert "No space left" in ending.err

@@ -2,14 +2,14 @@ import contextlib
 import json
 import os
 
-from p2pkm.experiments.study import process_pool
-from p2pkm.experiments.study.process_pool import work_through
+from p2pkm.experiments.studies import process_pool
+from p2pkm.experiments.studies.process_pool import work_through
 
-_SERVE = "from p2pkm.experiments.study.process_pool import serve; import os; "
+_SERVE = "from p2pkm.experiments.studies.process_pool import serve; import os; "
 ECHO = _SERVE + "serve(lambda t: (print('noise'), t.strip() * 2)[1])"
 ENDS = _SERVE + "serve(lambda t: os._exit(3) if 'b' in t else t.strip())"
 ENVIRONMENT = (
-    "from p2pkm.experiments.study.process_pool import serve; import os; serve(lambda t: os.environ[t.strip()])"
+    "from p2pkm.experiments.studies.process_pool import serve; import os; serve(lambda t: os.environ[t.strip()])"
 )
 
 
@@ -44,7 +44,7 @@ def test_a_program_that_does_not_even_start_answers_nothing():
 def test_each_process_has_one_thread_and_none_is_left_after_an_interruption():
     found = dict(work_through(ENVIRONMENT, ["NUMBA_NUM_THREADS"], 4, never))
     assert found[0].strip() == "1"
-    slow = "from p2pkm.experiments.study.process_pool import serve; import os, time; serve(lambda t: time.sleep(60))"
+    slow = "from p2pkm.experiments.studies.process_pool import serve; import os, time; serve(lambda t: time.sleep(60))"
     asked = iter([False, False, True])
     assert list(work_through(slow, ["a", "b"], 2, lambda: next(asked))) == []
     with contextlib.suppress(ChildProcessError):

@@ -10,9 +10,9 @@ import time
 import pytest
 
 import p2pkm.experiments.resume
-import p2pkm.experiments.seeds
-import p2pkm.experiments.study.run
-from p2pkm.experiments.seeds import parse_seeds, write_seeds
+import p2pkm.experiments.studies.run_study
+import p2pkm.experiments.studies.seeds
+from p2pkm.experiments.studies.seeds import parse_seeds, write_seeds
 from tests.support.run_cli import environment, here
 
 SMALL = ("--data", "grid16:points=5", "--devices", "3", "--rounds", "4", "-k", "4", "--no-plot", "-q", "--no-baselines",
@@ -62,12 +62,14 @@ def test_seeds_that_were_killed_are_finished_and_none_is_run_again(tmp_path, mon
     expected = closing(tmp_path / "run")
     shutil.rmtree(tmp_path / "run")
     with monkeypatch.context() as patch:
-        die_at(patch, p2pkm.experiments.seeds, 2)
+        die_at(patch, p2pkm.experiments.studies.seeds, 2)
         with pytest.raises(Killed):
             here(*SEEDS, "--out", tmp_path / "run")
     assert not (tmp_path / "run/summary.json").exists() and (tmp_path / "run/seed-0/summary.json").is_file()
     with monkeypatch.context() as patch:
-        begun, again = (die_at(patch, module, 0) for module in (p2pkm.experiments.seeds, p2pkm.experiments.resume))
+        begun, again = (
+            die_at(patch, module, 0) for module in (p2pkm.experiments.studies.seeds, p2pkm.experiments.resume)
+        )
         ending = here("resume", tmp_path / "run", "-q")
         assert (ending.code, begun, again) == (0, [1, 2], [])
         assert ending.out == whole.out and closing(tmp_path / "run") == expected
@@ -118,7 +120,7 @@ def test_a_resumed_list_of_seeds_removes_what_force_has_replaced(tmp_path, monke
     folder = tmp_path / "run"
     assert here(*SMALL, "--seeds", "7", "--out", folder).code == 0
     with monkeypatch.context() as patch:
-        die_at(patch, p2pkm.experiments.seeds, 2)
+        die_at(patch, p2pkm.experiments.studies.seeds, 2)
         with pytest.raises(Killed):
             here(*SMALL, "--seeds", "0-1", "--out", folder, "--force")
     assert len(list(tmp_path.iterdir())) == 2
@@ -138,12 +140,12 @@ def test_a_study_and_a_comparison_are_finished_by_their_folder(tmp_path, monkeyp
     expected = [lines(folder, name) for name in tables]
     shutil.rmtree(folder)
     with monkeypatch.context() as patch:
-        die_at(patch, p2pkm.experiments.study.run, 3)
+        die_at(patch, p2pkm.experiments.studies.run_study, 3)
         with pytest.raises(Killed):
             here(*words, "--out", folder)
     (tmp_path / "s.toml").unlink()  # the folder has all that is needed
     with monkeypatch.context() as patch:
-        begun = die_at(patch, p2pkm.experiments.study.run, 0)
+        begun = die_at(patch, p2pkm.experiments.studies.run_study, 0)
         ending = here("resume", folder, "-q")
         assert (ending.code, len(begun)) == (0, 2), ending.err
     assert ending.out == whole.out

@@ -12,7 +12,7 @@ import pytest
 import p2pkm
 from p2pkm.cli import summary_table
 from p2pkm.cli.main import main
-from p2pkm.experiments.seeds import parse_seeds, summarize
+from p2pkm.experiments.studies.seeds import parse_seeds, summarize
 from p2pkm.storage.checksums import write_checksums
 from tests.support.run_cli import MPIRUN, here
 

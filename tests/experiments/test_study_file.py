@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 
 from p2pkm.core.errors import ExperimentError, P2PKMError
-from p2pkm.experiments.study.file import EXAMPLE, check_runs, expand_grid, name_run, parse_study, read_study
+from p2pkm.experiments.studies.study_file import EXAMPLE, check_runs, expand_grid, name_run, parse_study, read_study
 
 SMALL = 'devices = 4\ndata = "grid16:points=5"\n'
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import p2pkm
-import p2pkm.experiments.study.run
-from p2pkm.experiments import compare
-from p2pkm.experiments.study import sweep
+import p2pkm.experiments.studies.run_study
+from p2pkm.experiments.studies import compare, sweep
 from p2pkm.storage import study_table
 from tests.support.run_cli import here
 
@@ -30,8 +29,10 @@ def test_a_study_is_that_of_the_command(tmp_path, monkeypatch):
     )
     assert here("sweep", tmp_path / "s.toml", "--out", tmp_path / "s", "-q").code == 0
     monkeypatch.chdir(tmp_path)
-    begun, execute = [], p2pkm.experiments.study.run.execute
-    monkeypatch.setattr(p2pkm.experiments.study.run, "execute", lambda *given: begun.append(1) or execute(*given))
+    begun, execute = [], p2pkm.experiments.studies.run_study.execute
+    monkeypatch.setattr(
+        p2pkm.experiments.studies.run_study, "execute", lambda *given: begun.append(1) or execute(*given)
+    )
     found = p2pkm.study(grid=grid, seeds=range(2), progress=False, out="s", **fixed)
     assert not begun and found.swept == ["algorithm", "rounds_asked"]
     assert found.rows == p2pkm.Study.load("s").rows and found.path.samefile("s")
@@ -45,7 +46,7 @@ def test_a_comparison_is_that_of_the_command(tmp_path, monkeypatch, capsys):
     assert here("compare", "--algorithm", "gtvmin,fkm:server_n_init=2", "--seeds", "0-1", *words, "--no-plot", "-q",
                 "--out", tmp_path / "c").code == 0  # fmt: skip
     begun = []
-    monkeypatch.setattr(p2pkm.experiments.study.run, "execute", lambda *given: begun.append(1))
+    monkeypatch.setattr(p2pkm.experiments.studies.run_study, "execute", lambda *given: begun.append(1))
     found = p2pkm.compare(["gtvmin", "fkm:server_n_init=2"], seeds="0-1", out=tmp_path / "c", **SMALL)
     assert not begun and found.rows == p2pkm.Study.load(tmp_path / "c").rows
     assert "3 of 4: fkm:server_n_init=2 with a server, seed 1" in capsys.readouterr().err
@@ -117,8 +118,8 @@ def test_the_examples_run(module):
 def test_processes_are_told_in_which_folder_a_study_keeps_its_rows(tmp_path, monkeypatch):
     tasks = []
     monkeypatch.setattr(
-        p2pkm.experiments.study.run, "work_through", lambda program, given, *rest: tasks.extend(given) or []
+        p2pkm.experiments.studies.run_study, "work_through", lambda program, given, *rest: tasks.extend(given) or []
     )
     for folder in (tmp_path, None):
-        list(p2pkm.experiments.study.run._run_beside([SMALL], folder, lambda: 0, jobs=2))
+        list(p2pkm.experiments.studies.run_study._run_beside([SMALL], folder, lambda: 0, jobs=2))
     assert [json.loads(task) for task in tasks] == [[SMALL, str(tmp_path)], [SMALL, None]]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 import p2pkm
-from p2pkm.experiments.study import run
+from p2pkm.experiments.studies import run_study as run
 
 GRAPHS = ("ring", "path")
 

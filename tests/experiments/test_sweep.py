@@ -7,11 +7,11 @@ import time
 import pytest
 
 import p2pkm
-import p2pkm.experiments.study.run
+import p2pkm.experiments.studies.run_study
 from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.console import Silent
-from p2pkm.experiments.study.run import run_cell
-from p2pkm.experiments.study.sweep import SweepProgress
+from p2pkm.experiments.studies.run_study import run_cell
+from p2pkm.experiments.studies.sweep import SweepProgress
 from tests.support.run_cli import environment, here, ranks, there
 
 STUDY = """
@@ -83,9 +83,9 @@ def test_ranks_leave_the_same_table_as_one(file, tmp_path):
 @pytest.mark.slow
 def test_shares_of_a_study_meet_in_one_folder(file, tmp_path, monkeypatch):
     computed = []
-    execute = p2pkm.experiments.study.run.execute
+    execute = p2pkm.experiments.studies.run_study.execute
     monkeypatch.setattr(
-        p2pkm.experiments.study.run, "execute", lambda *given: computed.append(given[0]) or execute(*given)
+        p2pkm.experiments.studies.run_study, "execute", lambda *given: computed.append(given[0]) or execute(*given)
     )
     words = ("sweep", file, "--out", tmp_path / "s", "-q", "--format", "json")
     counts = []
@@ -132,8 +132,8 @@ def test_the_number_of_devices_does_not_come_from_the_launcher(file, tmp_path, m
     file.write_text(STUDY.replace("devices = 4", "").replace('"0-1"', "[0]"))
     monkeypatch.setenv("PMI_SIZE", "1")
     assert (
-        p2pkm.experiments.study.run.run_cell(
-            p2pkm.experiments.study.run.Experiment(data="grid16:points=5", rounds=2), None
+        p2pkm.experiments.studies.run_study.run_cell(
+            p2pkm.experiments.studies.run_study.Experiment(data="grid16:points=5", rounds=2), None
         )["devices"]
         == 16
     )
@@ -141,9 +141,9 @@ def test_the_number_of_devices_does_not_come_from_the_launcher(file, tmp_path, m
 
 def test_a_study_goes_on_where_it_was(file, tmp_path, monkeypatch):
     computed = []
-    execute = p2pkm.experiments.study.run.execute
+    execute = p2pkm.experiments.studies.run_study.execute
     monkeypatch.setattr(
-        p2pkm.experiments.study.run, "execute", lambda *given: computed.append(given[0]) or execute(*given)
+        p2pkm.experiments.studies.run_study, "execute", lambda *given: computed.append(given[0]) or execute(*given)
     )
     assert here("sweep", file, "--out", tmp_path / "s", "-q").code == 0
     assert len(computed) == RUNS
@@ -208,14 +208,14 @@ def test_ctrl_c_ends_a_study_that_can_go_on(file, tmp_path, jobs):
 
 
 def test_a_failed_run_is_a_row_and_code_4_and_is_tried_again(file, tmp_path, monkeypatch):
-    execute = p2pkm.experiments.study.run.execute
+    execute = p2pkm.experiments.studies.run_study.execute
 
     def fail(prepared, *more):
         if (prepared.experiment.algorithm, prepared.experiment.seed) == ("gtvmin", 1):
             raise p2pkm.DataError("seed 1 is unlucky")
         return execute(prepared, *more)
 
-    monkeypatch.setattr(p2pkm.experiments.study.run, "execute", fail)
+    monkeypatch.setattr(p2pkm.experiments.studies.run_study, "execute", fail)
     ending = here("sweep", file, "--out", tmp_path / "s")
     assert ending.code == 4
     assert "2 runs failed" in ending.out and "seed 1 is unlucky" in ending.err
@@ -314,7 +314,7 @@ def test_what_an_interrupted_study_has_kept_can_be_read(file, tmp_path):
 def test_the_time_left_is_told_by_the_last_runs_and_not_by_the_first(monkeypatch, capsys):
     """The first run takes five minutes of compilation, the others a second: 97 s are left, not eight hours."""
     now = [0.0]
-    monkeypatch.setattr("p2pkm.experiments.study.sweep.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("p2pkm.experiments.studies.sweep.time.monotonic", lambda: now[0])
     told = SweepProgress(Silent(), quiet=False)
     row = {"algorithm": "fkm", "graph": "server", "seed": 0, "error": None, "ratio_mean": 1.0}
     for number, end in enumerate((300.0, 301.0, 302.0), 1):

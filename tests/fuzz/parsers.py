@@ -63,19 +63,19 @@ def _source(data: bytes) -> object:
 
 
 def _devices(data: bytes) -> object:
-    from p2pkm.experiments.leak_report import read_devices
+    from p2pkm.privacy.leak_report import read_devices
 
     return read_devices(_text(data), "--receivers")
 
 
 def _seeds(data: bytes) -> object:
-    from p2pkm.experiments.seeds import parse_seeds
+    from p2pkm.experiments.studies.seeds import parse_seeds
 
     return parse_seeds(_text(data))
 
 
 def _couplings(data: bytes) -> object:
-    from p2pkm.experiments.coupling_path import parse_couplings
+    from p2pkm.experiments.studies.coupling_path import parse_couplings
 
     return parse_couplings(_text(data))
 

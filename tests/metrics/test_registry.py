@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
-from p2pkm.experiments.compare import tabulate
+from p2pkm.experiments.studies.compare import tabulate
 from p2pkm.metrics import registry
 from p2pkm.metrics.registry import METRICS, Metric, Table
 from p2pkm.storage.study_table import Study

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import topologies
+from p2pkm.methods.building_blocks.gdp import epsilon_of, mu_of
+from p2pkm.methods.building_blocks.secure_sums import SumName, add_masks
 from p2pkm.network.graph import Topology
 from p2pkm.privacy import attacks
 from p2pkm.privacy.attacks import NoisySum, Trials, attack_gossip, attack_sums, audit, filter_of, gossip_view, judge
-from p2pkm.privacy.gdp import epsilon_of, mu_of
-from p2pkm.privacy.secure_sums import SumName, add_masks
 from tests.privacy.test_secure_sums import NAME, batch, masks_of, words
 
 FEW, MANY = 4_000, 20_000

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from p2pkm.core.errors import ExperimentError
-from p2pkm.privacy.gdp import compose, delta_of, epsilon_of, mu_of
+from p2pkm.methods.building_blocks.gdp import compose, delta_of, epsilon_of, mu_of
 
 MUS = st.floats(1e-3, 30)
 EPSILONS = st.floats(0, 100)

@@ -17,11 +17,11 @@ import topologies
 from p2pkm.core.batch import Secrets
 from p2pkm.core.traits import MethodTraits
 from p2pkm.engine import run_job, run_secret
+from p2pkm.methods.building_blocks.gdp import compose, epsilon_of
 from p2pkm.methods.peer import private
 from p2pkm.methods.registry import METHODS
 from p2pkm.methods.registry import find as find_method
 from p2pkm.network.local import LocalWorld
-from p2pkm.privacy.gdp import compose, epsilon_of
 from tests.support.run_cli import here, ranks, solve, there
 
 TRUSTS = ("masks", "none", "server")

@@ -12,11 +12,19 @@ import p2pkm
 import topologies
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.kernels import reference
+from p2pkm.methods.building_blocks.secure_sums import (
+    SumName,
+    add_masks,
+    gaussian,
+    grain_of,
+    link_keys,
+    link_masks,
+    public_words,
+)
 from p2pkm.methods.peer import private
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
-from p2pkm.privacy.secure_sums import SumName, add_masks, gaussian, grain_of, link_keys, link_masks, public_words
 from tests.support.resume import keep_all, resume
 from tests.support.run_cli import here
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from p2pkm.core.errors import ExperimentError
 from p2pkm.experiments.config import Experiment
-from p2pkm.experiments.study import run as study
+from p2pkm.experiments.studies import run_study as study
 from p2pkm.storage import checkpoint, lock, save
 from p2pkm.storage.lock import NAME, Lock
 from p2pkm.storage.study_table import Study

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import p2pkm.experiments.coupling_path
 import p2pkm.experiments.resume
 import p2pkm.experiments.run
-import p2pkm.experiments.seeds
+import p2pkm.experiments.studies.coupling_path
+import p2pkm.experiments.studies.seeds
 import p2pkm.storage.run_folder
 from p2pkm.core.errors import ExperimentError
 from p2pkm.storage.checksums import check_files
@@ -247,7 +247,7 @@ def test_seeds_and_paths_hold_their_folder(monkeypatch):
                 tried.append(run("--force", *words))
             return execute(*given)
 
-        for module in (p2pkm.experiments.seeds, p2pkm.experiments.coupling_path):
+        for module in (p2pkm.experiments.studies.seeds, p2pkm.experiments.studies.coupling_path):
             monkeypatch.setattr(module, "execute", second)
         assert run("--force", *words).code == 0
         assert tried[1].code == 2 and me() in tried[1].err

@@ -13,10 +13,10 @@ from scipy import stats
 
 import p2pkm
 from p2pkm.core.errors import ExperimentError
-from p2pkm.experiments.compare import compare_rows
-from p2pkm.experiments.compare import tabulate as tabulate_comparison
-from p2pkm.experiments.study.file import StudyFile
-from p2pkm.experiments.study.sweep import tabulate as tabulate_sweep
+from p2pkm.experiments.studies.compare import compare_rows
+from p2pkm.experiments.studies.compare import tabulate as tabulate_comparison
+from p2pkm.experiments.studies.study_file import StudyFile
+from p2pkm.experiments.studies.sweep import tabulate as tabulate_sweep
 from p2pkm.storage import paired_tests
 from p2pkm.storage.conclusion import conclude, tell_verdict, write_factor
 from p2pkm.storage.paired_tests import (

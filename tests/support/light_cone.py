@@ -10,7 +10,7 @@ from p2pkm.core.batch import Devices
 from p2pkm.engine import run_job
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.experiments import simulate
-from p2pkm.experiments.check_method import RecordingWorld, compare_light_cones
+from p2pkm.experiments.checking.check_method import RecordingWorld, compare_light_cones
 from p2pkm.methods.init.pipelines import needs_hub
 
 

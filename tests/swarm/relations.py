@@ -17,7 +17,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.data.shards import Shards
 from p2pkm.engine import build_run, run_job
 from p2pkm.experiments import simulate as module
-from p2pkm.experiments.check_method import RecordingWorld, compare_light_cones
+from p2pkm.experiments.checking.check_method import RecordingWorld, compare_light_cones
 from p2pkm.experiments.config import Experiment as Config
 from p2pkm.experiments.config import prepare
 from p2pkm.experiments.simulate import simulate

@@ -19,7 +19,7 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Integers, Kernels, Search, Stream, cluster
 from p2pkm.core.chunks import iter_chunks
 from p2pkm.kernels.reference import uniforms
-from p2pkm.privacy.secure_sums import Grain, gaussian, grain_of
+from p2pkm.methods.building_blocks.secure_sums import Grain, gaussian, grain_of
 
 RINGS = 41
 _CELLS, _EACH = 6, 100  # cells for each cluster; points for each cell that they are found by

@@ -1,6 +1,6 @@
 """Secure sums along a tree: keys over all links first, then tables behind masks from layer to layer.
 
-`tree_sums` walks; words of 64 bits travel as the 8 bytes of a number. See `p2pkm.privacy.secure_sums`.
+`tree_sums` walks; words of 64 bits travel as the 8 bytes of a number. See `p2pkm.methods.building_blocks.secure_sums`.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Keys
 from p2pkm.core.messages import DenseMessages, Inbox
-from p2pkm.privacy.secure_sums import WORDS, SumName, add_masks, link_masks, public_words
+from p2pkm.methods.building_blocks.secure_sums import WORDS, SumName, add_masks, link_masks, public_words
 
 
 def send_keys(devices: Devices) -> DenseMessages:

@@ -16,11 +16,19 @@ from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import FARTHEST, LARGEST, SMALLEST, one_of, positive, whole
 from p2pkm.methods.building_blocks import private_tables as tables
 from p2pkm.methods.building_blocks import secure_walk, tree_sums
+from p2pkm.methods.building_blocks.gdp import epsilon_of, mu_of
 from p2pkm.methods.building_blocks.private_tables import Shape
+from p2pkm.methods.building_blocks.secure_sums import (
+    FINEST,
+    WORDS,
+    SumName,
+    as_totals,
+    draw_noise,
+    link_keys,
+    secrets_of,
+)
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
 from p2pkm.network.graph import Topology
-from p2pkm.privacy.gdp import epsilon_of, mu_of
-from p2pkm.privacy.secure_sums import FINEST, WORDS, SumName, as_totals, draw_noise, link_keys, secrets_of
 
 _SIZE, _SEEDS, _STEPS = 0.05, 0.57, 0.38  # shares of mu^2
 _MOST_STEPS = 100

@@ -10,7 +10,7 @@ import p2pkm
 import topologies
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.protocols import Work
-from p2pkm.experiments.check_method import CHECKS, check_method
+from p2pkm.experiments.checking.check_method import CHECKS, check_method
 from p2pkm.methods.deep.method import DeepState, flatten
 from p2pkm.network.graph import Topology
 from tests.support.images import deal

@@ -13,11 +13,11 @@ import topologies
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.kernels import reference
 from p2pkm.methods.building_blocks import private_tables as tables
+from p2pkm.methods.building_blocks.secure_sums import SumName, draw_noise
 from p2pkm.methods.peer import private
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
-from p2pkm.privacy.secure_sums import SumName, draw_noise
 from tests.support.run_cli import here, ranks, solve, there
 
 Private = partial(p2pkm.Private, noise_seed=0)

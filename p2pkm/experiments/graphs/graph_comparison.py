@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from p2pkm.core.errors import ExperimentError
-from p2pkm.experiments.graph_report import (
+from p2pkm.experiments.graphs.graph_report import (
     GraphQuery,
     NamedGraph,
     build_graph,

@@ -3,7 +3,7 @@
 Every device has rows r_u, adds normal noise of standard deviation s once, and takes part with z_u = r_u + noise. All
 that gossip ever sends are sums of these with known coefficients. Device v knows its own z_v, what it receives, and what
 is public: A_v z. If a point of u moves r_u by D, v has to tell two normal distributions with the same covariance
-s^2 A_v A_v^T apart. One number says how well it can, mu-GDP (`p2pkm.privacy.gdp`) and no smaller mu:
+s^2 A_v A_v^T apart. One number says how well it can, mu-GDP (`p2pkm.methods.building_blocks.gdp`) and no smaller mu:
 
     mu(u -> v) = (D / s) sqrt(leak[v, u]),   leak[v, u] = e_u^T A_v^+ A_v e_u
 

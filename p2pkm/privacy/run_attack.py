@@ -9,7 +9,7 @@ import numpy as np
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import parse
 from p2pkm.core.validation import positive, whole
-from p2pkm.experiments.graph_report import build_graph, check_picture, save_picture
+from p2pkm.experiments.graphs.graph_report import build_graph, check_picture, save_picture
 from topologies.single_thread import single_thread
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ def attack_gossip(query: AttackQuery, gossips: int, mu: float, receiver: int) ->
     P2PKMError
         If the graph or an option cannot be used.
     """
-    from p2pkm.experiments.pair_leaks import pair_leaks
     from p2pkm.network.graph import Topology
     from p2pkm.privacy import attacks
+    from p2pkm.privacy.pair_leaks import pair_leaks
 
     _check(query)
     positive(mu, "mu", most=_LARGEST_MU)
@@ -131,8 +131,8 @@ def noisy_sums(method: "Private", features: int, n: int) -> "list[NoisySum]":
 
     One for another (relation=exchange): in two rows, or from one side of a row to the other.
     """
+    from p2pkm.methods.building_blocks.secure_sums import SumName
     from p2pkm.privacy.attacks import NoisySum
-    from p2pkm.privacy.secure_sums import SumName
 
     found = []
     for number in range(1, method.sums + 1):
@@ -152,8 +152,8 @@ def noisy_sums(method: "Private", features: int, n: int) -> "list[NoisySum]":
 @single_thread()
 def _audit_seeds(method: "Private", seeds: "NoisySum", hidden: int, seed: int) -> "Audit":
     """Put a canary into each cell with probability 1/2, in one sum of seeds, and guess from the totals."""
+    from p2pkm.methods.building_blocks.secure_sums import draw_noise
     from p2pkm.privacy.attacks import audit
-    from p2pkm.privacy.secure_sums import draw_noise
 
     rng, rows = np.random.default_rng(seed), method.shape_of(2, 1.0, 2).rows
     included = rng.random(rows) < 0.5

@@ -20,8 +20,15 @@ from p2pkm.core.units import count, tell_folder
 from p2pkm.core.validation import list_of, single, whole
 from p2pkm.experiments.config import Experiment, build, parse_graph
 from p2pkm.experiments.run import OutputOptions
-from p2pkm.experiments.study.file import check_runs, read_seeds
-from p2pkm.experiments.study.run import describe, open_folder, refuse_ranks, run_study, tell_compilation, tell_graphs
+from p2pkm.experiments.studies.run_study import (
+    describe,
+    open_folder,
+    refuse_ranks,
+    run_study,
+    tell_compilation,
+    tell_graphs,
+)
+from p2pkm.experiments.studies.study_file import check_runs, read_seeds
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.metrics.milestones import EXPLAINED
 from p2pkm.metrics.registry import Table, columns, keys

@@ -21,8 +21,7 @@ from p2pkm.core.validation import list_of, single, whole
 from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.console import StatusLine
 from p2pkm.experiments.run import OutputOptions
-from p2pkm.experiments.study.file import StudyFile, check_runs, expand_grid, name_run, parse_study, read_study
-from p2pkm.experiments.study.run import (
+from p2pkm.experiments.studies.run_study import (
     deal,
     describe,
     open_folder,
@@ -31,6 +30,7 @@ from p2pkm.experiments.study.run import (
     tell_compilation,
     tell_graphs,
 )
+from p2pkm.experiments.studies.study_file import StudyFile, check_runs, expand_grid, name_run, parse_study, read_study
 from p2pkm.metrics.milestones import EXPLAINED, MILESTONES
 from p2pkm.metrics.registry import Table, columns, keys
 from p2pkm.network.world import connect

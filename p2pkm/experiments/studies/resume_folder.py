@@ -4,10 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.experiments import compare, seeds
 from p2pkm.experiments.resume import resume
 from p2pkm.experiments.run import OutputOptions
-from p2pkm.experiments.study import sweep
+from p2pkm.experiments.studies import compare, seeds, sweep
 from p2pkm.storage.lock import holder
 
 

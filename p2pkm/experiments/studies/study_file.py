@@ -12,7 +12,7 @@ from p2pkm.core.errors import ExperimentError, P2PKMError
 from p2pkm.core.spec import suggest
 from p2pkm.experiments.config import FIELDS, Experiment, build
 from p2pkm.experiments.run import prepare_and_validate
-from p2pkm.experiments.seeds import parse_seeds, write_seeds
+from p2pkm.experiments.studies.seeds import parse_seeds, write_seeds
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.network.local import LocalWorld
 from p2pkm.storage.paired_tests import MARGIN, check_margin

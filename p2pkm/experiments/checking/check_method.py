@@ -23,10 +23,10 @@ from p2pkm.data.size_estimate import Size
 from p2pkm.engine.build_run import RunConfig, build_run
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.state_tree import rebuild, split
+from p2pkm.experiments.checking.watch_method import Watcher, watch
 from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.message_counts import stage_traffic
-from p2pkm.experiments.watch_method import Watcher, watch
 from p2pkm.kernels.streams import shared_key
 from p2pkm.methods.declaration import check_declaration
 from p2pkm.methods.init.pipelines import needs_hub, place_graph, stages

@@ -22,7 +22,7 @@ from p2pkm.core.validation import bounded, check_near, numeric
 from p2pkm.data.identifiers import are_numbers, find_missing, identify, is_integer, locate, to_raw
 from p2pkm.data.partition import iid
 from p2pkm.data.shards import Shards, unweighted
-from p2pkm.experiments.estimator_parameters import ResolvedParameters, arrange, check, find_k_max, split_start
+from p2pkm.experiments.estimators.parameters import ResolvedParameters, arrange, check, find_k_max, split_start
 from p2pkm.experiments.simulate import simulate
 from p2pkm.kernels import pick
 from p2pkm.metrics.result import Result

@@ -10,11 +10,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.errors import ExperimentError, TopologyError
-from p2pkm.experiments.leak_report import read_devices
 from p2pkm.methods.peer.consensus import ConsensusLloyd
 from p2pkm.methods.peer.pushsum import PushSumLloyd
 from p2pkm.methods.peer.tracking import TrackingLloyd
 from p2pkm.network.graph import Topology
+from p2pkm.privacy.leak_report import read_devices
 from topologies.time_varying.random import switch_links
 
 METHODS = ["consensus", "pushsum", "tracking"]

@@ -22,7 +22,7 @@ from p2pkm.engine.signals import asked_to_stop
 from p2pkm.experiments.config import Experiment, Prepared, build, build_topology, parse_graph
 from p2pkm.experiments.console import tell
 from p2pkm.experiments.run import OutputOptions, execute, prepare_and_validate
-from p2pkm.experiments.study.process_pool import serve, work_through
+from p2pkm.experiments.studies.process_pool import serve, work_through
 from p2pkm.kernels.compile_time import announce_compilation
 from p2pkm.methods.init.pipelines import describe_graph_use, needs_hub
 from p2pkm.metrics.milestones import trace
@@ -42,7 +42,7 @@ MEASURES = ("degree_min", "degree_mean", "degree_max", "diameter", "mean_path", 
             "spectral_gap", "effective_neighbors")  # fmt: skip
 _MEASURED, _GRAPHS = 20_000, 64  # devices up to which a graph is measured; graphs whose measures a study keeps
 _ORDER = ("seed", "data", "partition", "devices", "clusters", "graph")  # runs that share something follow one another
-_SERVE = "from p2pkm.experiments.study.run import serve_study; serve_study()"
+_SERVE = "from p2pkm.experiments.studies.run_study import serve_study; serve_study()"
 
 
 def run_study(

@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from p2pkm.experiments.estimator import KINDS, P2PKMeans, Points, deal_rows, list_devices, weigh
-from p2pkm.experiments.estimator_parameters import check
+from p2pkm.experiments.estimators.estimator import KINDS, P2PKMeans, Points, deal_rows, list_devices, weigh
+from p2pkm.experiments.estimators.parameters import check
 from p2pkm.experiments.simulate import simulate
 
 _STAGE = "standardization"

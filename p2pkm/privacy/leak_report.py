@@ -12,11 +12,11 @@ from p2pkm.core.spec import complete, parse, read_range
 from p2pkm.core.units import count
 from p2pkm.experiments.config import build_topology
 from p2pkm.experiments.console import tell_file_summary
-from p2pkm.experiments.graph_report import check_picture, save_picture
+from p2pkm.experiments.graphs.graph_report import check_picture, save_picture
 
 if TYPE_CHECKING:
     from p2pkm.core.batch import Integers
-    from p2pkm.experiments.pair_leaks import PairLeaks
+    from p2pkm.privacy.pair_leaks import PairLeaks
 
 _USUAL, _WIDTH = 16, 100  # devices; letters in a line
 _DIGITS = 6  # of a device's number
@@ -68,7 +68,7 @@ def report_leaks(query: LeakQuery, out: str | None) -> dict[str, Any]:
     P2PKMError
         If the graph or an option cannot be used, or the file not be written.
     """
-    from p2pkm.experiments.pair_leaks import pair_leaks
+    from p2pkm.privacy.pair_leaks import pair_leaks
 
     check_picture(out)
     receivers, public = read_devices(query.receivers, "--receivers"), read_devices(query.public, "--public")

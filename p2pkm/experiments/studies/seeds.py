@@ -24,7 +24,7 @@ from p2pkm.engine.run_secret import UNREPEATABLE
 from p2pkm.experiments.config import Experiment, Prepared, build
 from p2pkm.experiments.resume import go_on
 from p2pkm.experiments.run import OutputOptions, code_of, execute, hold_default, hold_out, prepare_and_validate
-from p2pkm.experiments.study.run import fingerprint
+from p2pkm.experiments.studies.run_study import fingerprint
 from p2pkm.metrics.registry import Table, listed
 from p2pkm.metrics.result import Result
 from p2pkm.network.world import connect
@@ -240,7 +240,7 @@ def summarize(summaries: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _compose_releases(summaries: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Return what runs with secret noise guarantee together if their points are the same; None without such runs."""
-    from p2pkm.privacy.gdp import compose, epsilon_of
+    from p2pkm.methods.building_blocks.gdp import compose, epsilon_of
 
     if any(one.get("mu") is None or one.get("noise_seed") is not None for one in summaries):
         return None

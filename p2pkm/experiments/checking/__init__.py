@@ -1,0 +1,1 @@
+"""What a method declares, checked against what it does in runs of every kind."""

@@ -1,0 +1,1 @@
+"""Clustering behind scikit-learn's interface."""

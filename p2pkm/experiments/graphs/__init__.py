@@ -1,0 +1,1 @@
+"""Graphs without a run: reports, comparisons and fault traces."""

@@ -1,1 +1,0 @@
-"""Studies: grids of runs over processes or ranks, cached by configuration."""
