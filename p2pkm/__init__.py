@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from p2pkm.core.errors import TopologyError as TopologyError
     from p2pkm.core.errors import TrainingError as TrainingError
     from p2pkm.data import partition as partition
-    from p2pkm.data.readers import read_table as read_table
+    from p2pkm.data.readers.any_format import read_table as read_table
     from p2pkm.data.shards import Shards as Shards
     from p2pkm.data.sources import balls as balls
     from p2pkm.data.sources import blobs as blobs
@@ -135,7 +135,7 @@ _HOMES = {
     "load": "p2pkm.storage.load",
     "Study": "p2pkm.storage.study_table",
     "load_study": "p2pkm.storage.study_table",
-    "read_table": "p2pkm.data.readers",
+    "read_table": "p2pkm.data.readers.any_format",
     "partition_report": "p2pkm.viz.partition_report",
     "style": "p2pkm.viz.looks",
     **dict.fromkeys(

@@ -13,7 +13,6 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
 from p2pkm.core.sorting import blocks, offsets_of, sort_by
 from p2pkm.core.validation import match_features, matrix, name_features, precision, single
-from p2pkm.data.partition.by_column import read_owners
 from p2pkm.data.table import Labels, encode
 
 
@@ -99,6 +98,8 @@ class Shards:
         DataError
             If an array has the wrong shape or kind; the message names the first wrong entry.
         """
+        from p2pkm.data.partition.by_column import read_owners  # where points are dealt, not on every rank
+
         points, features = matrix(X, dtype=precision(dtype), missing=single(missing, "missing")), name_features(X)
         owner, n, names = read_owners(device, len(points), _count(devices))
         mass = _weights(weights, len(points))

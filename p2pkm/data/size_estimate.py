@@ -14,7 +14,7 @@ from p2pkm.core.validation import whole
 from p2pkm.data.out_of_core.formats import FORMATS
 from p2pkm.data.out_of_core.index import open_stored
 from p2pkm.data.partition.by_column import number
-from p2pkm.data.readers import SUFFIXES
+from p2pkm.data.readers.any_format import SUFFIXES
 from p2pkm.data.readers.columns import Column, as_index, assign
 from p2pkm.data.readers.folder import several
 from p2pkm.data.readers.intake import TIDY, Intake

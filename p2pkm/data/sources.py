@@ -16,8 +16,8 @@ from p2pkm.core.sorting import narrow
 from p2pkm.core.spec import Spec, parse
 from p2pkm.core.validation import LARGEST, order_features, positive, whole
 from p2pkm.data.random import apart, generator
-from p2pkm.data.readers import SPREADSHEETS, SUFFIXES, read_table
 from p2pkm.data.readers.anndata import split_part
+from p2pkm.data.readers.any_format import SPREADSHEETS, SUFFIXES, read_table
 from p2pkm.data.readers.intake import TIDY, Intake
 from p2pkm.data.synthetic_communities import tabulate as communities
 from p2pkm.data.synthetic_shapes import shapes

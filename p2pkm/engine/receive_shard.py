@@ -7,7 +7,6 @@ import numpy as np
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.validation import check_limits, find_limits, merge_limits
-from p2pkm.data.out_of_core.shards import Sharded
 from p2pkm.data.shards import Shards
 from p2pkm.engine.run_job import RankPart
 from p2pkm.engine.state_tree import check_points, rebuild
@@ -63,6 +62,8 @@ def _load_own_shard(world: World, order: dict[str, Any], part: dict[str, Any]) -
 
 def _judge(order: dict[str, Any], ranges: list[Any]) -> str:
     """Return why the points of all ranks cannot be used, or nothing, from the bytes of the limits on each rank."""
+    from p2pkm.data.out_of_core.shards import Sharded
+
     limits = [np.frombuffer(one.tobytes()).reshape(2, -1) for one in ranges]
     dtype = Sharded.from_mapping(json.loads(order["stored"].tobytes())).dtype
     scaled = json.loads(order["experiment"].tobytes())["scale"] != "none"
@@ -74,6 +75,8 @@ def _judge(order: dict[str, Any], ranges: list[Any]) -> str:
 
 
 def _read_own(world: World, order: dict[str, Any]) -> dict[str, Any]:
+    from p2pkm.data.out_of_core.shards import Sharded  # readers of every format, which points in memory do without
+
     sharded = Sharded.from_mapping(json.loads(order["stored"].tobytes()))
     first, last = divide(sharded.n, world.size)[world.rank :][:2]
     return sharded.part(int(first), int(last)).to_arrays()

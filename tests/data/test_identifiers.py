@@ -14,7 +14,7 @@ from p2pkm.data.identifiers import MISSING, identify, locate, to_raw
 from p2pkm.data.out_of_core.index import open_stored
 from p2pkm.data.out_of_core.shards import Sharded
 from p2pkm.data.partition.by_column import name_devices
-from p2pkm.data.readers import read_table
+from p2pkm.data.readers.any_format import read_table
 
 polars = pytest.importorskip("polars")
 arrow = pytest.importorskip("pyarrow")

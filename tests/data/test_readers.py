@@ -11,10 +11,10 @@ import pytest
 
 import p2pkm
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.data import readers as files
 from p2pkm.data.partition import column
 from p2pkm.data.readers import anndata as annotated
-from p2pkm.data.readers import read_table
+from p2pkm.data.readers import any_format as files
+from p2pkm.data.readers.any_format import read_table
 from p2pkm.data.size_estimate import has_header, measure
 from p2pkm.data.sources import parse_source
 from p2pkm.experiments.config import Experiment, prepare

@@ -15,7 +15,7 @@ from p2pkm.core.spec import Spec, parameters
 from p2pkm.data.partition import column
 from p2pkm.data.random import apart, generator
 from p2pkm.data.readers import npy as arrays
-from p2pkm.data.readers import read_table
+from p2pkm.data.readers.any_format import read_table
 from p2pkm.data.shards import Shards
 from p2pkm.data.sources import (
     SOURCES,

@@ -6,7 +6,7 @@ import pytest
 from sklearn.datasets import load_iris, load_wine
 
 import p2pkm
-from p2pkm.data.readers import read_table
+from p2pkm.data.readers.any_format import read_table
 from tests.support.run_cli import here
 
 RNG = np.random.default_rng(3)

@@ -12,7 +12,7 @@ import pytest
 
 import topologies
 from p2pkm.data.partition import PARTITIONS
-from p2pkm.data.readers import SUFFIXES
+from p2pkm.data.readers.any_format import SUFFIXES
 from p2pkm.data.readers.columns import Parts
 from p2pkm.data.sources import SOURCES, Table
 from p2pkm.methods.init.bounding_box import BoundingBox
@@ -91,7 +91,7 @@ def test_a_link_model(monkeypatch):
 
 @pytest.mark.parametrize("entry", [
     "topologies/registry.py:FAMILIES", "data/partition:PARTITIONS", "data/sources.py:SOURCES",
-    "data/readers/__init__.py:SUFFIXES", "methods/init/registry.py:INITS",
+    "data/readers/any_format.py:SUFFIXES", "methods/init/registry.py:INITS",
     "network/link_model.py:PROFILES", "methods/registry.py:METHODS", "metrics/registry.py:METRICS",
     "channel/registry.py:TRANSFORMS",
 ])  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 import p2pkm
 import topologies
 from p2pkm.cli.run import command
-from p2pkm.data.readers import SUFFIXES
+from p2pkm.data.readers.any_format import SUFFIXES
 from p2pkm.methods.registry import METHODS
 from tests.support.run_cli import solve
 

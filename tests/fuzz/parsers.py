@@ -149,7 +149,7 @@ class Files:
 
         def parse(data: bytes) -> object:
             from p2pkm.data.out_of_core.index import open_stored
-            from p2pkm.data.readers import read_table
+            from p2pkm.data.readers.any_format import read_table
             from p2pkm.data.size_estimate import measure
             from p2pkm.data.sources import parse_source
 

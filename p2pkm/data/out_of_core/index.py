@@ -12,7 +12,7 @@ from p2pkm.core.sorting import blocks
 from p2pkm.core.spec import Spec
 from p2pkm.data.identifiers import concatenate, find_missing, identify
 from p2pkm.data.out_of_core.formats import FORMATS, Format, Header, Rows, are_integers
-from p2pkm.data.readers import SUFFIXES
+from p2pkm.data.readers.any_format import SUFFIXES
 from p2pkm.data.readers.columns import Column
 from p2pkm.data.readers.folder import several
 from p2pkm.data.readers.intake import TIDY, Intake
