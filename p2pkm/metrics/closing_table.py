@@ -3,11 +3,11 @@
 from typing import Any
 
 from p2pkm.core.units import NOT_KEPT
-from p2pkm.metrics.registry import Table, listed
+from p2pkm.metrics.registry import ShownIn, listed
 
 
 def explain(summary: dict[str, Any], notes: list[str]) -> list[tuple[str, str, str]]:
     """Return rows (what, figure, what it means) of what is known."""
-    rows = [metric.write_row(summary) for metric in listed(Table.CLOSING)]
+    rows = [metric.write_row(summary) for metric in listed(ShownIn.CLOSING)]
     kept = [row for row in rows if row[1] != "-"]
     return [*kept, *(("note", "", note) for note in notes), ("run folder", "", summary["out"] or NOT_KEPT)]

@@ -22,7 +22,7 @@ from p2pkm.metrics.result import Result
 from p2pkm.metrics.stream_figures import bytes_per_round, mean_excess, worst_excess
 
 
-class Table(Flag):
+class ShownIn(Flag):
     """Where a figure is shown, besides the summary and the documentation, which have all."""
 
     CLOSING = auto()  # a row of the closing table, and of the report of a run
@@ -37,8 +37,8 @@ class Table(Flag):
     MAP = auto()  # heat maps of a study
 
 
-EVERYWHERE = ~(Table.PATH | Table.CARD | Table.MAP)
-_MEANS = Table.STUDY | Table.MEANS
+EVERYWHERE = ~(ShownIn.PATH | ShownIn.CARD | ShownIn.MAP)
+_MEANS = ShownIn.STUDY | ShownIn.MEANS
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Metric:
     needs : str
         What a run must have for it; empty: nothing. A column that no device has a value for is left out then.
     better : {"", "lower", "higher"}
-    tables : Table
+    tables : ShownIn
     title : str
         Title of its column in printed tables; empty: the label.
     form : str
@@ -87,7 +87,7 @@ class Metric:
     per_device: bool = False
     needs: str = ""
     better: Literal["", "lower", "higher"] = ""
-    tables: Table = EVERYWHERE
+    tables: ShownIn = EVERYWHERE
     title: str = ""
     form: str = ".4g"
     scale: float = 1
@@ -143,7 +143,7 @@ def _count_centroids(result: Result) -> Floats:
     return held if server is None else np.append(held, np.count_nonzero(np.isfinite(server[:, 0])))
 
 
-_NONE, _CLOSING = Table(0), Table.CLOSING
+_NONE, _CLOSING = ShownIn(0), ShownIn.CLOSING
 _LABELS, _SERVER, _CENTRAL, _FAULTS = "true labels", "a server", "the central baseline", "`--faults`"
 _STREAM = "`--stream`"
 _OBJECTIVE, _NET, _SHAPE, _GROUPS = "an objective (GTVMin, tree Lloyd)", "a network model", "`--silhouette`", "GTVMin"
@@ -154,10 +154,10 @@ _TO_OWN, _TO_CENTRAL = (
 
 METRICS: tuple[Metric, ...] = (
     # what was run
-    Metric("algorithm", "method", "the method, with the parameters that were given", tables=Table.CARD),
-    Metric("graph", "graph", "the graph that the devices communicate over", tables=Table.CARD),
+    Metric("algorithm", "method", "the method, with the parameters that were given", tables=ShownIn.CARD),
+    Metric("graph", "graph", "the graph that the devices communicate over", tables=ShownIn.CARD),
     Metric("devices", "devices", "number of devices, the server excluded", unit="devices",
-           tables=_CLOSING | Table.CARD, row=rows.tell_devices),
+           tables=_CLOSING | ShownIn.CARD, row=rows.tell_devices),
     Metric("device_names", "device names", "names of the devices", needs="data with names", tables=_NONE),
     Metric("feature_names", "features", "names of the features", needs="data with names", tables=_CLOSING,
            row=rows.tell_features),
@@ -172,7 +172,7 @@ METRICS: tuple[Metric, ...] = (
            tables=_NONE),
     Metric("load_imbalance_devices", "load imbalance of devices", "most devices on a rank over the mean",
            needs="several ranks", tables=_NONE),
-    Metric("clusters", "clusters", "number of clusters k", unit="clusters", tables=Table.CARD),
+    Metric("clusters", "clusters", "number of clusters k", unit="clusters", tables=ShownIn.CARD),
     Metric("k_chosen", "k chosen", "number of clusters that the devices chose", unit="clusters", needs="`-k auto`",
            tables=_CLOSING, row=rows.tell_k),
     Metric("k_verdict", "verdict on k", "clear; none: no clear clusters, k is 1; unclear", needs="`-k auto`",
@@ -196,34 +196,34 @@ METRICS: tuple[Metric, ...] = (
     # quality
     Metric("ratio_mean", "cost ratio, mean device", "cost on all points / cost of central k-means; 1 is as good",
            needs=_CENTRAL, better="lower", title="ratio", form=".4f",
-           tables=EVERYWHERE | Table.PATH | Table.CARD | Table.MAP),
+           tables=EVERYWHERE | ShownIn.PATH | ShownIn.CARD | ShownIn.MAP),
     Metric("ratio_start", "cost ratio of the start", "mean cost ratio before the first round of the method",
            needs=_CENTRAL, better="lower", form=".4f", tables=_MEANS | _CLOSING, row=rows.tell_start),
     Metric("excess_predicted", "predicted excess",
            "by how much noise of the devices' points alone, with all labels fixed, is expected to raise the mean cost "
            "ratio at this coupling on this graph; where clusters overlap, labels change and the ratio is higher",
-           needs=_GROUPS, better="lower", tables=_CLOSING | Table.STUDY, row=rows.tell_excess),
+           needs=_GROUPS, better="lower", tables=_CLOSING | ShownIn.STUDY, row=rows.tell_excess),
     Metric("ratio_best", "lowest cost ratio", "lowest mean cost ratio of all recorded rounds", needs=_CENTRAL,
            better="lower", tables=_MEANS | _CLOSING, row=rows.tell_worse),
     Metric("ratio_best_stage", "stage of the lowest ratio", "stage that it was reached in", needs=_CENTRAL,
-           tables=Table.STUDY),
+           tables=ShownIn.STUDY),
     Metric("ratio_best_round", "round of the lowest ratio", "last round of that stage with it", "round",
-           needs=_CENTRAL, tables=Table.STUDY),
+           needs=_CENTRAL, tables=ShownIn.STUDY),
     Metric("ratio_worst", "cost ratio, worst device", "cost ratio of the worst device", needs=_CENTRAL,
            better="lower", title="worst", form=".4f", over_runs=np.max,
-           tables=_MEANS | _CLOSING | Table.COMPARISON | Table.SEEDS | Table.PATH | Table.CARD),
+           tables=_MEANS | _CLOSING | ShownIn.COMPARISON | ShownIn.SEEDS | ShownIn.PATH | ShownIn.CARD),
     Metric("ratio_local_only", "local-only baseline", "mean cost ratio without any communication", needs=_CENTRAL,
-           better="lower", tables=_CLOSING | Table.STUDY),
+           better="lower", tables=_CLOSING | ShownIn.STUDY),
     Metric("objective", "objective", "cost of all devices and the penalties of all links", "squared distance",
-           needs=_OBJECTIVE, better="lower", tables=Table.SEEDS | Table.PATH),
+           needs=_OBJECTIVE, better="lower", tables=ShownIn.SEEDS | ShownIn.PATH),
     Metric("ari", "ARI against true labels", "adjusted Rand index, mean over devices; 1 is perfect", needs=_LABELS,
-           better="higher", title="ARI", form=".3f", tables=EVERYWHERE | Table.PATH | Table.CARD),
+           better="higher", title="ARI", form=".3f", tables=EVERYWHERE | ShownIn.PATH | ShownIn.CARD),
     Metric("nmi", "NMI against true labels", "normalized mutual information, mean over devices; 1 is perfect",
            needs=_LABELS, better="higher", tables=_NONE),
     Metric("purity", "purity", "share of points in the majority class of their cluster, mean over devices",
            needs=_LABELS, better="higher", tables=_NONE),
     Metric("ari_clients", "ARI on own points", "of each device's own points, size-weighted mean", needs=_LABELS,
-           better="higher", tables=_CLOSING | Table.STUDY),
+           better="higher", tables=_CLOSING | ShownIn.STUDY),
     Metric("nmi_clients", "NMI on own points", "of each device's own points, size-weighted mean", needs=_LABELS,
            better="higher", tables=_NONE),
     Metric("purity_clients", "purity on own points", "of each device's own points, size-weighted mean", needs=_LABELS,
@@ -240,7 +240,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("loss_global", "cost ratio at the server", "points labeled by the nearest server centroid", needs=_SERVER,
            better="lower", tables=_NONE),
     Metric("gtv", "disagreement", "total variation between neighbors' centroids; 0 is consensus", "squared distance",
-           better="lower", title="GTV", tables=_CLOSING | Table.STUDY | Table.PATH),
+           better="lower", title="GTV", tables=_CLOSING | ShownIn.STUDY | ShownIn.PATH),
     Metric("consensus_distance", "distance to consensus",
            "from each row to the nearest row of the best device, root mean square over devices; blind to rows that "
            "repeat or are missing, unlike xi_2", better="lower", tables=_NONE),
@@ -252,83 +252,83 @@ METRICS: tuple[Metric, ...] = (
            "xi_2: mean squared distance of centroids to those of neighbors, matched one to one", "squared distance",
            per_device=True, better="lower", title="xi_2", tables=_MEANS, compute=vary_between_neighbors),
     Metric("centroid_sets", "distinct models", "number of different centroid sets", unit="models",
-           tables=_CLOSING | Table.PATH, row=rows.tell_models),
+           tables=_CLOSING | ShownIn.PATH, row=rows.tell_models),
     Metric("centroids_held", "centroids", "fewest finite centroids of a device or the server", unit="centroids",
            per_device=True, better="higher", compute=_count_centroids, reduce=np.min, over_runs=np.min,
-           tables=_CLOSING | Table.STUDY, row=rows.tell_centroids),
+           tables=_CLOSING | ShownIn.STUDY, row=rows.tell_centroids),
     Metric("groups", "groups", "groups of devices, each with a clustering of its own",
            unit="groups", needs="GTVMin, or tree Lloyd with `--groups`", tables=_CLOSING, row=rows.tell_groups),
     Metric("groups_ari", "ARI of groups", "adjusted Rand index over devices; 1 is perfect", needs="known groups",
            better="higher", tables=_CLOSING),
     # what it takes
     Metric("messages", "messages", "over links of the graph, initialization included", unit="messages",
-           better="lower", form=".0f", tables=_MEANS | _CLOSING | Table.COMPARISON | Table.PATH | Table.CARD),
+           better="lower", form=".0f", tables=_MEANS | _CLOSING | ShownIn.COMPARISON | ShownIn.PATH | ShownIn.CARD),
     Metric("bytes", "bytes", "8 per number that was sent", unit="bytes", better="lower", title="kB", form=".1f",
-           scale=1000, tables=EVERYWHERE | Table.PATH | Table.CARD),
+           scale=1000, tables=EVERYWHERE | ShownIn.PATH | ShownIn.CARD),
     Metric("wire_bytes", "bytes on the wire", "as encoded, whole bytes a message", unit="bytes", better="lower",
            title="kB on the wire", form=".1f", scale=1000, tables=_MEANS | _CLOSING, row=rows.tell_wire),
     Metric("quantize", "integer messages", "how tables travel as integers; null: as real numbers", tables=_CLOSING,
            row=rows.tell_integers),
     Metric("bytes_busiest", "bytes of the busiest device", "most bytes that a device or the server sent and received",
            unit="bytes", per_device=True, better="lower", title="kB busiest", form=".1f", scale=1000,
-           compute=_count_bytes, reduce=np.max, tables=_MEANS | Table.COMPARISON | Table.PAIRED),
+           compute=_count_bytes, reduce=np.max, tables=_MEANS | ShownIn.COMPARISON | ShownIn.PAIRED),
     Metric("rows_max_per_device", "rows of the busiest device",
-           "most rows that a device or the server sent and received", unit="rows", tables=Table.STUDY),
+           "most rows that a device or the server sent and received", unit="rows", tables=ShownIn.STUDY),
     Metric("virtual_seconds", "simulated time", "on the network model", "s", needs=_NET, better="lower",
-           title="virtual s", tables=_MEANS | _CLOSING | Table.COMPARISON, row=rows.tell_time),
+           title="virtual s", tables=_MEANS | _CLOSING | ShownIn.COMPARISON, row=rows.tell_time),
     Metric("link_model", "network model", "the network that time is simulated on", needs=_NET, tables=_NONE),
     Metric("age_mean", "mean age of messages", "on receipt", "s", needs="a network model and an event-driven method",
            tables=_NONE),
     Metric("age_max", "largest age of messages", "on receipt", "s",
            needs="a network model and an event-driven method", tables=_NONE),
-    Metric("wall_seconds", "elapsed time", "on this machine, compilation excluded", "s", tables=Table.STUDY),
+    Metric("wall_seconds", "elapsed time", "on this machine, compilation excluded", "s", tables=ShownIn.STUDY),
     Metric("compile_seconds", "compilation", "of kernels, once per machine", "s", tables=_NONE),
     # how it went
     Metric("rounds", "rounds", "rounds of the method", unit="rounds", better="lower", form=".1f",
-           tables=EVERYWHERE & ~Table.PAIRED | Table.PATH | Table.CARD, row=rows.tell_rounds),
-    Metric("termination", "termination", "why the run ended", tables=Table.STUDY | Table.PATH | Table.CARD),
+           tables=EVERYWHERE & ~ShownIn.PAIRED | ShownIn.PATH | ShownIn.CARD, row=rows.tell_rounds),
+    Metric("termination", "termination", "why the run ended", tables=ShownIn.STUDY | ShownIn.PATH | ShownIn.CARD),
     Metric("rounds_before", "initialization rounds", "rounds of all stages before the method; their messages count",
            unit="rounds", tables=_CLOSING, row=rows.tell_before),
     Metric("method_rounds_to_1pct", "rounds to own 1 %", f"rounds of the method {_TO_OWN}", unit="rounds",
            needs=_CENTRAL, better="lower", title="to own 1 %", row=rows.tell_own,
            cell=partial(write_rounds, form=".1f"),
-           tables=_MEANS | _CLOSING | Table.COMPARISON | Table.SWEEP | Table.MAP),
+           tables=_MEANS | _CLOSING | ShownIn.COMPARISON | ShownIn.SWEEP | ShownIn.MAP),
     Metric("rounds_to_1pct", "rounds to own 1 %, with initialization", f"rounds of all stages {_TO_OWN}",
-           unit="rounds", needs=_CENTRAL, better="lower", tables=_MEANS | Table.MAP),
+           unit="rounds", needs=_CENTRAL, better="lower", tables=_MEANS | ShownIn.MAP),
     Metric("method_rounds_to_1pct_of_central", "rounds to central 1 %", f"rounds of the method {_TO_CENTRAL}",
            unit="rounds", needs=_CENTRAL, better="lower", title="to central 1 %", row=rows.tell_central,
            cell=partial(write_rounds, goal=OF_CENTRAL, form=".1f"),
-           tables=_MEANS | _CLOSING | Table.COMPARISON | Table.SWEEP | Table.MAP),
+           tables=_MEANS | _CLOSING | ShownIn.COMPARISON | ShownIn.SWEEP | ShownIn.MAP),
     Metric("rounds_to_1pct_of_central", "rounds to central 1 %, with initialization",
            f"rounds of all stages {_TO_CENTRAL}", unit="rounds", needs=_CENTRAL, better="lower",
-           tables=_MEANS | Table.MAP),
+           tables=_MEANS | ShownIn.MAP),
     Metric("bytes_to_1pct", "bytes to own 1 %", f"bytes of all stages {_TO_OWN}", unit="bytes", needs=_CENTRAL,
-           better="lower", title="kB to own 1 %", form=".1f", scale=1000, tables=_MEANS | Table.COMPARISON),
+           better="lower", title="kB to own 1 %", form=".1f", scale=1000, tables=_MEANS | ShownIn.COMPARISON),
     Metric("bytes_to_1pct_of_central", "bytes to central 1 %", f"bytes of all stages {_TO_CENTRAL}", unit="bytes",
            needs=_CENTRAL, better="lower", title="kB to central 1 %", form=".1f", scale=1000,
-           tables=_MEANS | Table.COMPARISON),
+           tables=_MEANS | ShownIn.COMPARISON),
     Metric("seconds_to_1pct", "time to own 1 %", f"simulated time of all stages {_TO_OWN}", "s", needs=_NET,
-           better="lower", title="s to own 1 %", tables=_MEANS | Table.COMPARISON | Table.SWEEP),
+           better="lower", title="s to own 1 %", tables=_MEANS | ShownIn.COMPARISON | ShownIn.SWEEP),
     Metric("seconds_to_1pct_of_central", "time to central 1 %", f"simulated time of all stages {_TO_CENTRAL}", "s",
-           needs=_NET, better="lower", title="s to central 1 %", tables=_MEANS | Table.COMPARISON | Table.SWEEP),
+           needs=_NET, better="lower", title="s to central 1 %", tables=_MEANS | ShownIn.COMPARISON | ShownIn.SWEEP),
     Metric("convergence_rate", "convergence rate",
            "fitted factor by which the remaining objective gap shrinks per round", needs=_OBJECTIVE, better="lower",
            tables=_CLOSING),
     Metric("distance_left", "distance left", "in units of --tol: about last move / (1 - convergence rate)",
            needs=_OBJECTIVE, better="lower", tables=_CLOSING),
     Metric("descent", "descent", "whether the objective only fell, and whether it had to", needs=_OBJECTIVE,
-           tables=_CLOSING | Table.STUDY | Table.PATH | Table.CARD, row=rows.tell_descent),
+           tables=_CLOSING | ShownIn.STUDY | ShownIn.PATH | ShownIn.CARD, row=rows.tell_descent),
     # faults, adversaries and disclosure
     Metric("faults", "faults", "the fault model", needs=_FAULTS, tables=_NONE),
     Metric("stale_policy", "stale policy", "what becomes of outdated neighbor tables", needs=_FAULTS, tables=_NONE),
     Metric("messages_lost", "messages lost", "messages lost in transit", "messages", needs=_FAULTS, better="lower",
-           tables=_CLOSING | Table.STUDY, row=rows.tell_lost),
+           tables=_CLOSING | ShownIn.STUDY, row=rows.tell_lost),
     Metric("unavailable_fraction", "unavailable devices", "mean fraction of unavailable devices over the rounds",
-           needs=_FAULTS, better="lower", tables=_CLOSING | Table.STUDY),
+           needs=_FAULTS, better="lower", tables=_CLOSING | ShownIn.STUDY),
     Metric("byzantine", "Byzantine devices", "number and behavior of Byzantine devices", needs="`--byzantine`",
            tables=_NONE),
     Metric("messages_rejected", "messages rejected", "non-finite or malformed messages, never used", "messages",
-           better="lower", tables=_CLOSING | Table.STUDY, row=rows.tell_rejected),
+           better="lower", tables=_CLOSING | ShownIn.STUDY, row=rows.tell_rejected),
     Metric("noise", "noise", "Gaussian noise on every row sent, standard deviation; no privacy guarantee",
            "standard deviations of the points", needs="`--noise`", tables=_CLOSING),
     Metric("min_cluster_size", "minimum cluster size", "smaller clusters are suppressed in all messages", "points",
@@ -341,7 +341,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("rows_at_server", "rows at the server", "rows in the last server aggregation", unit="rows", needs=_SERVER,
            tables=_CLOSING),
     Metric("epsilon", "differential privacy", "epsilon of the guarantee for each point", needs=_PRIVATE, better="lower",
-           tables=_CLOSING | Table.STUDY, row=rows.tell_privacy),
+           tables=_CLOSING | ShownIn.STUDY, row=rows.tell_privacy),
     Metric("delta", "delta", "delta of the guarantee for each point", needs=_PRIVATE, tables=_NONE),
     Metric("mu", "mu", "the guarantee in Gaussian differential privacy, all sums together", needs=_PRIVATE,
            better="lower", tables=_NONE),
@@ -375,7 +375,7 @@ METRICS: tuple[Metric, ...] = (
            compute=bytes_per_round, tables=_MEANS | _CLOSING),
     # what identifies it
     Metric("centroids_sha256", "hash of the centroids", "SHA-256 of the final centroids of all devices",
-           tables=Table.STUDY | Table.PATH),
+           tables=ShownIn.STUDY | ShownIn.PATH),
     Metric("chain_sha256", "hash of the rounds", "SHA-256 over all recorded rounds; `verify` compares it",
            tables=_NONE),
     Metric("out", "run folder", "where the files of the run are", tables=_NONE),
@@ -387,12 +387,12 @@ def summary_keys() -> list[str]:
     return [metric.key for metric in METRICS]
 
 
-def listed(table: Table) -> list[Metric]:
+def listed(table: ShownIn) -> list[Metric]:
     """Return the figures that a table shows, in order."""
     return [metric for metric in METRICS if table in metric.tables]
 
 
-def keys(table: Table) -> list[str]:
+def keys(table: ShownIn) -> list[str]:
     """Return the keys of the figures that a table shows, in order."""
     return [metric.key for metric in listed(table)]
 
@@ -403,7 +403,7 @@ def find(key: str) -> Metric:
     return next(known, Metric(key, key.replace("_", " "), "", tables=_NONE))
 
 
-def columns(table: Table, means: Sequence[Mapping[str, Any]]) -> list[Metric]:
+def columns(table: ShownIn, means: Sequence[Mapping[str, Any]]) -> list[Metric]:
     """Return the columns of a printed table: without those that need something that no run had."""
     return [one for one in listed(table) if not one.needs or any(row.get(one.key) is not None for row in means)]
 

@@ -20,7 +20,7 @@ from p2pkm.core.spec import suggest
 from p2pkm.core.units import count
 from p2pkm.core.validation import one_of
 from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, never_reached
-from p2pkm.metrics.registry import Table, find, keys
+from p2pkm.metrics.registry import ShownIn, find, keys
 from p2pkm.storage.paired_tests import MARGIN, check_margin
 from p2pkm.storage.save import write_json
 
@@ -216,7 +216,8 @@ class Study:
 
     def _repr_html_(self) -> str:
         """Return the first rows as a table, for notebooks."""
-        columns = dict.fromkeys(("algorithm", "graph", *self.swept, "seed", *keys(Table.SWEEP), "termination", "error"))
+        swept = (*self.swept, "seed", *keys(ShownIn.SWEEP))
+        columns = dict.fromkeys(("algorithm", "graph", *swept, "termination", "error"))
         names = [name for name in columns if any(row.get(name) is not None for row in self.rows)]
         lines = [[_write(row.get(name)) for name in names] for row in self.rows[:_SHOWN]]
         head = "".join(f'<th title="{html.escape(one.meaning)}">{one.label}</th>' for one in map(find, names))

@@ -33,7 +33,7 @@ _ELONGATED = 4.0  # longer over shorter side from which the axes do not share a 
 _CROSSES = 600  # centroids; above, they are dots
 
 
-class Stage(NamedTuple):
+class AnimationFigure(NamedTuple):
     """The figure of a film, what moves in it, and how points are shown."""
 
     flat: Projection2D
@@ -96,7 +96,7 @@ def _choose_writer(target: Path, fps: int) -> Any:
     return FFMpegWriter(fps=fps) if kind == ".mp4" else PillowWriter(fps=fps)
 
 
-def _set_up(result: "Result", frames: "Frames") -> Stage:
+def _set_up(result: "Result", frames: "Frames") -> AnimationFigure:
     """Draw all that does not move."""
     from matplotlib.figure import Figure
 
@@ -116,7 +116,7 @@ def _set_up(result: "Result", frames: "Frames") -> Stage:
     dress(cloud, "points, and the centroids of the devices", *flat.names)
     cloud.title.set_fontsize(9.5)
     cloud.yaxis.set_visible(bool(flat.names[1]))
-    return Stage(flat, figure, devices, links, centroids, figure.suptitle("", x=0.02, ha="left", fontsize=11))
+    return AnimationFigure(flat, figure, devices, links, centroids, figure.suptitle("", x=0.02, ha="left", fontsize=11))
 
 
 def _set_up_graph(ax: Any, result: "Result", frames: "Frames") -> tuple[Any, Any]:
@@ -182,7 +182,7 @@ def _set_limits(ax: Any, flat: Projection2D, points: Floats, frames: "Frames") -
         ax.set_aspect("equal", adjustable="box", anchor="W")  # distances mean the same in all directions
 
 
-def _show(stage: Stage, result: "Result", frames: "Frames", number: int) -> None:
+def _show(stage: AnimationFigure, result: "Result", frames: "Frames", number: int) -> None:
     """Move on to a frame."""
     record = result.rounds[int(frames.record[number])]
     shown = stage.flat.place(frames.centroids[number].astype(np.float64)).reshape(-1, 2)

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 from p2pkm.experiments.studies.compare import tabulate
 from p2pkm.metrics import registry
-from p2pkm.metrics.registry import METRICS, Metric, Table
+from p2pkm.metrics.registry import METRICS, Metric, ShownIn
 from p2pkm.storage.study_table import Study
 from tests.support.run_cli import here
 
@@ -96,7 +96,7 @@ def test_every_figure_of_a_run_is_registered_and_every_key_is_there():
 def test_an_entry_says_what_its_figure_is(metric):
     assert metric.label and metric.meaning and not metric.meaning.endswith(".")
     assert not metric.per_device or metric.compute is not None
-    assert metric.better or Table.PAIRED not in metric.tables, "give better=, or tables= without Table.PAIRED"
+    assert metric.better or ShownIn.PAIRED not in metric.tables, "give better=, or tables= without ShownIn.PAIRED"
     assert registry.find(metric.key) is metric
     assert metric.heading.lower() == f"{metric.label}: {metric.meaning}".lower() and not metric.heading[0].islower()
 

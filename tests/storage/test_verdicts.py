@@ -341,9 +341,9 @@ def rows(table=TABLE):
 
 
 def compared_keys():
-    from p2pkm.metrics.registry import Table, keys
+    from p2pkm.metrics.registry import ShownIn, keys
 
-    return dict.fromkeys([*keys(Table.MEANS), *keys(Table.PAIRED), *keys(Table.COMPARISON), *keys(Table.SWEEP)])
+    return dict.fromkeys([*keys(ShownIn.MEANS), *keys(ShownIn.PAIRED), *keys(ShownIn.COMPARISON), *keys(ShownIn.SWEEP)])
 
 
 def test_every_output_has_the_same_verdicts(tmp_path):

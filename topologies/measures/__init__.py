@@ -19,7 +19,7 @@ from topologies.measures.centrality import betweenness, closeness, count_within
 from topologies.measures.connectivity import edge_connectivity, find_cut, vertex_connectivity
 from topologies.measures.degrees import clustering, degrees, hub_load
 from topologies.measures.distances import Distances, diameter, find_distances, mean_path
-from topologies.measures.known import LARGE, Known, explore
+from topologies.measures.known import LARGE, SharedResults, explore
 from topologies.measures.lanczos import Spectrum, find_spectrum
 from topologies.measures.noise import residual_noise
 from topologies.measures.path_load import path_load
@@ -52,9 +52,9 @@ __all__ = [
     "LARGE",
     "Changing",
     "Fit",
-    "Known",
     "Measure",
     "Prediction",
+    "SharedResults",
     "active_degrees",
     "algebraic_connectivity",
     "betweenness",
@@ -85,7 +85,9 @@ __all__ = [
 ]
 
 
-def describe(graph: AnyGraph, *, decay: float = DECAY, seed: int = 0, known: Known | None = None) -> dict[str, Measure]:
+def describe(
+    graph: AnyGraph, *, decay: float = DECAY, seed: int = 0, known: SharedResults | None = None
+) -> dict[str, Measure]:
     """Return all measures of a graph by name.
 
     Parameters
@@ -97,7 +99,7 @@ def describe(graph: AnyGraph, *, decay: float = DECAY, seed: int = 0, known: Kno
         Of `effective_neighbors`.
     seed : int
         Of all that is sampled.
-    known : Known, optional
+    known : SharedResults, optional
         Of a graph that does not change, with the same decay and seed: what `explore` found.
     """
     links = read(graph)

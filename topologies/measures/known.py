@@ -23,7 +23,7 @@ class Kernels(Protocol):
         """Take steps of Lanczos' recurrence with three matrices at once."""
 
 
-class Known(NamedTuple):
+class SharedResults(NamedTuple):
     """What `describe` and `predict` need not look for again.
 
     Attributes
@@ -47,7 +47,7 @@ class Known(NamedTuple):
 def explore(
     links: CSRGraph, kernels: Kernels, *, decay: float, seed: int, coupling: float | None = None,
     strength: float | None = None,
-) -> Known:  # fmt: skip
+) -> SharedResults:  # fmt: skip
     """Search a graph of more than 100,000 devices, and walk through three matrices of it side by side.
 
     Parameters
@@ -61,7 +61,7 @@ def explore(
 
     Returns
     -------
-    Known
+    SharedResults
         For `describe` and `predict`.
 
     Raises
@@ -85,4 +85,4 @@ def explore(
         near = gather_sample(
             paths[1], entries, lambda: laplacian(links, strengths[1]), count_steps(len(links), decay), seed
         )
-        return Known(far.result(), found[0], found[1], near, found[2])
+        return SharedResults(far.result(), found[0], found[1], near, found[2])

@@ -55,12 +55,12 @@ def path_load(graph: AnyGraph, *, seed: int = 0) -> Measure:
     return Measure(float(others.mean()), False, told)
 
 
-def start(links: CSRGraph) -> "Walk":
+def start(links: CSRGraph) -> "BreadthFirstSearch":
     """Return what searches a graph."""
-    return Walk(len(links), links.indptr, links.indices, count_links(links))
+    return BreadthFirstSearch(len(links), links.indptr, links.indices, count_links(links))
 
 
-class Walk(NamedTuple):
+class BreadthFirstSearch(NamedTuple):
     """Searches breadth first over a graph, with its degrees."""
 
     n: int

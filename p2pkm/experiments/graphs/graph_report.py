@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from p2pkm.network.graph import Topology
-    from topologies.measures import Known, Measure
+    from topologies.measures import Measure, SharedResults
 
 _USUAL = 16  # devices
 _KINDS = ("png", "svg", "pdf", "pgf")
@@ -160,7 +160,7 @@ def measure(built: NamedGraph, question: GraphQuery) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _explore(graph: Any, force: dict[str, float], question: GraphQuery) -> "Known | None":
+def _explore(graph: Any, force: dict[str, float], question: GraphQuery) -> "SharedResults | None":
     """Return what all measures of a very large graph have in common; None of others, where it takes no time."""
     from p2pkm.kernels import compiles, load
     from topologies import CSRGraph, measures

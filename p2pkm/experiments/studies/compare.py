@@ -31,7 +31,7 @@ from p2pkm.experiments.studies.run_study import (
 from p2pkm.experiments.studies.study_file import check_runs, read_seeds
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.metrics.milestones import EXPLAINED
-from p2pkm.metrics.registry import Table, columns, keys
+from p2pkm.metrics.registry import ShownIn, columns, keys
 from p2pkm.network.world import connect
 from p2pkm.storage.conclusion import conclude, list_verdicts, tell_effect, tell_verdict, write_verdicts
 from p2pkm.storage.lock import Lock
@@ -291,7 +291,7 @@ def compare_rows(rows: Sequence[Row], reference: str, margin: float = MARGIN) ->
             groups.setdefault((row["algorithm"], row["graph"]), {})[row["seed"]] = row
     table = [_average(name, graph, list(group.values())) for (name, graph), group in groups.items()]
     ours = {graph: group for (name, graph), group in groups.items() if name == reference}
-    verdicts = {figure: Verdicts(groups, figure, margin) for figure in keys(Table.PAIRED)}
+    verdicts = {figure: Verdicts(groups, figure, margin) for figure in keys(ShownIn.PAIRED)}
     differences = []
     for (name, graph), group in groups.items():
         for against, other in ours.items():
@@ -308,7 +308,7 @@ def compare_rows(rows: Sequence[Row], reference: str, margin: float = MARGIN) ->
 def _average(name: str, graph: str, group: Sequence[Row]) -> dict[str, Any]:
     """Return the means over seeds of one method on one graph, the worst device of all, and an interval of the ratio."""
     found: dict[str, Any] = {"algorithm": name, "graph": graph, "seeds": len(group)}
-    found |= average(group, keys(Table.MEANS))
+    found |= average(group, keys(ShownIn.MEANS))
     ratios = [row["ratio_mean"] for row in group]
     found["ratio_low"], found["ratio_high"] = (None, None) if None in ratios else interval(ratios)
     found["worse"] = tell_worse(group) or None
@@ -328,7 +328,7 @@ def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], ba
     writer.writerows(plain)
     write_bytes(folder, "rows.csv", lambda file: file.write(text.getvalue().encode()))
     write_json(folder, "summary.json", compared)
-    verdicts = write_verdicts(Study(plain).configurations(), keys(Table.PAIRED), compared["margin"])
+    verdicts = write_verdicts(Study(plain).configurations(), keys(ShownIn.PAIRED), compared["margin"])
     write_bytes(folder, "verdicts.csv", lambda file: file.write(verdicts.encode()))
     if base.plot and any(one["ratio_mean"] is not None for one in compared["table"]):
         from p2pkm.viz import draw_comparison
@@ -339,7 +339,7 @@ def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], ba
 def tabulate(compared: dict[str, Any]) -> str:
     """Return the comparison as text."""
     names = [name_run(one["algorithm"], one["graph"]) for one in compared["table"]]
-    shown = columns(Table.COMPARISON, compared["table"])
+    shown = columns(ShownIn.COMPARISON, compared["table"])
     lines = [["", *(metric.column for metric in shown)]]
     for name, one in zip(names, compared["table"], strict=True):
         cells = [metric.write_mean(one) for metric in shown]

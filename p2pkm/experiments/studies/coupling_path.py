@@ -22,7 +22,7 @@ from p2pkm.core.units import tell_folder
 from p2pkm.data.shards import Shards
 from p2pkm.experiments.config import Experiment, Prepared
 from p2pkm.experiments.run import OutputOptions, code_of, execute, hold_default, hold_out, prepare_and_validate
-from p2pkm.metrics.registry import Table, keys
+from p2pkm.metrics.registry import ShownIn, keys
 from p2pkm.metrics.result import Result
 from p2pkm.network.graph import Topology
 from p2pkm.network.world import connect
@@ -175,7 +175,7 @@ def measure(result: Result) -> dict[str, Any]:
         "coupling": result.summary["coupling"],
         "local_fit": fit if math.isfinite(fit) else None,
         "clusterings": count_clusterings(result.centroids, _ALIKE * spread),
-        **{name: result.summary[name] for name in keys(Table.PATH)},
+        **{name: result.summary[name] for name in keys(ShownIn.PATH)},
     }
 
 

@@ -26,7 +26,7 @@ from p2pkm.experiments.studies.process_pool import serve, work_through
 from p2pkm.kernels.compile_time import announce_compilation
 from p2pkm.methods.init.pipelines import describe_graph_use, needs_hub
 from p2pkm.metrics.milestones import trace
-from p2pkm.metrics.registry import Table, keys
+from p2pkm.metrics.registry import ShownIn, keys
 from p2pkm.metrics.result import Result
 from p2pkm.network.graph import Topology
 from p2pkm.network.local import LocalWorld
@@ -300,7 +300,7 @@ def measure_graph(topology: Topology, name: str) -> Row:
 
 def measure(result: Result) -> Row:
     """Return what a study says of a run."""
-    return {name: result.summary[name] for name in keys(Table.STUDY)} | {"trace": trace(result.rounds)}
+    return {name: result.summary[name] for name in keys(ShownIn.STUDY)} | {"trace": trace(result.rounds)}
 
 
 def describe(row: Row, number: int, count: int) -> str:

@@ -32,7 +32,7 @@ from p2pkm.experiments.studies.run_study import (
 )
 from p2pkm.experiments.studies.study_file import StudyFile, check_runs, expand_grid, name_run, parse_study, read_study
 from p2pkm.metrics.milestones import EXPLAINED, MILESTONES
-from p2pkm.metrics.registry import Table, columns, keys
+from p2pkm.metrics.registry import ShownIn, columns, keys
 from p2pkm.network.world import connect
 from p2pkm.storage.conclusion import write_verdicts
 from p2pkm.storage.lock import Lock
@@ -208,7 +208,7 @@ def run_sweep(
     rows = tidy(found, study)
     if folder is not None and not shared:
         write_tables(folder, rows, found)
-        verdicts = write_verdicts(Study(rows).configurations(), keys(Table.PAIRED), study.margin)
+        verdicts = write_verdicts(Study(rows).configurations(), keys(ShownIn.PAIRED), study.margin)
         _write_text(folder, "verdicts.csv", verdicts)
         if study.base["plot"]:
             from p2pkm.viz import draw_study
@@ -326,8 +326,8 @@ def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> 
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in names), []).append(row)
-    shown = columns(Table.SWEEP, rows)
-    figures = keys(Table.MEANS)
+    shown = columns(ShownIn.SWEEP, rows)
+    figures = keys(ShownIn.MEANS)
     worse = []
     lines = [[*names, "seeds", *(metric.column for metric in shown)]]
     for sides, group in groups.items():

@@ -12,7 +12,7 @@ from p2pkm.core.batch import Floats
 from p2pkm.core.units import write_number
 from p2pkm.core.validation import one_of
 from p2pkm.metrics.milestones import never_reached
-from p2pkm.metrics.registry import Table, find, keys
+from p2pkm.metrics.registry import ShownIn, find, keys
 from p2pkm.storage.study_table import Row, read_ended, read_rows
 from p2pkm.viz.figures.comparison import plot_quality
 from p2pkm.viz.looks import finish, is_narrow
@@ -235,7 +235,7 @@ def draw_study(study: Any, folder: Path, kinds: Sequence[str] = USUAL) -> list[P
         if any(row.get("ratio_mean") is not None and row.get(against) is not None for row in rows):
             draws[f"quality_{against}"] = partial(plot_study_quality, rows, against=against)
     for y, x in combinations(sorted(find_swept(compared)[:_PAIRS], key=("algorithm", "graph").count, reverse=True), 2):
-        for value in (name for name in keys(Table.MAP) if any(name in row for row in compared)):
+        for value in (name for name in keys(ShownIn.MAP) if any(name in row for row in compared)):
             draws[f"heatmap_{x}_{y}_{value}"] = partial(plot_heatmap, compared, x, y, value)
     return [path for name, draw in draws.items() for path in save_figure(draw, folder, name, kinds)]
 

@@ -12,7 +12,7 @@ from typing import Any
 from p2pkm.core.errors import DataError
 from p2pkm.core.units import count, write_size
 from p2pkm.metrics.milestones import OF_CENTRAL, never_reached, write_share
-from p2pkm.metrics.registry import Table, keys
+from p2pkm.metrics.registry import ShownIn, keys
 from p2pkm.storage.conclusion import BEST, conclude, describe_test, tell_near, tell_verdict
 from p2pkm.storage.paired_tests import (
     EQUIVALENT,
@@ -148,7 +148,7 @@ def _average(rows: Sequence[Row], axes: Sequence[str]) -> list[Row]:
     found = []
     for names, group in groups.items():
         mean: Row = {**dict(zip(axes, names, strict=True)), "runs": len(group), "seeds": len(group), "group": group}
-        found.append(mean | average(group, keys(Table.MEANS)))
+        found.append(mean | average(group, keys(ShownIn.MEANS)))
     return found
 
 
@@ -318,7 +318,7 @@ def _embed(path: Path) -> Html:
 
 def _list_means(means: Sequence[Row], axes: Sequence[str]) -> Html:
     names = [name for name in axes if name != "seed"]
-    figures = [name for name in keys(Table.MEANS) if any(row[name] is not None for row in means)]
+    figures = [name for name in keys(ShownIn.MEANS) if any(row[name] is not None for row in means)]
     rows: list[list[Cell]] = [[*(row[name] for name in (*names, "runs")), *(_reached(row, name) for name in figures)]
                               for row in means]  # fmt: skip
     head: list[Content] = [*names, "runs", *map(title_of, figures)]

@@ -11,7 +11,7 @@ from p2pkm.storage.save import write_bytes
 _NAME = "report.html"
 
 
-class Report(NamedTuple):
+class WrittenReport(NamedTuple):
     """What was written: the file, what it is about (run, comparison, study), its bytes, whether it can be replayed."""
 
     path: Path
@@ -24,7 +24,7 @@ class Report(NamedTuple):
         return {"report": str(self.path), "kind": self.kind, "bytes": self.bytes, "replay": self.replay}
 
 
-def write_report(folder: Path, usual: dict[str, Any], out: Path | None = None) -> Report:
+def write_report(folder: Path, usual: dict[str, Any], out: Path | None = None) -> WrittenReport:
     """Write the page of a run, a comparison or a study.
 
     Parameters
@@ -55,7 +55,7 @@ def write_report(folder: Path, usual: dict[str, Any], out: Path | None = None) -
         raise NetworkError(
             f"{target} cannot be written: {error.strerror or error}; make room or choose another --out"
         ) from None
-    return Report(target, kind, len(content), moving)
+    return WrittenReport(target, kind, len(content), moving)
 
 
 def recognize(folder: Path) -> str:
