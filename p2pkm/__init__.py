@@ -37,8 +37,13 @@ if TYPE_CHECKING:
     from p2pkm.data.stream import DataStream as DataStream
     from p2pkm.data.synthetic_communities import communities as communities
     from p2pkm.data.synthetic_shapes import shapes as shapes
+    from p2pkm.deep.deep_table import DeepTable as DeepTable
+    from p2pkm.deep.deepfeca import DeepFeCA as DeepFeCA
+    from p2pkm.deep.deepgossip import DeepGossip as DeepGossip
+    from p2pkm.deep.linear_probe import Probe as Probe
+    from p2pkm.deep.linear_probe import linear_probe as linear_probe
+    from p2pkm.deep.measure_table import deep_table as deep_table
     from p2pkm.experiments.checking.check_method import check_method as check_method
-    from p2pkm.experiments.deep_table import deep_table as deep_table
     from p2pkm.experiments.estimators.estimator import P2PKMeans as P2PKMeans
     from p2pkm.experiments.estimators.scaler import P2PStandardScaler as P2PStandardScaler
     from p2pkm.experiments.simulate import simulate as simulate
@@ -49,7 +54,6 @@ if TYPE_CHECKING:
     from p2pkm.methods.peer.admm import ADMM as ADMM
     from p2pkm.methods.peer.consensus import ConsensusLloyd as ConsensusLloyd
     from p2pkm.methods.peer.coreset import Coreset as Coreset
-    from p2pkm.methods.peer.deepgossip import DeepGossip as DeepGossip
     from p2pkm.methods.peer.dgc import DGC as DGC
     from p2pkm.methods.peer.epidemic import Epidemic as Epidemic
     from p2pkm.methods.peer.gossip import GossipMatching as GossipMatching
@@ -61,7 +65,6 @@ if TYPE_CHECKING:
     from p2pkm.methods.peer.tracking import TrackingLloyd as TrackingLloyd
     from p2pkm.methods.peer.treelloyd import TreeLloyd as TreeLloyd
     from p2pkm.methods.server.centralized import Central as Central
-    from p2pkm.methods.server.deepfeca import DeepFeCA as DeepFeCA
     from p2pkm.methods.server.feca import FeCA as FeCA
     from p2pkm.methods.server.ffcm import FFCM as FFCM
     from p2pkm.methods.server.fkm import FKM as FKM
@@ -69,14 +72,11 @@ if TYPE_CHECKING:
     from p2pkm.methods.server.kfed import KFED as KFED
     from p2pkm.methods.server.mavg import MAvg as MAvg
     from p2pkm.methods.server.mufc import MUFC as MUFC
-    from p2pkm.metrics.linear_probe import Probe as Probe
-    from p2pkm.metrics.linear_probe import linear_probe as linear_probe
     from p2pkm.metrics.result import Result as Result
     from p2pkm.network.graph import Topology as Topology
     from p2pkm.network.link_model import LinkModel as LinkModel
     from p2pkm.privacy.pair_leaks import PairLeaks as PairLeaks
     from p2pkm.privacy.pair_leaks import pair_leaks as pair_leaks
-    from p2pkm.storage.deep_table import DeepTable as DeepTable
     from p2pkm.storage.load import load as load
     from p2pkm.storage.study_table import Study as Study
     from p2pkm.storage.study_table import load_study as load_study
@@ -91,8 +91,8 @@ _HOMES = {
     "Central": "p2pkm.methods.server.centralized",
     "ConsensusLloyd": "p2pkm.methods.peer.consensus",
     "Coreset": "p2pkm.methods.peer.coreset",
-    "DeepFeCA": "p2pkm.methods.server.deepfeca",
-    "DeepGossip": "p2pkm.methods.peer.deepgossip",
+    "DeepFeCA": "p2pkm.deep.deepfeca",
+    "DeepGossip": "p2pkm.deep.deepgossip",
     "DGC": "p2pkm.methods.peer.dgc",
     "Epidemic": "p2pkm.methods.peer.epidemic",
     "FeCA": "p2pkm.methods.server.feca",
@@ -127,9 +127,9 @@ _HOMES = {
     "study": "p2pkm.experiments.studies.sweep",
     "compare": "p2pkm.experiments.studies.compare",
     "coupling_path": "p2pkm.experiments.studies.coupling_path",
-    "DeepTable": "p2pkm.storage.deep_table",
-    "deep_table": "p2pkm.experiments.deep_table",
-    **dict.fromkeys(("Probe", "linear_probe"), "p2pkm.metrics.linear_probe"),
+    "DeepTable": "p2pkm.deep.deep_table",
+    "deep_table": "p2pkm.deep.measure_table",
+    **dict.fromkeys(("Probe", "linear_probe"), "p2pkm.deep.linear_probe"),
     "PairLeaks": "p2pkm.privacy.pair_leaks",
     "pair_leaks": "p2pkm.privacy.pair_leaks",
     "load": "p2pkm.storage.load",

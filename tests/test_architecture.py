@@ -16,7 +16,7 @@ TREES = {
 ALLOWED = {  # where a library may be imported
     "mpi4py": ("p2pkm/network/mpi.py",),
     "numba": ("p2pkm/kernels/numba/",),
-    "matplotlib": ("p2pkm/viz/",),
+    "matplotlib": ("p2pkm/viz/", "p2pkm/deep/figures.py"),
     "click": ("p2pkm/cli/",),
     "rich": ("p2pkm/cli/",),
     "networkx": ("topologies/", "p2pkm/network/graph.py", "p2pkm/metrics/result.py", "p2pkm/storage/save.py"),
@@ -25,7 +25,7 @@ ALLOWED = {  # where a library may be imported
     "sklearn": (
         "p2pkm/data/sources.py",
         "p2pkm/metrics/clustering.py",
-        "p2pkm/metrics/linear_probe.py",
+        "p2pkm/deep/linear_probe.py",
         "p2pkm/experiments/estimators/estimator.py",
         "p2pkm/experiments/estimators/parameters.py",
         "p2pkm/experiments/estimators/scaler.py",
@@ -40,7 +40,7 @@ ALLOWED = {  # where a library may be imported
         "p2pkm/core/sorting.py",
     ),
     "pymetis": ("p2pkm/network/rank_partition.py",),
-    "jax": ("p2pkm/methods/deep/",),
+    "jax": ("p2pkm/deep/",),
     "anndata": ("p2pkm/data/readers/anndata.py",),
     "h5py": ("p2pkm/data/readers/anndata.py",),
     "pyarrow": (
@@ -76,8 +76,8 @@ NO_BLAS = {  # calls outside of `single_thread` that are none of BLAS, or whose 
     "p2pkm/privacy/run_attack.py": {"noisy_sums": "norm of whole numbers, compared"},
     "p2pkm/privacy/pair_leaks.py": {"combine": "within pair_leaks"},
     "p2pkm/methods/building_blocks/regrown_tree.py": {"_elect": "whole numbers"},
-    "p2pkm/methods/deep/networks.py": {"_apply_linear": "JAX", "_through": "JAX"},
-    "p2pkm/methods/deep/training.py": {"loss": "JAX"},
+    "p2pkm/deep/networks.py": {"_apply_linear": "JAX", "_through": "JAX"},
+    "p2pkm/deep/training.py": {"loss": "JAX"},
     "p2pkm/network/ledger.py": {"totals": "whole numbers", "wire_total": "whole numbers"},
     "p2pkm/privacy/row_space.py": {"_multiply": "exact products and sums"},
     "p2pkm/viz/figures/partition.py": {"_draw_map": "norm of a color scale"},
@@ -125,8 +125,8 @@ WALKS = {  # stages that walk the same tree: they differ in what goes up, what t
     "p2pkm/methods/tree_tracking.py": {"TreeLloyd", "OverTree"},
 }
 DEEP = {  # the same parameters, with a server and without
-    "p2pkm/methods/server/deepfeca.py": {"DeepMethod"},
-    "p2pkm/methods/peer/deepgossip.py": {"DeepMethod"},
+    "p2pkm/deep/deepfeca.py": {"DeepMethod"},
+    "p2pkm/deep/deepgossip.py": {"DeepMethod"},
 }
 
 

@@ -180,7 +180,7 @@ def guard(method: Any, *, any_shape: bool) -> Any:
     method : Algorithm
         As the loop runs it: of a server method the star around it.
     any_shape : bool
-        Whether centroids may have any shape: those of an initialization, or features that are learned.
+        Whether centroids may have any shape: those of an initialization, or of features that are derived from points.
     """
     if isinstance(method, OnGraph):
         inner = guard(method.method, any_shape=any_shape)

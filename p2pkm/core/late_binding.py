@@ -5,6 +5,10 @@ from typing import Any
 
 _PROVIDERS = {
     "card": ("p2pkm.viz.notebook", "card"),
+    "learned": ("p2pkm.deep.learned_features", "collect_learned"),
+    "plot_accuracy": ("p2pkm.deep.figures", "plot_accuracy"),
+    "plot_features": ("p2pkm.deep.figures", "plot_features"),
+    "plot_nearest": ("p2pkm.deep.figures", "plot_nearest"),
     "report": ("p2pkm.viz.report.run_page", "show_page"),
     "overview": ("p2pkm.viz", "overview"),
     "plot_differences": ("p2pkm.viz", "plot_differences"),
@@ -13,7 +17,12 @@ _PROVIDERS = {
 }
 
 
+def provide(name: str) -> Any:
+    """Import what a higher package provides under a name."""
+    module, function = _PROVIDERS[name]
+    return getattr(import_module(module), function)
+
+
 def call(name: str, *arguments: Any, **options: Any) -> Any:
     """Call what a higher package provides under a name: what `viz` draws and shows, save of `storage`."""
-    module, function = _PROVIDERS[name]
-    return getattr(import_module(module), function)(*arguments, **options)
+    return provide(name)(*arguments, **options)

@@ -26,9 +26,9 @@ class State(Protocol):
     not rehearsed). Of the last state of a run `edge_weight`, float64[e] or None: how much of the
     strength of each link is left, 0 to 1 (None: all of it); the groups of a result are what links above a half connect
     (default: no groups), or `group`, int64[n] or None, where there is one; `reverted`, bool[n]: who has taken the start
-    back (default: nobody). With the trait `learns_features` `learned`: a NamedTuple of the parameters `theta`,
-    float32[n, P], and the RaggedArrays `features`, float64[m, D], and `labels`, int64[m, t]. Of a server method `held`,
-    int64[n]: the rows that the hub last aggregated, elsewhere 0.
+    back (default: nobody). With the trait `derives_features` `derived`: a NamedTuple of arrays [n, ...] and
+    RaggedArrays [m, ...] that `Result.derived` has, one of them `features`, float64[m, D], which stand for the points.
+    Of a server method `held`, int64[n]: the rows that the hub last aggregated, elsewhere 0.
     """
 
     @property

@@ -44,7 +44,7 @@ def register(name: str) -> Callable[[_Kind], _Kind]:
     return keep
 
 
-OPTIONAL = ("oscillating", "edge_limit", "edge_weight", "held", "reverted", "rehearsed", "group", "learned")
+OPTIONAL = ("oscillating", "edge_limit", "edge_weight", "held", "reverted", "rehearsed", "group", "derived")
 
 
 def optional(state: Any, name: str, default: Any = None) -> Any:
@@ -54,7 +54,7 @@ def optional(state: Any, name: str, default: Any = None) -> Any:
     ----------
     state : NamedTuple or None
         The state of a method or stage.
-    name : {"oscillating", "edge_limit", "edge_weight", "held", "reverted", "rehearsed", "group", "learned"}
+    name : {"oscillating", "edge_limit", "edge_weight", "held", "reverted", "rehearsed", "group", "derived"}
         See `p2pkm.core.protocols.State`.
     """
     if name not in OPTIONAL:

@@ -125,8 +125,8 @@ class MethodTraits:
     follows_points : bool
         `update` (of a server method `report`) measures the own points anew in every round, so that it goes on where
         points change during a run.
-    learns_features : bool
-        It clusters features that it learns, not the points: its states have `learned`, and what is measured from
+    derives_features : bool
+        It clusters features that it derives from the points: its states have `derived`, and what is measured from
         outside (costs, labels, pictures) is in the space of the features.
     guarantees_descent : bool
         The objective provably never rises with these parameters.
@@ -173,7 +173,7 @@ class MethodTraits:
     needs_parameters: str = ""
     common_centroids: bool = False
     follows_points: bool = False
-    learns_features: bool = False
+    derives_features: bool = False
     guarantees_descent: bool = False
     draws_secrets: bool = False
     noise_seed: int | None = None

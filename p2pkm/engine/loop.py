@@ -200,7 +200,7 @@ def _open(
 
 def _begin(stage: Stage, context: RunContext, channel: StageChannel, closing: bool) -> tuple[RunContext, Any, Schedule]:
     """Begin a stage on the network; return where it is played, as what, and who is awake when."""
-    played: Any = guard(stage.algorithm, any_shape=not closing or stage.algorithm.traits.learns_features)
+    played: Any = guard(stage.algorithm, any_shape=not closing or stage.algorithm.traits.derives_features)
     network = context.monitor.network
     events = context.events if closing else None
     delays = events or channel.delay_model

@@ -172,8 +172,8 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     hops = reach(stage.algorithm for stage in played)
     left = FinishedRun(*_leave(devices, own, feed, ending.state), monitor, ending.state, topology, clock, ages, hops)
     result = build_result(world, left, facts, _in_scaled_units(hooks.scores, scaling))
-    # names are those of the points, not of what was learned of them
-    return replace(result, scaling=scaling, features=None if result.learned else config.features or None)
+    # names are those of the points, not of features that were derived from them
+    return replace(result, scaling=scaling, features=None if result.derived else config.features or None)
 
 
 def _time(began: float, compiled: float) -> dict[str, float]:
@@ -295,10 +295,10 @@ def _count_work(config: RunConfig, work: int) -> int:
 
 
 def _leave(devices: Devices, own: Shards, feed: PointFeed | None, state: Any) -> tuple[Devices, Shards]:
-    """Return batch and points as they are at the end: features in the place of points that they were learned of."""
-    learned = optional(state, "learned")
-    if learned is not None:
-        points = learned.features.values
+    """Return batch and points as they are at the end: features in the place of points that they were derived from."""
+    derived = optional(state, "derived")
+    if derived is not None:
+        points = derived.features.values
         return replace(devices, stored=points), replace(own, points=points)
     return (devices, own) if feed is None else (feed.equip(devices), feed.own)
 
@@ -308,9 +308,9 @@ def _watch(
 ) -> CostEvaluator:
     """Let the monitor compare with a central server: on the points as they are, and again whenever they change.
 
-    Features that are learned are compared in the last record only.
+    Features that are derived from points are compared in the last record only.
     """
-    if config.algorithm.traits.learns_features:
+    if config.algorithm.traits.derives_features:
         prices = _price(replace(config, baselines=False), own, world, devices, monitor.network)
         monitor.follow(
             lambda now, last: _price(config, replace(own, points=now.stored), world, now, monitor.network, alone=last)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from p2pkm.core.plugins import METHODS as GROUP
 from p2pkm.core.plugins import extend
 
-_HOME = "p2pkm.methods."
+_HOME = "p2pkm."
 
 
 class MethodEntry(NamedTuple):
@@ -20,31 +20,31 @@ class MethodEntry(NamedTuple):
 
 
 METHODS: Mapping[str, MethodEntry] = {
-    "gtvmin": MethodEntry("peer.gtvmin", "GTVMin"),
-    "treelloyd": MethodEntry("peer.treelloyd", "TreeLloyd"),
-    "consensus": MethodEntry("peer.consensus", "ConsensusLloyd"),
-    "pushsum": MethodEntry("peer.pushsum", "PushSumLloyd"),
-    "tracking": MethodEntry("peer.tracking", "TrackingLloyd"),
-    "private": MethodEntry("peer.private", "Private"),
-    "admm": MethodEntry("peer.admm", "ADMM"),
-    "gossip": MethodEntry("peer.gossip", "GossipMatching"),
-    "dgc": MethodEntry("peer.dgc", "DGC"),
-    "gossip-sum": MethodEntry("peer.gossip_sum", "GossipSum"),
-    "epidemic": MethodEntry("peer.epidemic", "Epidemic"),
-    "coreset": MethodEntry("peer.coreset", "Coreset"),
-    "fkm": MethodEntry("server.fkm", "FKM"),
-    "kfed": MethodEntry("server.kfed", "KFED"),
-    "fkmeanscb": MethodEntry("server.fkmeanscb", "FKMeansCB"),
-    "feca": MethodEntry("server.feca", "FeCA"),
-    "ffcm1": MethodEntry("server.ffcm", "FFCM", {"version": 1}),
-    "ffcm2": MethodEntry("server.ffcm", "FFCM", {"version": 2}),
-    "mavg": MethodEntry("server.mavg", "MAvg"),
-    "mufc": MethodEntry("server.mufc", "MUFC"),
-    "central": MethodEntry("server.centralized", "Central", {"method": "lloyd"}),
-    "cdkm": MethodEntry("server.centralized", "Central", {"method": "cdkm"}),
-    "deepfeca": MethodEntry("server.deepfeca", "DeepFeCA"),
-    "deepgossip": MethodEntry("peer.deepgossip", "DeepGossip"),
-    "local": MethodEntry("peer.local_only", "LocalOnly"),
+    "gtvmin": MethodEntry("methods.peer.gtvmin", "GTVMin"),
+    "treelloyd": MethodEntry("methods.peer.treelloyd", "TreeLloyd"),
+    "consensus": MethodEntry("methods.peer.consensus", "ConsensusLloyd"),
+    "pushsum": MethodEntry("methods.peer.pushsum", "PushSumLloyd"),
+    "tracking": MethodEntry("methods.peer.tracking", "TrackingLloyd"),
+    "private": MethodEntry("methods.peer.private", "Private"),
+    "admm": MethodEntry("methods.peer.admm", "ADMM"),
+    "gossip": MethodEntry("methods.peer.gossip", "GossipMatching"),
+    "dgc": MethodEntry("methods.peer.dgc", "DGC"),
+    "gossip-sum": MethodEntry("methods.peer.gossip_sum", "GossipSum"),
+    "epidemic": MethodEntry("methods.peer.epidemic", "Epidemic"),
+    "coreset": MethodEntry("methods.peer.coreset", "Coreset"),
+    "fkm": MethodEntry("methods.server.fkm", "FKM"),
+    "kfed": MethodEntry("methods.server.kfed", "KFED"),
+    "fkmeanscb": MethodEntry("methods.server.fkmeanscb", "FKMeansCB"),
+    "feca": MethodEntry("methods.server.feca", "FeCA"),
+    "ffcm1": MethodEntry("methods.server.ffcm", "FFCM", {"version": 1}),
+    "ffcm2": MethodEntry("methods.server.ffcm", "FFCM", {"version": 2}),
+    "mavg": MethodEntry("methods.server.mavg", "MAvg"),
+    "mufc": MethodEntry("methods.server.mufc", "MUFC"),
+    "central": MethodEntry("methods.server.centralized", "Central", {"method": "lloyd"}),
+    "cdkm": MethodEntry("methods.server.centralized", "Central", {"method": "cdkm"}),
+    "deepfeca": MethodEntry("deep.deepfeca", "DeepFeCA"),
+    "deepgossip": MethodEntry("deep.deepgossip", "DeepGossip"),
+    "local": MethodEntry("methods.peer.local_only", "LocalOnly"),
 }
 
 
@@ -75,7 +75,7 @@ def suggest_methods(fits: Callable[[Any], bool]) -> str:
     found = []
     for name in METHODS:
         method = find(name)(1)
-        if not (method.traits.needs_parameters or method.traits.learns_features) and fits(method):
+        if not (method.traits.needs_parameters or method.traits.derives_features) and fits(method):
             found.append(name)
     return f"--algorithm {', '.join(found[:-1])} or {found[-1]}"
 

@@ -151,8 +151,8 @@ class Monitor:
             return
         began, compiled = time.perf_counter(), count_compilation()
         state = state._replace(centroids=np.ascontiguousarray(state.centroids))  # one number may stand for all
-        if (learned := optional(state, "learned")) is not None:
-            self._watch(replace(self._devices, stored=learned.features.values))
+        if (derived := optional(state, "derived")) is not None:
+            self._watch(replace(self._devices, stored=derived.features.values))
         self._record(now, state, algorithm, closing)
         self._changed = False
         if self.prices is None:  # the points are not scaled yet
@@ -200,7 +200,7 @@ class Monitor:
             "messages": int(messages), "bytes": int(volume), "wire_bytes": int(wire), "converged": int(converged),
             "descent": self._certify(algorithm, objective, now["round"]),
         }  # fmt: skip
-        if self._price is not None and not algorithm.traits.learns_features:
+        if self._price is not None and not algorithm.traits.derives_features:
             record["break"] = self._changed
         if own.server >= 0:
             record["ari_clients"] = mean(*np.delete(rows[: own.clients, 1:3], self.left_out, axis=0).T)

@@ -113,28 +113,6 @@ class Census(NamedTuple):
         return brief(self)
 
 
-class LearnedFeatures(NamedTuple):
-    """What a method learned that clusters features of a network, see `p2pkm.methods.deep`.
-
-    Attributes
-    ----------
-    theta : float32[n, P]
-        Last parameters of every device, of a star the hub's too.
-    features : float64[m, D]
-        What is clustered, of every point under the last parameters of its device, in the order of `Census.device`.
-    labels : int64[T + 1, m]
-        Pseudo-labels by every clustering: row t is what round t + 1 was trained on, the last row belongs to the last
-        parameters; -1: none. Without any round of shape [0, m].
-    """
-
-    theta: Any
-    features: Floats
-    labels: Integers
-
-    def __repr__(self) -> str:
-        return brief(self)
-
-
 @dataclass(frozen=True, eq=False)
 class Result:
     """The outcome of a run.
@@ -183,9 +161,10 @@ class Result:
         figure has one: devices.npz of the run folder.
     features : tuple of str, length d, or None
         Names of the features, if the data have any.
-    learned : LearnedFeatures or None
-        Of `deepfeca` and `deepgossip`; then all centroids, costs and labels are in the space of the features, which
-        `predict` takes, too.
+    derived : dict of str to array
+        What a method computed of the points besides centroids, by name: `features`, float64[m, D], the features of
+        every point in the order of `Census.device`, and what else its states have in `derived`. Then all centroids,
+        costs and labels are in the space of these features, which `predict` takes, too. Empty for other methods.
 
     Examples
     --------
@@ -221,12 +200,17 @@ class Result:
     central: Floats | None = None
     devices: dict[str, Floats] = field(default_factory=dict)
     features: tuple[str, ...] | None = None
-    learned: LearnedFeatures | None = None
+    derived: dict[str, Any] = field(default_factory=dict)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Return what the features are called; without names ``feature 0``, ``feature 1``, ...."""
         return self.features or tuple(f"feature {j}" for j in range(self.centroids.shape[2]))
+
+    @property
+    def learned(self) -> Any:
+        """Return the `LearnedFeatures` of `deepfeca` and `deepgossip`: parameters, features, labels; else None."""
+        return call("learned", self)
 
     @cached_property
     def clusters(self) -> Clusters:
@@ -319,7 +303,7 @@ class Result:
             no centroid.
         """
         chosen = self.best if device is None else self._find_device(device)
-        points = match_features(X, None if self.learned else self.features)
+        points = match_features(X, None if self.derived else self.features)
         points, centroids = bounded(matrix(points, empty=True), "X"), self.centroids[chosen]
         if not len(points):
             return np.zeros(0, np.int64)

@@ -9,6 +9,7 @@ import numpy as np
 
 from p2pkm.channel.byzantine import byzantine_note
 from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.messages import RaggedArray
 from p2pkm.core.sorting import blocks, narrow
 from p2pkm.core.states import optional
 from p2pkm.core.termination import STOPPED
@@ -32,7 +33,7 @@ from p2pkm.metrics.optional import (
 )
 from p2pkm.metrics.registry import measure, summary_keys
 from p2pkm.metrics.replay_frames import Frames
-from p2pkm.metrics.result import Census, Exposure, HashChain, LearnedFeatures, Result
+from p2pkm.metrics.result import Census, Exposure, HashChain, Result
 from p2pkm.network.graph import LARGE, Topology
 from p2pkm.network.ledger import Traffic
 from p2pkm.network.transport import Network, World
@@ -133,7 +134,7 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
         centroids, model, records, summary, traffic, topology, shared["losses"], _both_ways(topology, gtv, network),
         census, HashChain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
         frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=monitor.left_out,
-        exposure=exposure, central=prices.baseline, learned=_collect_learned(devices, network, state),
+        exposure=exposure, central=prices.baseline, derived=_collect_derived(devices, network, state),
     )  # fmt: skip
     figures, values = measure(result)  # the same on every rank, as the result is
     return replace(result, summary=summary | figures, devices=values)
@@ -144,14 +145,18 @@ def _plain(number: np.generic) -> Any:
     return number.item()
 
 
-def _collect_learned(devices: Devices, network: Network, state: Any) -> LearnedFeatures | None:
-    """Return what all devices have learned, the same on every rank; None for methods that learn no features."""
-    learned = optional(state, "learned")
-    if learned is None:
-        return None
+def _collect_derived(devices: Devices, network: Network, state: Any) -> dict[str, Any]:
+    """Return what the method computed of all points and devices besides centroids, the same on every rank."""
+    derived = optional(state, "derived")
+    if derived is None:
+        return {}
     sizes = network.allgather_by_device(devices.sizes)
-    features, labels = (network.allgather_by_device(part.values, sizes) for part in (learned.features, learned.labels))
-    return LearnedFeatures(network.allgather_by_device(learned.theta), features, np.ascontiguousarray(labels.T))
+    return {
+        name: network.allgather_by_device(part.values, sizes)
+        if isinstance(part, RaggedArray)
+        else network.allgather_by_device(part)
+        for name, part in derived._asdict().items()
+    }
 
 
 def _tell_reverted(reverted: int, clients: int) -> list[str]:

@@ -9,10 +9,11 @@ from typing import Any
 from p2pkm.core.errors import DataError
 from p2pkm.data.readers.npy import load_arrays
 from p2pkm.metrics.replay_frames import Frames
-from p2pkm.metrics.result import Census, Exposure, HashChain, LearnedFeatures, Result
+from p2pkm.metrics.result import Census, Exposure, HashChain, Result
 from p2pkm.network.graph import Topology
 from p2pkm.network.ledger import Traffic
 from p2pkm.storage.run_status import explain, require_single_run
+from p2pkm.storage.save import turn_labels
 
 _NEEDED: dict[str, dict[str, int]] = {  # arrays of every run and their number of axes
     "centroids": {"centroids": 3},
@@ -126,7 +127,7 @@ def _assemble(
         Frames(**frames) if frames else None, ratios, byzantine, Exposure(**exposure) if exposure else None,
         centroids.get("central"), devices,
         tuple(centroids["features"].tolist()) if "features" in centroids else None,
-        LearnedFeatures(**learned) if learned else None,
+        turn_labels(learned),
     )  # fmt: skip
 
 

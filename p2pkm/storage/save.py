@@ -98,6 +98,12 @@ def _pack(file: Any, arrays: dict[str, Any]) -> None:
                 np.lib.format.write_array(member, array, allow_pickle=False)
 
 
+def turn_labels(derived: dict[str, Any]) -> dict[str, Any]:
+    """Return what a method derived from points with its labels turned: learned.npz has a row for each clustering."""
+    turned = {"labels": np.ascontiguousarray(derived["labels"].T)} if "labels" in derived else {}
+    return derived | turned
+
+
 def save_result(result: Any, folder: Path) -> None:
     """Write everything but config, manifest, rounds and figures: centroids, ledger, graph, frames, summary ..."""
     census, ledger = result.census, result.ledger
@@ -115,7 +121,7 @@ def save_result(result: Any, folder: Path) -> None:
         "chain": result.chain._asdict(),
         "frames": {} if result.frames is None else result.frames._asdict(),
         "devices": result.devices,
-        "learned": {} if result.learned is None else result.learned._asdict(),
+        "learned": turn_labels(result.derived),
         "exposure": {} if result.exposure is None else result.exposure._asdict(),
     }  # fmt: skip
     for name, arrays in archives.items():

@@ -11,6 +11,10 @@ Examples
 1
 """
 
+from collections.abc import Callable
+from typing import Any
+
+from p2pkm.core.late_binding import provide
 from p2pkm.viz.all_figures import draw_all, overview
 from p2pkm.viz.animation import animate
 from p2pkm.viz.figures.attack import plot_attack
@@ -18,7 +22,6 @@ from p2pkm.viz.figures.bytes_per_device import plot_bytes
 from p2pkm.viz.figures.comparison import draw_comparison, plot_quality
 from p2pkm.viz.figures.convergence import plot_convergence
 from p2pkm.viz.figures.coupling_path import plot_coupling_path
-from p2pkm.viz.figures.deep import plot_accuracy, plot_features, plot_nearest
 from p2pkm.viz.figures.devices import plot_devices
 from p2pkm.viz.figures.drift import plot_drift
 from p2pkm.viz.figures.graph import plot_graph, plot_topology
@@ -32,13 +35,15 @@ from p2pkm.viz.figures.progress import plot_progress
 from p2pkm.viz.figures.seeds import plot_differences, plot_seeds
 from p2pkm.viz.figures.study import draw_study, plot_heatmap, plot_measures, plot_study_quality
 
+_ABOVE = ("plot_accuracy", "plot_features", "plot_nearest")  # figures of deep clustering, from the package above
+
 __all__ = [
+    *_ABOVE,
     "animate",
     "draw_all",
     "draw_comparison",
     "draw_study",
     "overview",
-    "plot_accuracy",
     "plot_attack",
     "plot_bytes",
     "plot_convergence",
@@ -46,14 +51,12 @@ __all__ = [
     "plot_devices",
     "plot_differences",
     "plot_drift",
-    "plot_features",
     "plot_graph",
     "plot_graphs",
     "plot_heatmap",
     "plot_k",
     "plot_leaks",
     "plot_measures",
-    "plot_nearest",
     "plot_partition",
     "plot_partition_of",
     "plot_points",
@@ -64,3 +67,9 @@ __all__ = [
     "plot_study_quality",
     "plot_topology",
 ]
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    if name not in _ABOVE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return provide(name)

@@ -7,7 +7,7 @@ import pytest
 
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.fork import is_inherited
-from p2pkm.methods.deep.training import require_jax
+from p2pkm.deep.training import require_jax
 from p2pkm.network.local import LocalWorld
 from p2pkm.network.world import connect
 from tests.support.fork import run_in_fork

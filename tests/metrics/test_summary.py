@@ -9,6 +9,7 @@ from numpy.testing import assert_array_equal
 
 import p2pkm
 import topologies
+from p2pkm.core.messages import RaggedArray
 from p2pkm.engine.loop import Start
 from p2pkm.metrics import summary
 from p2pkm.network.graph import Topology
@@ -77,16 +78,20 @@ def test_the_ledger_keeps_what_32_bits_cannot_hold(monkeypatch, kind, large):
     assert found.refused is None and (found.sender is None) == (large == 1)
 
 
-def test_what_devices_learned_is_in_the_order_of_their_points():
+class Derived(NamedTuple):
+    theta: Any
+    features: RaggedArray
+
+
+class Deriving(NamedTuple):
+    derived: Derived
+
+
+def test_what_devices_derived_is_in_the_order_of_their_points():
     table = arrange([np.zeros((2, 1)), np.zeros((1, 1))], [(0, 1)])
-    learned = SimpleNamespace(
-        theta=np.arange(2.0)[:, None],
-        features=SimpleNamespace(values=np.arange(6.0).reshape(3, 2)),
-        labels=SimpleNamespace(values=np.array([[0, 1], [1, 1], [2, 0]])),
-    )
-    state = NamedTuple("State", [("learned", Any)])(learned)
-    found = summary._collect_learned(table.devices, table.network, state)
-    assert found.theta.tolist() == [[0.0], [1.0]] and found.features is learned.features.values
-    assert found.labels.tolist() == [[0, 1, 2], [1, 1, 0]]
+    features = RaggedArray(np.arange(6.0).reshape(3, 2), np.array([2, 1]))
+    state = Deriving(Derived(np.arange(2.0)[:, None], features))
+    found = summary._collect_derived(table.devices, table.network, state)
+    assert found["theta"].tolist() == [[0.0], [1.0]] and found["features"] is features.values
     none = Start(np.zeros((2, 1, 1)), np.ones(2, np.bool_))
-    assert summary._collect_learned(table.devices, table.network, none) is None
+    assert summary._collect_derived(table.devices, table.network, none) == {}

@@ -34,6 +34,7 @@ from p2pkm.core.spec import _convert_bool, parse
 from p2pkm.core.states import optional
 from p2pkm.core.traits import MessageContent
 from p2pkm.core.validation import _first_text, bounded, finite, matrix, positive, whole
+from p2pkm.deep.deep_table import DeepTable
 from p2pkm.engine import build_run, event_driven
 from p2pkm.engine.build_batch import _measure, label_pooled
 from p2pkm.engine.loop import RunContext, Start, _check_termination
@@ -65,7 +66,6 @@ from p2pkm.network.rank_partition import RankPartition
 from p2pkm.storage import checksums, conclusion, latex_table, load, lock, run_folder, save
 from p2pkm.storage.checkpoint import CheckpointWriter
 from p2pkm.storage.checksums import NAME, _check, _read
-from p2pkm.storage.deep_table import DeepTable
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.paired_tests import rank
 from p2pkm.storage.study_table import Study, average, name_run, read_rows, tell_worse

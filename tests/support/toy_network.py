@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p2pkm.deep.method import DeepMethod
 from p2pkm.kernels.reference import uniforms
-from p2pkm.methods.deep.method import DeepMethod
 
 WIDTH = 32
 

@@ -66,7 +66,7 @@ def weigh(experiment: Experiment, method: Any, size: Size, graph: tuple[int, int
         size.points, size.features, *graph, method.k, records, experiment.baselines, ranks=ranks,
         word=4 if experiment.dtype == "float32" else 8,
         copies=(_SHIPPED if ships else _SERVED) if needs_hub(method) else 0,
-        reading="first" if not size.stored else "drawn" if drawn else "each", compiles=method.traits.learns_features,
+        reading="first" if not size.stored else "drawn" if drawn else "each", compiles=method.traits.derives_features,
     )  # fmt: skip
 
 

@@ -108,7 +108,7 @@ def refuse_graph(algorithm: Any, given: str, remedy: str) -> TopologyError:
     remedy : str
         What to type instead.
     """
-    sends = algorithm.traits.is_server_method or algorithm.traits.learns_features
+    sends = algorithm.traits.is_server_method or algorithm.traits.derives_features
     why = "uses a server, so its graph is a star, which is built for it" if sends else "sends no messages"
     others = suggest_methods(lambda other: not needs_hub(other))
     return TopologyError(f"{algorithm.name} {why}; got {given}. {remedy}, or use {others}")

@@ -10,7 +10,7 @@ from p2pkm.core.expected_messages import ByRound, Known, tables
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import Work
 from p2pkm.core.traits import MethodTraits
-from p2pkm.methods.deep.method import TRAITS, DeepMethod, DeepState, flatten, unflatten
+from p2pkm.deep.method import TRAITS, DeepMethod, DeepState, flatten, unflatten
 
 _TRAIN, _AVERAGE, _REPORT, _CLUSTER, _TAKE = range(5)  # the turns of a round; the first one begins with the last two
 
@@ -62,7 +62,7 @@ class DeepFeCA(DeepMethod):
     network : str or pair of functions
         linear (the images themselves, by a matrix that starts as the identity: for tests), mlp (128 and 64 units), conv
         (three 3 x 3 convolutions of 16, 32 and 64 channels with group norm) or resnet18 (group norm, 3 x 3 stem); in
-        scripts also ``(init(key, shape), apply(params, images))``, see `p2pkm.methods.deep.networks`.
+        scripts also ``(init(key, shape), apply(params, images))``, see `p2pkm.deep.networks`.
     shape : str, optional
         Of an image, such as 28x28 or 32x32x3; default: as in the file (.npz of images), else a square of one channel.
     features : int
@@ -139,27 +139,27 @@ class DeepFeCA(DeepMethod):
 
     def _train(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
         """Let the clients train, and send the parameters with their number of images."""
-        learned = self.train(state.learned, state.centroids, devices)
+        learned = self.train(state.derived, state.centroids, devices)
         row = np.column_stack((devices.sizes, learned.theta)).astype(np.float64)
-        return self._sends(state._replace(learned=learned), flatten(row, state.centroids.shape[2]))
+        return self._sends(state._replace(derived=learned), flatten(row, state.centroids.shape[2]))
 
     def _average(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
         """Let the hub average the parameters, and send them."""
-        theta = state.learned.theta.copy()
+        theta = state.derived.theta.copy()
         for i in np.flatnonzero(devices.active_devices):
             rows = _read(inbox, inbox.slots[devices.indptr[i] : devices.indptr[i + 1]], state, theta.shape[1] + 1)
             total = np.cumsum(rows[:, 0])[-1]
             if total > 0.0:
                 theta[i] = np.cumsum(rows[:, :1] * rows[:, 1:], axis=0)[-1] / total
-        learned = state.learned._replace(theta=theta)
-        return self._sends(state._replace(learned=learned), flatten(theta.astype(np.float64), state.centroids.shape[2]))
+        learned = state.derived._replace(theta=theta)
+        return self._sends(state._replace(derived=learned), flatten(theta.astype(np.float64), state.centroids.shape[2]))
 
     def _report(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
         """Let the clients take over the parameters, and report of their features."""
-        theta, acts = state.learned.theta.copy(), devices.active_devices
+        theta, acts = state.derived.theta.copy(), devices.active_devices
         theta[acts] = _read(inbox, inbox.slots[devices.indptr[:-1][acts]], state, theta.shape[1])
-        learned = self.embed(state.learned._replace(theta=theta), devices)
-        return self._sends(state._replace(learned=learned), *self.report(learned, state.centroids, devices))
+        learned = self.embed(state.derived._replace(theta=theta), devices)
+        return self._sends(state._replace(derived=learned), *self.report(learned, state.centroids, devices))
 
     def _cluster(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
         """Let the hub cluster what was reported, and send the centroids."""
@@ -167,22 +167,22 @@ class DeepFeCA(DeepMethod):
         for i in np.flatnonzero(devices.active_devices):
             slots = inbox.slots[devices.indptr[i] : devices.indptr[i + 1]]
             reports = [inbox.tables[slot, : inbox.rows[slot], :width] for slot in slots]
-            centroids[i] = self.aggregate(reports, state.learned, devices)
+            centroids[i] = self.aggregate(reports, state.derived, devices)
         return self._sends(state._replace(centroids=centroids), *pack(centroids))
 
     def _take(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
         """Let the clients take over the centroids, and label their images."""
         centroids, acts = state.centroids.copy(), devices.active_devices
         if self.alone:
-            centroids[acts] = self.cluster_alone(state.learned, devices)[acts]
+            centroids[acts] = self.cluster_alone(state.derived, devices)[acts]
         else:
             slots = inbox.slots[devices.indptr[:-1][acts]]
             real = np.arange(self.k) < inbox.rows[slots][:, None]
             received = inbox.tables[slots, : self.k, : centroids.shape[2]]
             centroids[acts] = np.where(real[:, :, None], received, np.inf)
-        learned = self.label(state.learned, centroids, devices)
+        learned = self.label(state.derived, centroids, devices)
         quiet = np.zeros((len(devices), 1, centroids.shape[2]))
-        return self._sends(state._replace(centroids=centroids, learned=learned), quiet, np.full(len(devices), -1))
+        return self._sends(state._replace(centroids=centroids, derived=learned), quiet, np.full(len(devices), -1))
 
     @staticmethod
     def _sends(state: DeepState, values: Floats, rows: Integers | None = None) -> DeepState:

@@ -17,8 +17,8 @@ from p2pkm.core.protocols import MethodBase, ServerMethodBase, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import one_of, positive, whole
-from p2pkm.methods.deep.networks import Network, check_network
-from p2pkm.methods.deep.training import Learner, Session, find_shape, make_learner, parse_shape, require_jax
+from p2pkm.deep.networks import Network, check_network
+from p2pkm.deep.training import Learner, Session, find_shape, make_learner, parse_shape, require_jax
 from p2pkm.methods.registry import find
 
 _STARTS = 20  # of k-means on the own features alone
@@ -60,20 +60,20 @@ class DeepState(NamedTuple):
         In the space of the features: what each device labels by; at a hub what it last sent.
     converged : bool[n]
         Never.
-    learned : Learned
+    derived : Learned
     values, rows : float64[n, r, w], int64[n]
         What each device sends next; rows -1: nothing.
     """
 
     centroids: Floats
     converged: Mask
-    learned: Learned
+    derived: Learned
     values: Floats
     rows: Integers
 
 
 TRAITS = MethodTraits(
-    learns_features=True,
+    derives_features=True,
     no_suppression="sends the parameters of a network, which every image has changed",
     no_quantization="sends the parameters of a network, which a grid for centroids does not fit",
     no_weights="trains on images that all count the same",
@@ -85,7 +85,7 @@ TRAITS = MethodTraits(
 
 @dataclass(frozen=True)
 class DeepMethod(MethodBase):
-    """The parameters of deep clustering; `p2pkm.methods.server.deepfeca` documents them."""
+    """The parameters of deep clustering; `p2pkm.deep.deepfeca` documents them."""
 
     k: int
     _: KW_ONLY

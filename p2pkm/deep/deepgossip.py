@@ -11,9 +11,9 @@ from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import OnGraph, Work
 from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import whole
+from p2pkm.deep.method import TRAITS, DeepMethod, DeepState, flatten, unflatten
 from p2pkm.methods.building_blocks.averaging import WEIGHTED, add_fresh, mix
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow, ways
-from p2pkm.methods.deep.method import TRAITS, DeepMethod, DeepState, flatten, unflatten
 from p2pkm.network.graph import Topology
 
 
@@ -205,15 +205,15 @@ class DeepGossipOnGraph(OnGraph):
 
     def _train(self, state: DeepState, devices: Devices) -> DeepState:
         """Train, and offer the parameters weighted by the number of images."""
-        learned = self.method.train(state.learned, state.centroids, devices)
+        learned = self.method.train(state.derived, state.centroids, devices)
         sizes = devices.sizes[:, None].astype(np.float64)
         values = flatten(np.concatenate((sizes, sizes * learned.theta), axis=1), state.centroids.shape[2])
-        return state._replace(learned=learned, values=values, rows=np.full(len(devices), values.shape[1]))
+        return state._replace(derived=learned, values=values, rows=np.full(len(devices), values.shape[1]))
 
     def _average(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
         """Mix parameters with the neighbors', or add up those of the children, divide, and take over the root's."""
         place, last = self._place(devices), self.method.gossips or self.depth
-        theta, width = state.learned.theta.copy(), state.values.shape[2]
+        theta, width = state.derived.theta.copy(), state.values.shape[2]
         if place > last:
             edges = np.flatnonzero(inbox.fresh)
             theta[devices.sources[edges]] = unflatten(inbox.tables[inbox.slots[edges], :, :width], theta.shape[1])
@@ -227,14 +227,14 @@ class DeepGossipOnGraph(OnGraph):
             theta[known] = flat[known, 1:] / flat[known, :1]
         values = flatten(theta.astype(np.float64), width)
         rows = np.full(len(devices), values.shape[1])
-        return state._replace(learned=state.learned._replace(theta=theta), values=values, rows=rows)
+        return state._replace(derived=state.derived._replace(theta=theta), values=values, rows=rows)
 
     def _report(self, state: DeepState, devices: Devices) -> DeepState:
         """Report of the features under the new parameters: rows behind the id of their device."""
-        learned = self.method.embed(state.learned, devices)
+        learned = self.method.embed(state.derived, devices)
         values, rows = self.method.report(learned, state.centroids, devices)
         ids = np.broadcast_to(devices.ids[:, None, None], (*values.shape[:2], 1))
-        return state._replace(learned=learned, values=np.concatenate((ids, values), axis=2), rows=rows)
+        return state._replace(derived=learned, values=np.concatenate((ids, values), axis=2), rows=rows)
 
     def _collect(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
         """Add the rows from the children to the own ones."""
@@ -255,7 +255,7 @@ class DeepGossipOnGraph(OnGraph):
             table = state.values[i, : state.rows[i]]
             table = table[np.argsort(table[:, 0], kind="stable")]
             reports = np.split(table[:, 1:], np.searchsorted(table[:, 0], everybody)[1:])
-            centroids[i] = self.method.aggregate(reports, state.learned, devices)
+            centroids[i] = self.method.aggregate(reports, state.derived, devices)
         return self._hands_on(state, centroids)
 
     def _take(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
@@ -273,7 +273,7 @@ class DeepGossipOnGraph(OnGraph):
 
     def _label(self, state: DeepState, devices: Devices) -> DeepState:
         """Label the images; nothing is sent until the next round."""
-        centroids = self.method.cluster_alone(state.learned, devices) if self.method.alone else state.centroids
-        learned = self.method.label(state.learned, centroids, devices)
+        centroids = self.method.cluster_alone(state.derived, devices) if self.method.alone else state.centroids
+        learned = self.method.label(state.derived, centroids, devices)
         quiet = np.zeros((len(devices), 1, centroids.shape[2]))
-        return state._replace(centroids=centroids, learned=learned, values=quiet, rows=np.full(len(devices), -1))
+        return state._replace(centroids=centroids, derived=learned, values=quiet, rows=np.full(len(devices), -1))

@@ -5,7 +5,7 @@ import pytest
 
 import p2pkm
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.metrics.linear_probe import hold_out
+from p2pkm.deep.linear_probe import hold_out
 
 
 def test_a_fifth_of_every_class_is_held_out():

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from p2pkm.storage.deep_table import DeepTable
+from p2pkm.deep.deep_table import DeepTable
 from p2pkm.viz import plot_accuracy, plot_features, plot_nearest
-from tests.experiments.test_deep_table import row
+from tests.deep.test_deep_table import row
 
 
 def test_accuracy_stands_at_its_bytes_and_what_sends_nothing_is_a_line():

@@ -10,8 +10,8 @@ import p2pkm
 import topologies
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.protocols import Work
+from p2pkm.deep.method import DeepState, flatten
 from p2pkm.experiments.checking.check_method import CHECKS, check_method
-from p2pkm.methods.deep.method import DeepState, flatten
 from p2pkm.network.graph import Topology
 from tests.support.images import deal
 from tests.support.play_rounds import arrange
@@ -90,7 +90,7 @@ def test_a_mean_over_one_image_is_taken_over_and_one_over_none_is_not():
     state = DeepState(np.zeros((2, 5, 4)), np.zeros(2, bool), learned, sums, np.full(2, 3))
     nothing = SimpleNamespace(fresh=np.zeros(0, bool), slots=np.zeros(0, int), tables=sums)
     found = method._average(state, nothing, table.devices.at_turn(2, 1, np.ones(2, bool)))
-    assert_array_equal(found.learned.theta, [theta[0], np.full(10, -1.0)])
+    assert_array_equal(found.derived.theta, [theta[0], np.full(10, -1.0)])
 
 
 @pytest.mark.parametrize("gossips", [None, 3])

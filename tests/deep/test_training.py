@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.methods.deep.networks import Network, _convolve, check_network
-from p2pkm.methods.deep.training import Learner, Session, _change, find_shape, make_views, parse_shape
+from p2pkm.deep.networks import Network, _convolve, check_network
+from p2pkm.deep.training import Learner, Session, _change, find_shape, make_views, parse_shape
 from tests.support.images import digits
 
 SIDE = (8, 8, 1)

@@ -15,15 +15,15 @@ from p2pkm.data.assign import assign
 from p2pkm.data.partition import known as known_partitions
 from p2pkm.data.sources import load, parse_source
 from p2pkm.data.table import Table
+from p2pkm.deep.deep_table import SCORES, UNTRAINED, DeepTable, Row
+from p2pkm.deep.deepfeca import DeepFeCA
+from p2pkm.deep.linear_probe import Probe, check_labels, hold_out, linear_probe
+from p2pkm.deep.method import DeepMethod
+from p2pkm.deep.pooled import deep_cluster
 from p2pkm.experiments.config import parse_partition
 from p2pkm.experiments.simulate import simulate
 from p2pkm.kernels.streams import shared_key
-from p2pkm.methods.deep.method import DeepMethod
-from p2pkm.methods.deep.pooled import deep_cluster
-from p2pkm.methods.server.deepfeca import DeepFeCA
 from p2pkm.metrics.clustering import ari, nmi, purity
-from p2pkm.metrics.linear_probe import Probe, check_labels, hold_out, linear_probe
-from p2pkm.storage.deep_table import SCORES, UNTRAINED, DeepTable, Row
 from topologies.single_thread import single_thread
 
 CONTROLS = ("raw pixels", "PCA", UNTRAINED, "none", "central", "pooled")

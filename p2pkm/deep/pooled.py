@@ -3,11 +3,11 @@
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers, Search, Stream, cluster
+from p2pkm.deep.method import DeepMethod
+from p2pkm.deep.training import Row, Session
 from p2pkm.kernels import pick
 from p2pkm.kernels.reference import philox
 from p2pkm.kernels.streams import shared_key
-from p2pkm.methods.deep.method import DeepMethod
-from p2pkm.methods.deep.training import Row, Session
 
 _STARTS = 20
 

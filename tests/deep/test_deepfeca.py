@@ -12,10 +12,10 @@ import p2pkm
 import topologies
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.protocols import Work
+from p2pkm.deep.pooled import deep_cluster
+from p2pkm.deep.training import Learner
 from p2pkm.experiments.config import Experiment, prepare
 from p2pkm.experiments.plan.draft import build_plan
-from p2pkm.methods.deep.pooled import deep_cluster
-from p2pkm.methods.deep.training import Learner
 from p2pkm.methods.schedules import deep_star, jacobi
 from p2pkm.storage.load import load
 from tests.contract.test_determinism import start

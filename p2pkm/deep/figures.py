@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 from p2pkm.core.batch import Floats
 from p2pkm.core.errors import DataError
 from p2pkm.core.validation import numeric, one_of
-from p2pkm.methods.deep.training import find_shape
+from p2pkm.deep.deep_table import DeepTable
+from p2pkm.deep.training import find_shape
 from p2pkm.metrics.registry import find
-from p2pkm.storage.deep_table import DeepTable
 from p2pkm.storage.study_table import interval
 from p2pkm.viz.looks import finish
 from p2pkm.viz.open_run import expect

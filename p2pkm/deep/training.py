@@ -18,8 +18,8 @@ from p2pkm.core.batch import Floats, Integers, Stream
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.fork import is_inherited
 from p2pkm.core.spec import read_count
+from p2pkm.deep.networks import Network, Shape, find_network
 from p2pkm.kernels.reference import philox, uniforms
-from p2pkm.methods.deep.networks import Network, Shape, find_network
 
 Row = NDArray[np.float32]
 """Parameters, float32[P]."""

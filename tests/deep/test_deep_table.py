@@ -6,8 +6,8 @@ import pytest
 import p2pkm
 import topologies
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.experiments.deep_table import CONTROLS
-from p2pkm.storage.deep_table import DeepTable
+from p2pkm.deep.deep_table import DeepTable
+from p2pkm.deep.measure_table import CONTROLS
 
 SMALL = {"network": "mlp", "epochs": 1, "rate": 0.02}
 
