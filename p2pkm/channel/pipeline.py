@@ -51,7 +51,7 @@ def plan_channel(options: Settings, algorithm: Any) -> ChannelPlan:
     Parameters
     ----------
     options : mapping of str to object
-        The options by name, such as the fields of an `Experiment`; what no transform knows is left alone, and what is
+        The options by name, such as the fields of `RunOptions`; what no transform knows is left alone, and what is
         missing is as by default.
 
     Raises

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import click
 from click.shell_completion import CompletionItem
 
 from p2pkm.core.errors import P2PKMError
-from p2pkm.experiments.config import Experiment
+from p2pkm.engine.run_options import RunOptions
 from topologies.errors import GraphError
 
 
@@ -30,7 +30,7 @@ def complete(context: click.Context, parameter: click.Parameter, typed: str) -> 
 
 def _words(field: str) -> Iterable[str]:
     """Return the words that a field of an experiment may be; none if it may be more than a few."""
-    hint = get_type_hints(Experiment).get(field)
+    hint = get_type_hints(RunOptions).get(field)
     parts = [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal]
     return get_args(parts[0]) if parts else ()
 
@@ -80,8 +80,3 @@ _NAMES: dict[str, Callable[[], Iterable[str]]] = {
     "init": _inits,
     "link_model": _nets,
 }
-
-
-def completing(*declarations: str, **options: Any) -> Callable[..., Any]:
-    """Return `click.option` with names to complete."""
-    return click.option(*declarations, shell_complete=complete, **options)

@@ -22,10 +22,10 @@ def report(folder: Path, out: Path | None, form: str) -> int:
     The page of a run replays it: a slider over the rounds moves the centroids and lights the links. It is one file that
     needs no network. Code 3 if the folder holds nothing that has ended.
     """
-    from p2pkm.experiments.config import Experiment
+    from p2pkm.engine.run_options import OPTIONS, RunOptions
     from p2pkm.viz.report.write import write_report
 
-    written = write_report(folder, vars(Experiment()) | Experiment().to_mapping(), out)
+    written = write_report(folder, dict.fromkeys(OPTIONS) | RunOptions().to_mapping(), out)
     if form == "json":
         click.echo(json.dumps(written.to_json()))
     else:

@@ -19,7 +19,7 @@ from p2pkm.cli.sweep import sweep
 from p2pkm.cli.topology import topology
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.version import __version__
-from p2pkm.experiments.config import FIELDS, Experiment
+from p2pkm.engine.run_options import OPTIONS, RunOptions
 from p2pkm.storage.toml import read_toml
 
 _HELP = """Cluster without a server: devices on a graph exchange messages with their neighbors.
@@ -201,7 +201,7 @@ def _run(options: dict[str, Any]) -> int:
         if options["seed"] is not None:
             raise ExperimentError("--seed and --seeds are both given; give one")
         seeds = parse_seeds(options["seeds"])
-    untouched = experiment == Experiment()
+    untouched = experiment == RunOptions()
     flags = {"guide": untouched} | {name: options[name] for name in ("force", "dry_run", "quiet", "verbose")}
     manner = OutputOptions(console=Terminal(), json=options["form"] == "json", **flags)
     if options["coupling_path"] is not None:
@@ -213,12 +213,12 @@ def _run(options: dict[str, Any]) -> int:
     return run_on_root(experiment, manner) if options["seeds"] is None else lead_seeds(experiment, seeds, manner)
 
 
-def _read_experiment(options: dict[str, Any]) -> Experiment:
+def _read_experiment(options: dict[str, Any]) -> RunOptions:
     """Return what the options and the file of --config say; the command line wins."""
-    given = {name: value for name, value in options.items() if name in FIELDS and value is not None}
+    given = {name: value for name, value in options.items() if name in OPTIONS and value is not None}
     config = options["config"]
     merged = ({} if config is None else read_toml(config)) | given
     if options["form"] == "json":
         merged = {"plot": False} | merged
     where = "the command line" if config is None else f"{config} or on the command line"
-    return Experiment.from_mapping(merged, where)
+    return RunOptions.from_mapping(merged, where)

@@ -13,6 +13,7 @@ _PROVIDERS = {
     "overview": ("p2pkm.viz", "overview"),
     "plot_differences": ("p2pkm.viz", "plot_differences"),
     "plot_seeds": ("p2pkm.viz", "plot_seeds"),
+    "read_kinds": ("p2pkm.viz.save_figure", "read_kinds"),
     "save": ("p2pkm.storage.checksums", "save_sealed"),
 }
 

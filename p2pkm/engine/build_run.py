@@ -24,7 +24,7 @@ from p2pkm.channel.quantization import Quantization
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import RunOutline
 from p2pkm.core.spec import suggest
-from p2pkm.core.validation import bounded, check_limits, find_limits, single, whole
+from p2pkm.core.validation import bounded, check_limits, find_limits, single
 from p2pkm.data.out_of_core.shards import Sharded
 from p2pkm.data.readers.intake import ANSWERS, FILLING
 from p2pkm.data.shards import Shards
@@ -32,6 +32,7 @@ from p2pkm.data.stream import PointStream, build_stream, pack_stream, rebuild_st
 from p2pkm.data.stream_tape import Limits, check_tape
 from p2pkm.engine.build_batch import label_pooled
 from p2pkm.engine.event_driven import schedule_events
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.run_secret import require_repeatable
 from p2pkm.methods.following import check_following, follow
 from p2pkm.methods.init.pipelines import check_groups_fit, check_init, check_links, check_size, needs_hub, resolve
@@ -139,14 +140,13 @@ class Counted(Protocol):
         """Return the number of features."""
 
 
-def check_options(algorithm: Any, options: Mapping[str, Any], ranks: int = 1) -> ChannelPlan:
+def check_options(algorithm: Any, options: RunOptions, ranks: int = 1) -> ChannelPlan:
     """Refuse options that are out of range or that the method cannot be run with; return the channel they ask for.
 
     Parameters
     ----------
     algorithm : Algorithm or ServerMethod
-    options : mapping of str to object
-        By the names of the parameters of `simulate`; what is missing is as by default, other names are left alone.
+    options : RunOptions
     ranks : int
 
     Raises
@@ -154,32 +154,30 @@ def check_options(algorithm: Any, options: Mapping[str, Any], ranks: int = 1) ->
     ExperimentError
         If so.
     """
-    for name, least in (("rounds", 0), ("record_every", 1)):
-        if options.get(name) is not None:
-            whole(options[name], least, name)
     _check_parameters(algorithm)
-    if options.get("k_max") is not None:
+    if options.k_max is not None:
         _check_choice(algorithm, options)
-    _check_scale(algorithm, options.get("scale", "none"))
+    _check_scale(algorithm, options.scale)
     _check_missing(algorithm, options)
-    check_rank_partition(options.get("rank_partition", "auto"), ranks)
+    check_rank_partition(options.rank_partition, ranks)
     _check_checkpoints(algorithm, options)
-    if options.get("start") is not None:
+    if options.start is not None:
         _check_start(algorithm)
     if not needs_hub(algorithm):
         check_init(algorithm.traits.init, algorithm.k)
-    check_following(algorithm, options)
-    model: LinkModel | None = options.get("link_model")
-    if model is not None and options.get("devices") is not None:
-        model.check_devices(options["devices"])
-    return plan_channel(options, algorithm)
+    if options.stream is not None:
+        check_following(algorithm, timed=options.link_model is not None)
+    model: LinkModel | None = options.link_model
+    if model is not None and options.devices is not None:
+        model.check_devices(options.devices)
+    return plan_channel(vars(options), algorithm)
 
 
-def _check_checkpoints(algorithm: Any, options: Mapping[str, Any]) -> None:
+def _check_checkpoints(algorithm: Any, options: RunOptions) -> None:
     """Reject checkpoints that are asked for where they would hold a secret."""
     for name in ("checkpoint", "checkpoint_every"):
-        if options.get(name):
-            require_repeatable(algorithm, f"{name} {options[name]}")
+        if given := getattr(options, name):
+            require_repeatable(algorithm, f"{name} {given}")
 
 
 def _check_scale(algorithm: Any, scale: str) -> None:
@@ -190,16 +188,16 @@ def _check_scale(algorithm: Any, scale: str) -> None:
         raise ExperimentError(f"scale is {scale!r}, but {algorithm.name} {algorithm.traits.no_measuring}; leave it out")
 
 
-def _check_missing(algorithm: Any, options: Mapping[str, Any]) -> None:
+def _check_missing(algorithm: Any, options: RunOptions) -> None:
     """Refuse to fill in values where the points must not be measured, or change."""
-    missing = options.get("missing", "refuse")
+    missing = options.missing
     if single(missing, "missing") not in ANSWERS:
         raise ExperimentError(f"missing is {missing!r}. {suggest(str(missing), ANSWERS)}")
     if missing in FILLING and algorithm.traits.no_measuring:
         raise ExperimentError(
             f"missing is {missing!r}, but {algorithm.name} {algorithm.traits.no_measuring}; take 'drop'"
         )
-    if missing in FILLING and options.get("stream") is not None:
+    if missing in FILLING and options.stream is not None:
         raise ExperimentError(f"missing is {missing!r} with a stream, whose points have to be complete; take 'drop'")
 
 
@@ -226,14 +224,14 @@ def _check_start(algorithm: Any) -> None:
         raise ExperimentError("groups bring their own start, but one was given; leave out one of them")
 
 
-def _check_choice(algorithm: Any, options: Mapping[str, Any]) -> None:
+def _check_choice(algorithm: Any, options: RunOptions) -> None:
     """Refuse what fixes the number of clusters where the devices are to choose it."""
     if algorithm.traits.no_measuring:
         raise ExperimentError(
             f"the devices are to choose the number of clusters, but {algorithm.name} {algorithm.traits.no_measuring}; "
             "give the number"
         )
-    if options.get("start") is not None:
+    if options.start is not None:
         raise ExperimentError("start is given, which fixes the number of clusters, and k_max; leave one of them out")
     if algorithm.traits.groups:
         raise ExperimentError(
@@ -254,31 +252,31 @@ def check_fit(algorithm: Any, topology: Topology, points: Counted) -> None:
 
 
 def _resolve_defaults(
-    algorithm: Any, options: Mapping[str, Any], topology: Topology, d: int, channel: ChannelPlan
+    algorithm: Any, options: RunOptions, topology: Topology, d: int, channel: ChannelPlan
 ) -> tuple[Any, ChannelPlan]:
     """Return method and channel as they are run: what was left open is decided here, and nowhere else."""
     if needs_hub(algorithm):
         return algorithm, channel
-    late = options.get("link_model") is not None and algorithm.schedule == "async"
+    late = options.link_model is not None and algorithm.schedule == "async"
     reasons = {"changing links": topology.varying is not None, "late messages": late}
     reasons |= {kind.name: kind.disturbs(settings) for kind, settings in channel.parts}
     disturbed = next((name for name, holds in reasons.items() if holds), "")
-    complete = options.get("min_cluster_size", 0) <= 1
+    complete = options.min_cluster_size <= 1
     algorithm, integers = resolve(
         algorithm,
-        RunOutline(topology, disturbed, options.get("start") is not None, complete, options.get("stream") is not None),
+        RunOutline(topology, disturbed, options.start is not None, complete, options.stream is not None),
         d,
     )
-    if integers and Quantization.of(options.get("quantize", "auto")).is_open:
+    if integers and options.quantize.is_open:
         with suppress(ExperimentError):  # where integers could not be asked for, real numbers travel
-            asked = {**options, "quantize": Quantization("rice")}
-            channel = plan_channel(asked, algorithm).place(topology, options.get("seed", 0))
+            asked = replace(options, quantize=Quantization("rice"))
+            channel = plan_channel(vars(asked), algorithm).place(topology, options.seed)
     return algorithm, channel
 
 
 def build_run(  # noqa: PLR0913 - what a run is made of
     algorithm: Any,
-    options: Mapping[str, Any],
+    options: RunOptions,
     topology: Topology,
     points: Counted | None,
     *,
@@ -305,17 +303,17 @@ def build_run(  # noqa: PLR0913 - what a run is made of
     ExperimentError, TopologyError, DataError
         If something cannot work.
     """
-    channel, seed = check_options(algorithm, options, ranks), options.get("seed", 0)
-    if options.get("stream") is not None:
+    channel, seed = check_options(algorithm, options, ranks), options.seed
+    if options.stream is not None:
         algorithm = follow(algorithm)
     if points is not None:
         check_fit(algorithm, topology, points)
         _check_points(algorithm, options, topology, points, ranks)
-    net, model = None, options.get("link_model")
+    net, model = None, options.link_model
     if model is not None:
         net = model.place(topology, graph) if arrays is None else LinkParameters(
             *(arrays[_NET + name] for name in LinkParameters._fields))  # fmt: skip
-    if schedule_events(algorithm, net, topology) is not None and options.get("all_rounds"):
+    if schedule_events(algorithm, net, topology) is not None and options.all_rounds:
         raise ExperimentError(
             "all_rounds with --schedule async and a link model: devices act when messages arrive, so the run is over "
             "when none are on their way. Leave one of them out"
@@ -325,22 +323,20 @@ def build_run(  # noqa: PLR0913 - what a run is made of
     if faults is not None:  # a trace has been read now
         FaultInjector.check(faults, algorithm)
     if isinstance(points, Shards):  # what stays on disk is checked by the rank that reads it
-        bounded(points.points, "the points", missing=options.get("missing") in FILLING)
-        check_limits(
-            find_limits(points.points), "the points", points.points.dtype, each=options.get("scale", "none") != "none"
-        )
+        bounded(points.points, "the points", missing=options.missing in FILLING)
+        check_limits(find_limits(points.points), "the points", points.points.dtype, each=options.scale != "none")
     if points is not None:  # else rank 0 has told what it is
         algorithm, channel = _resolve_defaults(algorithm, options, topology, points.d, channel)
-    record_every = options.get("record_every")
-    rounds = algorithm.default_rounds if options.get("rounds") is None else options["rounds"]
+    record_every = options.record_every
+    rounds = algorithm.default_rounds if options.rounds is None else options.rounds
     algorithm = algorithm.for_rounds(rounds)
     stream = _place_stream(algorithm, options, points, arrays, Limits(topology.clients, rounds, algorithm.k))
     return RunConfig(
         algorithm, topology, rounds, seed,
-        usual_every(topology.n) if record_every is None else record_every, options.get("baselines", True),
-        options.get("scale", "none"), net, options.get("k_max"), channel,
-        options.get("all_rounds", False), stream, _name_features(points, arrays),
-        options.get("missing", "refuse"),
+        usual_every(topology.n) if record_every is None else record_every, options.baselines,
+        options.scale, net, options.k_max, channel,
+        options.all_rounds, stream, _name_features(points, arrays),
+        options.missing,
     )  # fmt: skip
 
 
@@ -352,10 +348,10 @@ def _name_features(points: Counted | None, arrays: Mapping[str, Any] | None) -> 
 
 
 def _place_stream(
-    algorithm: Any, options: Mapping[str, Any], points: Counted | None, arrays: Mapping[str, Any] | None, limits: Limits
+    algorithm: Any, options: RunOptions, points: Counted | None, arrays: Mapping[str, Any] | None, limits: Limits
 ) -> PointStream | None:
     """Return how the points change, None: they stay, or are not at hand."""
-    asked, seed = options.get("stream"), options.get("seed", 0)
+    asked, seed = options.stream, options.seed
     if asked is None:
         return None
     if isinstance(points, PointCount):
@@ -374,26 +370,26 @@ def _place_stream(
     return build_stream(asked, points, found, seed, limits)
 
 
-def _check_points(algorithm: Any, options: Mapping[str, Any], topology: Topology, points: Counted, ranks: int) -> None:
+def _check_points(algorithm: Any, options: RunOptions, topology: Topology, points: Counted, ranks: int) -> None:
     if topology.n != points.n:
         raise TopologyError(
             f"the graph has {topology.n} nodes, but the points are dealt to {points.n} devices; make them equal"
         )
-    if (most := options.get("k_max")) is not None and most > points.m:
+    if (most := options.k_max) is not None and most > points.m:
         raise DataError(f"k_max is {most}, but there are {points.m} points; expected at most as many, or none given")
     if algorithm.k > points.m:
         raise DataError(f"{algorithm.k} clusters of {points.m} points; expected at most as many clusters as points")
-    if isinstance(points, Sharded) and options.get("rank_partition") == "metis" and ranks > 1:
+    if isinstance(points, Sharded) and options.rank_partition == "metis" and ranks > 1:
         raise ExperimentError(
             "rank_partition 'metis' with points on disk, of which every rank reads one range; take blocks"
         )
     count = int(topology.components.max()) + 1
-    if count > 1 and options.get("k_max") is not None:
+    if count > 1 and options.k_max is not None:
         raise TopologyError(
             f"the graph is disconnected: it has {count} components, which cannot agree on a number of clusters. Add "
             "links, or give the number"
         )
-    if count > 1 and not options.get("allow_disconnected", False):
+    if count > 1 and not options.allow_disconnected:
         raise TopologyError(
             f"the graph is disconnected: it has {count} components, which can never agree. Add links, or say "
             "--allow-disconnected (allow_disconnected=True in scripts)"

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.run_secret import UNREPEATABLE
-from p2pkm.experiments.config import Experiment, build
+from p2pkm.experiments.config import build
 from p2pkm.experiments.run import OutputOptions, ResumePoint, execute, prepare_and_validate, print_and_exit_code
 from p2pkm.metrics.result import Result
 from p2pkm.network.world import connect
@@ -41,7 +42,7 @@ def resume(path: Path, manner: OutputOptions) -> int:
         raise DataError(where if path.is_dir() else f"{path} {explain(path)}")
     if state == "running":
         raise DataError(f"{path} {explain(path)}; wait for it, or end it first")
-    experiment = Experiment.from_mapping(read_toml(str(config)), str(config))
+    experiment = RunOptions.from_mapping(read_toml(str(config)), str(config))
     if state == "done":
         return print_and_exit_code(load(path), experiment, manner)
     try:
@@ -54,7 +55,7 @@ def resume(path: Path, manner: OutputOptions) -> int:
         return print_and_exit_code(go_on(experiment, lock, manner), experiment, manner)
 
 
-def go_on(experiment: Experiment, lock: Lock, manner: OutputOptions) -> Result:
+def go_on(experiment: RunOptions, lock: Lock, manner: OutputOptions) -> Result:
     """Let a run that has not ended go on in its folder, which is held."""
     path = lock.folder
     if build(experiment, experiment.draft_k).traits.is_secret:

@@ -14,9 +14,10 @@ from p2pkm.core.errors import DataError, NetworkError
 from p2pkm.core.mpi_environment import check_threads, launched
 from p2pkm.core.termination import STOPPED
 from p2pkm.engine.receive_shard import receive_part
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.engine.signals import code_of as ended_by
-from p2pkm.experiments.config import Experiment, Prepared, check_draft, prepare, record_defaults
+from p2pkm.experiments.config import Prepared, check_draft, prepare, record_defaults
 from p2pkm.experiments.console import Console, Silent
 from p2pkm.kernels import compiles
 from p2pkm.metrics.result import Result
@@ -55,7 +56,7 @@ class ResumePoint(NamedTuple):
         return list(self.checkpoint.outline["parts"]["monitor"]["parts"]["trace"]["value"])
 
 
-def run_on_root(experiment: Experiment, manner: OutputOptions) -> int:
+def run_on_root(experiment: RunOptions, manner: OutputOptions) -> int:
     """Run an experiment on rank 0, print how it ended, and return the exit code.
 
     Raises
@@ -74,7 +75,7 @@ def run_on_root(experiment: Experiment, manner: OutputOptions) -> int:
     return print_and_exit_code(result, prepared.experiment, manner)
 
 
-def print_and_exit_code(result: Result, experiment: Experiment, manner: OutputOptions) -> int:
+def print_and_exit_code(result: Result, experiment: RunOptions, manner: OutputOptions) -> int:
     """Print how a run ended, and return the exit code."""
     if manner.json:
         print(json.dumps(result.summary), flush=True)
@@ -83,7 +84,7 @@ def print_and_exit_code(result: Result, experiment: Experiment, manner: OutputOp
     return code_of(result.summary["termination"], experiment)
 
 
-def hold_out(experiment: Experiment, manner: OutputOptions, held: ExitStack) -> Lock | None:
+def hold_out(experiment: RunOptions, manner: OutputOptions, held: ExitStack) -> Lock | None:
     """Check the run folder that was asked for, if any, and hold it as long as the stack; a dry run only looks."""
     if experiment.out in (None, "none"):
         return None
@@ -94,7 +95,7 @@ def hold_out(experiment: Experiment, manner: OutputOptions, held: ExitStack) -> 
     return held.enter_context(claim(path, force=manner.force))
 
 
-def prepare_and_validate(experiment: Experiment, world: World) -> Prepared:
+def prepare_and_validate(experiment: RunOptions, world: World) -> Prepared:
     """Prepare an experiment and refuse what cannot work."""
     from p2pkm.experiments.plan.memory_check import check_memory
 
@@ -174,7 +175,7 @@ def execute(
     return result
 
 
-def _resolve(prepared: Prepared) -> Experiment:
+def _resolve(prepared: Prepared) -> RunOptions:
     """Return the experiment with all that the run filled in."""
     return record_defaults(prepared.experiment, prepared.run)
 
@@ -185,7 +186,7 @@ def _list_defaults(prepared: Prepared) -> dict[str, Any]:
     return {name: value for name, value in _resolve(prepared).to_mapping().items() if asked.get(name) != value}
 
 
-def _draw_all(experiment: Experiment, result: Result, folder: Path) -> None:
+def _draw_all(experiment: RunOptions, result: Result, folder: Path) -> None:
     from p2pkm.viz import draw_all
 
     draw_all(result, folder, **experiment.draw_kinds())
@@ -246,18 +247,18 @@ def _join(world: World, order: dict[str, Any], interrupted: Callable[[], int]) -
     from p2pkm.engine.run_job import run_job
     from p2pkm.experiments.config import build
 
-    experiment = Experiment.from_mapping(json.loads(order["experiment"].tobytes()), "the experiment")
+    experiment = RunOptions.from_mapping(json.loads(order["experiment"].tobytes()), "the experiment")
     algorithm = build(experiment, experiment.draft_k)  # registers its states
     try:
         part = receive_part(world, order, world.scatter(None))
     except DataError:
         return  # rank 0 says so
-    run = build_run(algorithm, vars(experiment), _read_topology(order, experiment), None, ranks=world.size,
+    run = build_run(algorithm, experiment, _read_topology(order, experiment), None, ranks=world.size,
                     arrays=order)  # fmt: skip
     run_job(run, replace(part, interrupted=interrupted), world)
 
 
-def _read_topology(order: dict[str, Any], experiment: Experiment) -> Any:
+def _read_topology(order: dict[str, Any], experiment: RunOptions) -> Any:
     """Build the topology from what was broadcast; a graph that changes anew, for its rounds may be endless."""
     from p2pkm.experiments.config import build, build_topology, parse_graph
     from p2pkm.network.graph import Topology
@@ -267,7 +268,7 @@ def _read_topology(order: dict[str, Any], experiment: Experiment) -> Any:
     return build_topology(parse_graph(experiment, build(experiment, 1)), experiment.devices, 1)
 
 
-def code_of(stop: str, experiment: Experiment) -> int:
+def code_of(stop: str, experiment: RunOptions) -> int:
     """Return the exit code of a run that stopped for this reason."""
     if stop in STOPPED:
         return STOPPED[stop]

@@ -7,13 +7,12 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from p2pkm.channel.byzantine import Byzantine
 from p2pkm.channel.quantization import Quantization
-from p2pkm.channel.registry import PluginTransforms
 from p2pkm.channel.sampled_faults import Faults
 from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.core.batch import Floats
@@ -27,6 +26,7 @@ from p2pkm.data.stream import DataStream
 from p2pkm.engine.build_run import RunConfig, build_run, check_options
 from p2pkm.engine.receive_shard import receive_part
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.engine.state_tree import split
 from p2pkm.experiments.progress_line import ProgressLine
@@ -53,11 +53,13 @@ def simulate(  # noqa: PLR0913 - the public signature
     algorithm: Any, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
     rounds: int | None = None, all_rounds: bool = False, seed: int = 0, start: Any = None,
     record_every: int | None = None, baselines: bool = True, allow_disconnected: bool = False,
-    rank_partition: str = "auto", link_model: LinkModel | str | None = None, faults: Faults | str | None = None,
-    stale_policy: StalePolicy | str | None = None,
+    rank_partition: Literal["auto", "blocks", "metis"] = "auto",
+    link_model: LinkModel | str | None = None,
+    faults: Faults | str | None = None, stale_policy: StalePolicy | str | None = None,
     byzantine: Byzantine | str | int | None = None, min_cluster_size: int = 0, noise: float = 0.0,
-    quantize: Quantization | str | None = "auto", transforms: str | None = None, scale: str = "none",
-    missing: str = "refuse",
+    quantize: Quantization | str | None = "auto", transforms: str | None = None,
+    scale: Literal["none", "standard", "minmax"] = "none",
+    missing: Literal["refuse", "drop", "mean", "median"] = "refuse",
     silhouette: bool = False, true_centers: Any = None,
     checkpoint: str | Path | None = None, checkpoint_every: int | None = None, k_max: int | None = None,
     stream: DataStream | str | None = None, progress: bool = True,
@@ -174,17 +176,13 @@ def simulate(  # noqa: PLR0913 - the public signature
             raise ExperimentError("checkpoint_every is given without checkpoint, the folder; give both")
     if k_max is not None:
         algorithm = algorithm.with_k(whole(k_max, 1, "k_max"))
-    faults, stale_policy, byzantine = Faults.of(faults), StalePolicy.of(stale_policy), Byzantine.of(byzantine)
-    link_model = LinkModel.of(link_model)
-    options = {
-        "rounds": rounds, "all_rounds": all_rounds, "seed": seed, "start": start, "record_every": record_every,
-        "baselines": baselines, "allow_disconnected": allow_disconnected, "rank_partition": rank_partition,
-        "link_model": link_model,
-        "faults": faults, "stale_policy": stale_policy, "byzantine": byzantine, "min_cluster_size": min_cluster_size,
-        "noise": noise, "quantize": Quantization.of(quantize),
-        "transforms": PluginTransforms.of(transforms), "scale": scale, "k_max": k_max, "missing": missing,
-        "stream": DataStream.of(stream), "checkpoint": checkpoint, "checkpoint_every": checkpoint_every,
-    }  # fmt: skip
+    options = RunOptions(
+        rounds=rounds, all_rounds=all_rounds, seed=seed, start=start, record_every=record_every, baselines=baselines,
+        allow_disconnected=allow_disconnected, rank_partition=rank_partition, link_model=link_model, faults=faults,
+        stale_policy=stale_policy, byzantine=byzantine, min_cluster_size=min_cluster_size, noise=noise,
+        quantize=quantize, transforms=transforms, scale=scale, missing=missing, stream=stream, k_max=k_max,
+        clusters=None if k_max is None else "auto", checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+    )  # fmt: skip
     world = connect()
     check_options(algorithm, options, world.size)
     topology = place_graph(algorithm, graph, shards.n, shards.names)
@@ -192,10 +190,9 @@ def simulate(  # noqa: PLR0913 - the public signature
     config = build_run(algorithm, options, topology, shards, ranks=world.size, graph=graph)
     given = None if start is None else _read_start(start, algorithm, shards, scale)
     centers = None if true_centers is None else check_centers(true_centers, shards.d)
-    names = {"stream": None if options["stream"] is None else str(options["stream"]),
-             "link_model": None if link_model is None else str(link_model),
-             "faults": None if faults is None else str(faults),
-             "stale_policy": None if faults is None else str(stale_policy or StalePolicy.keep())}  # fmt: skip
+    names = {name: None if (one := getattr(options, name)) is None else str(one)
+             for name in ("stream", "link_model", "faults")}  # fmt: skip
+    names["stale_policy"] = None if options.faults is None else str(options.stale_policy or StalePolicy.keep())
     hooks = RootHooks(scores=OptionalMetrics(silhouette, centers), names=names)
     with ExitStack() as held:
         if progress and world.rank == 0:

@@ -1,6 +1,5 @@
 """Methods on points that change during a run: which can follow them, and in which form."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from p2pkm.core.errors import ExperimentError
@@ -9,12 +8,10 @@ from p2pkm.methods.registry import suggest_methods
 from p2pkm.methods.tree_tracking import TrackingTreeLloyd
 
 
-def check_following(algorithm: Any, options: Mapping[str, Any]) -> None:
-    """Refuse a method that cannot follow points that change where there is a stream, with an ExperimentError."""
-    if options.get("stream") is None:
-        return
+def check_following(algorithm: Any, *, timed: bool) -> None:
+    """Reject a method that cannot follow points that change, with an ExperimentError; timed: with a link model."""
     traits = algorithm.traits
-    if options.get("link_model") is not None and algorithm.schedule == "async":
+    if timed and algorithm.schedule == "async":
         raise ExperimentError(
             "stream and the async schedule with a link model are both given; devices act by clocks of their own then, "
             "but points change from round to round. Leave one of them out"

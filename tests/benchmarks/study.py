@@ -3,7 +3,7 @@
 import os
 import time
 
-from p2pkm.experiments.config import Experiment
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.studies import run_study as study
 from p2pkm.network.local import LocalWorld
 from tests.benchmarks.figure import Figure
@@ -20,7 +20,7 @@ def measure(quick: bool) -> list[Figure]:
     """Return the seconds of the study, and the processor time of a part of it over that of its runs one by one."""
     graphs, seeds = (_GRAPHS[::6], 1) if quick else (_GRAPHS, 5)
     cells = [
-        Experiment(algorithm=name, graph=graph, devices=_DEVICES, rounds=_ROUNDS, seed=seed, plot=False)
+        RunOptions(algorithm=name, graph=graph, devices=_DEVICES, rounds=_ROUNDS, seed=seed, plot=False)
         for name in _METHODS for graph in graphs for seed in range(seeds)
     ]  # fmt: skip
     few = [cell for cell in cells if cell.seed == 0]
@@ -39,14 +39,14 @@ def measure(quick: bool) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _time(cells: list[Experiment], jobs: int) -> float:
+def _time(cells: list[RunOptions], jobs: int) -> float:
     """Return the wall seconds of the study in so many processes."""
     began = time.perf_counter()
     study.run_study(cells, None, LocalWorld(), jobs=jobs)
     return time.perf_counter() - began
 
 
-def _clock(cells: list[Experiment], *, shared: bool) -> float:
+def _clock(cells: list[RunOptions], *, shared: bool) -> float:
     """Return the least processor time of two tries to run the cells."""
     taken = []
     for _ in range(2):

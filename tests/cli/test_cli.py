@@ -13,7 +13,8 @@ from p2pkm.cli.main import _say
 from p2pkm.cli.run import command
 from p2pkm.cli.summary_table import Progress
 from p2pkm.core.units import write_number
-from p2pkm.experiments.config import FIELDS, Experiment
+from p2pkm.engine.run_options import OPTIONS as FIELDS
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.metrics.registry import summary_keys
 from tests.support.run_cli import FILES, SMALL, StageResult, here, listed, ranks, solve, there
 
@@ -268,7 +269,7 @@ def test_ranks(tmp_path):
 
 def test_experiment_is_checked_without_the_command_line():
     with pytest.raises(Exception, match="devices is 0"):
-        Experiment(devices=0)
+        RunOptions(devices=0)
 
 
 def test_what_the_configuration_cannot_hold_is_refused_before_any_work(tmp_path, monkeypatch):

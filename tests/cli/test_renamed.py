@@ -6,11 +6,11 @@ from p2pkm.channel.sampled_faults import Faults
 from p2pkm.cli.options import with_options
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import RENAMED, parameters
-from p2pkm.experiments.config import FIELDS, Experiment
+from p2pkm.engine.run_options import OPTIONS, RunOptions
 from tests.support.run_cli import here
 
-OPTIONS = {old: new for old, new in RENAMED.items() if new in FIELDS}
-FLAGS = (*OPTIONS, "no_central")
+WORDS = {old: new for old, new in RENAMED.items() if new in OPTIONS}
+FLAGS = (*WORDS, "no_central")
 
 
 @pytest.mark.parametrize("old", FLAGS)
@@ -20,10 +20,10 @@ def test_an_old_option_is_told_its_new_name(old):
     assert f"It is called --{RENAMED[old].replace('_', '-')} now." in ending.err
 
 
-@pytest.mark.parametrize("old", OPTIONS)
+@pytest.mark.parametrize("old", WORDS)
 def test_an_old_key_of_a_file_is_told_its_new_name(old):
     with pytest.raises(ExperimentError, match=f"It is called '{RENAMED[old]}' now"):
-        Experiment.from_mapping({old: 1}, "a file")
+        RunOptions.from_mapping({old: 1}, "a file")
 
 
 @pytest.mark.parametrize("old", {old: new for old, new in RENAMED.items() if new in parameters(Faults)})
@@ -37,7 +37,7 @@ def test_recipe_groups_became_an_option_of_its_own():
         assert "It is called --groups now." in here(*words).err
     assert "It is called --init now." in here("--recipe", "global").err
     with pytest.raises(ExperimentError, match="It is called 'groups' now"):
-        Experiment.from_mapping({"recipe": "groups"}, "a file")
+        RunOptions.from_mapping({"recipe": "groups"}, "a file")
 
 
 def test_no_old_name_is_an_option_still():

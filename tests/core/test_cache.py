@@ -5,7 +5,7 @@ import pytest
 
 import p2pkm.metrics.cost_ratio
 from p2pkm.core.cache import digest, memoize_in_study, sharing
-from p2pkm.experiments.config import Experiment
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.studies.run_study import digest_program, run_cell, run_study
 from p2pkm.network.local import LocalWorld
 
@@ -52,7 +52,7 @@ def test_a_digest_tells_kinds_and_shapes_apart():
 @pytest.mark.slow
 def test_runs_that_share_have_the_same_bits_as_single_ones():
     cells = [
-        Experiment(algorithm=name, graph=graph, devices=9, data="grid16:points=8", seed=seed, rounds=6, plot=False,
+        RunOptions(algorithm=name, graph=graph, devices=9, data="grid16:points=8", seed=seed, rounds=6, plot=False,
                    partition=partition)
         for name, graph in (("gtvmin", "ring"), ("gtvmin", "grid"), ("consensus", "ring"), ("fkm", None))
         for seed in (0, 1) for partition in ("iid", "dirichlet:alpha=0.1", "mufc")
@@ -91,7 +91,7 @@ def test_no_centroid_set_is_priced_twice_on_the_same_points(monkeypatch):
             object.__setattr__(prices._devices, "kernels", kernels)
 
     monkeypatch.setattr(p2pkm.metrics.cost_ratio.CostEvaluator, "_price", watch)
-    cells = [Experiment(algorithm=name, devices=6, data="grid16:points=8", rounds=4, plot=False)
+    cells = [RunOptions(algorithm=name, devices=6, data="grid16:points=8", rounds=4, plot=False)
              for name in ("gtvmin", "consensus", "admm")]  # fmt: skip
     rows = run_study(cells, None, LocalWorld())
     assert [row["error"] for row in rows] == [None] * 3
@@ -99,7 +99,7 @@ def test_no_centroid_set_is_priced_twice_on_the_same_points(monkeypatch):
 
 
 def test_another_program_is_another_key(monkeypatch, tmp_path):
-    cell = Experiment(devices=4, data="grid16:points=5", rounds=2, plot=False)
+    cell = RunOptions(devices=4, data="grid16:points=5", rounds=2, plot=False)
     key = run_cell(cell, None)["key"]
     assert run_cell(cell, None)["key"] == key
     monkeypatch.setattr("p2pkm.experiments.studies.run_study.digest_program", lambda: b"other code")

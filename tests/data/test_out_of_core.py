@@ -16,7 +16,8 @@ from p2pkm.data.partition import PARTITIONS
 from p2pkm.data.readers.folder import find
 from p2pkm.data.shards import Shards
 from p2pkm.data.table import Table
-from p2pkm.experiments.config import Experiment, prepare
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.config import prepare
 from tests.support.run_cli import here, ranks, solve, there
 
 FEW = ("--rounds", "4", "-k", "3", "--no-plot", "--out", "none", "--format", "json", "-q")
@@ -256,7 +257,7 @@ def test_the_command_line_gives_the_bits_of_one_array(tmp_path):
     assert shards["devices"] == 3
     said = here(*FEW[:-1], "--data", tmp_path / "part-*.npy", "--devices", "7").err
     assert "120 points stay on disk; of 1 rank each needs at most about" in said
-    assert prepare(Experiment(data=str(tmp_path / "part-*.npy"), devices=7), None).experiment.partition[:6] == "blocks"
+    assert prepare(RunOptions(data=str(tmp_path / "part-*.npy"), devices=7), None).experiment.partition[:6] == "blocks"
 
 
 @pytest.mark.mpi

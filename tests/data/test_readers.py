@@ -17,7 +17,8 @@ from p2pkm.data.readers import any_format as files
 from p2pkm.data.readers.any_format import read_table
 from p2pkm.data.size_estimate import has_header, measure
 from p2pkm.data.sources import parse_source
-from p2pkm.experiments.config import Experiment, prepare
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.config import prepare
 from tests.support.run_cli import here, solve
 
 POINTS = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.0], [8.0, 9.5]])
@@ -409,7 +410,7 @@ def test_a_file_without_points_is_a_device(tmp_path, suffix, empty):
         _write_site(tmp_path / f"{name}{suffix}", 0 if i == empty else 3)
     table = read_table(tmp_path)
     assert table.names == ("Bern", "Lund", "Oulu") and table.owners.tolist() == [0, 1, 2]
-    prepared = prepare(Experiment(data=f"{tmp_path}/", clusters=2), None)
+    prepared = prepare(RunOptions(data=f"{tmp_path}/", clusters=2), None)
     assert prepared.shards.sizes.tolist() == [3 * (i != empty) for i in range(3)]
     assert prepared.run.topology.names == table.names
     assert f"1 of 3 devices have no points: {table.names[empty]}" in prepared.notes
@@ -442,7 +443,7 @@ def test_a_device_whose_rows_are_all_left_out_is_a_device(tmp_path, suffix):
         frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
     table = read_table(path, missing="drop")
     assert table.device.tolist() == ["Turku", "Oulu"] and table.owners.tolist() == ["Bern", "Oulu", "Turku"]
-    prepared = prepare(Experiment(data=str(path), missing="drop", clusters=1), None)
+    prepared = prepare(RunOptions(data=str(path), missing="drop", clusters=1), None)
     assert prepared.shards.sizes.tolist() == [0, 1, 1] and prepared.run.topology.names == ("Bern", "Oulu", "Turku")
     assert prepared.notes[-1] == "1 of 3 devices have no points: Bern"
 
@@ -452,7 +453,7 @@ def test_a_folder_of_arrays_stays_on_disk(tmp_path):
         np.save(tmp_path / f"part-{number}.npy", np.full((number, 2), float(number)))
     spec = parse_source(f"{tmp_path}/")
     assert measure(spec).stored and measure(spec).devices == 3 and has_header(spec)
-    prepared = prepare(Experiment(data=f"{tmp_path}/", clusters=2), None)
+    prepared = prepare(RunOptions(data=f"{tmp_path}/", clusters=2), None)
     np.testing.assert_array_equal(prepared.shards.part(0, 3).sizes, [1, 2, 10])
     np.testing.assert_array_equal(prepared.shards.part(1, 2).points, np.full((2, 2), 2.0))
     np.testing.assert_array_equal(read_table(tmp_path).device, np.repeat([0, 1, 2], [1, 2, 10]))

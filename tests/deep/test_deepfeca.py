@@ -14,7 +14,8 @@ from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.protocols import Work
 from p2pkm.deep.pooled import deep_cluster
 from p2pkm.deep.training import Learner
-from p2pkm.experiments.config import Experiment, prepare
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.config import prepare
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.methods.schedules import deep_star, jacobi
 from p2pkm.storage.load import load
@@ -331,7 +332,7 @@ def test_a_file_says_the_shape_of_its_images(jax, tmp_path):
     np.savez(tmp_path / "points.npz", X=pixels.reshape(40, 48))
     few = {"clusters": 2, "devices": 2, "rounds": 1, "partition": "iid"}
     for text, shape in {"": "8x6", ",shape=6x8": "6x8"}.items():
-        asked = Experiment(data=str(tmp_path / "images.npz"), algorithm=f"deepfeca:network=mlp{text}", **few)
+        asked = RunOptions(data=str(tmp_path / "images.npz"), algorithm=f"deepfeca:network=mlp{text}", **few)
         assert prepare(asked, None).run.algorithm.shape == build_plan(asked, None).algorithm.shape == shape
     flat = replace(asked, data=str(tmp_path / "points.npz"), algorithm="deepfeca:network=mlp")
     for use in (prepare, build_plan):

@@ -15,6 +15,7 @@ from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.data.stream import DataStream
 from p2pkm.engine.build_run import PointCount, RunConfig, build_run, check_options, require_same_run
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.network.graph import Topology
 from tests.contract.test_determinism import start
 from tests.support.programs import different_runs
@@ -23,8 +24,12 @@ RING = Topology.from_graph(topologies.ring(4))
 FEW = PointCount(4, 20, 2)
 
 
+def asked(**options):
+    return RunOptions(clusters="auto" if options.get("k_max") else None, **options)
+
+
 def build(method=None, topology=RING, points=FEW, **options):
-    return build_run(method or p2pkm.GTVMin(3), options, topology, points)
+    return build_run(method or p2pkm.GTVMin(3), asked(**options), topology, points)
 
 
 def test_cheap_checks_come_first():
@@ -67,16 +72,16 @@ def test_what_is_neither_a_value_nor_text_is_refused(kind, example):
 
 def test_options_are_checked_without_a_graph():
     with pytest.raises(ExperimentError, match="leave start out"):
-        check_options(p2pkm.MUFC(2), {"start": [[0.0]]})
-    check_options(p2pkm.GTVMin(2), {"start": [[0.0]]})
+        check_options(p2pkm.MUFC(2), asked(start=[[0.0]]))
+    check_options(p2pkm.GTVMin(2), asked(start=[[0.0]]))
 
 
 @pytest.mark.parametrize("options", [{"scale": "minmax"}, {"k_max": 5}, {"missing": "mean"}])
 def test_a_method_for_which_nothing_may_be_measured_refuses_all_that_measures(options):
     method = p2pkm.Private(3, epsilon=1.0, radius=2.0)
     with pytest.raises(ExperimentError, match=f"{next(iter(options.values()))!r}, but|choose .* but private takes"):
-        check_options(method, options)
-    check_options(method, {"scale": "none", "k_max": None, "missing": "drop"})
+        check_options(method, asked(**options))
+    check_options(method, asked(missing="drop"))
     assert build(**options).scale == options.get("scale", "none")
 
 
@@ -110,7 +115,7 @@ def test_points_that_arrive_are_of_the_classes_that_are_known_else_of_clusters()
     for labels, count in ((shards.labels, 2), (None, 3)):
         run = build(points=replace(shards, labels=labels), stream=DataStream(share=0.5), seed=3)
         assert run.stream.means.shape == (count, 2) and run.stream.shares.shape == (4, count)
-        options = {"stream": DataStream(share=0.5), "seed": 3}
+        options = asked(stream=DataStream(share=0.5), seed=3)
         there = build_run(p2pkm.GTVMin(3), options, RING, None, arrays=run.to_arrays())  # on another rank
         assert there.digests()["stream"] == run.digests()["stream"]
 
@@ -146,7 +151,8 @@ def test_digests_are_the_same_in_another_process():
     program = (
         "import p2pkm, topologies\n"
         "from p2pkm.engine.build_run import PointCount, build_run\n"
-        "run = build_run(p2pkm.GTVMin(3), {'byzantine': p2pkm.Byzantine(1), 'faults': p2pkm.Faults(loss=0.1)},"
+        "from p2pkm.engine.run_options import RunOptions\n"
+        "run = build_run(p2pkm.GTVMin(3), RunOptions(byzantine=1, faults=p2pkm.Faults(loss=0.1)),"
         " p2pkm.Topology.from_graph(topologies.ring(4)), PointCount(4, 20, 2))\n"
         "print([digest.hex() for digest in run.digests().values()])"
     )

@@ -11,7 +11,8 @@ import topologies
 from p2pkm.channel.quantization import Quantization, Quantizer
 from p2pkm.core.errors import ExperimentError
 from p2pkm.engine.build_run import PointCount, RunConfig, build_run
-from p2pkm.experiments.config import Experiment, record_defaults
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.config import record_defaults
 from p2pkm.methods.registry import find
 from p2pkm.network.graph import Topology
 from tests.contract.test_every_method import deal
@@ -31,10 +32,8 @@ def resolve(method, graph=None, **options):
 def plan(method, graph=None, **options):
     """Return the same run."""
     topology = Topology.from_graph(topologies.ring(12) if graph is None else graph)
-    given = {name: Experiment(**{name: value}).__dict__[name] for name, value in options.items() if name != "start"}
-    given |= {name: value for name, value in options.items() if name == "start"}
     points = PointCount(topology.n, 10 * topology.n, 2)
-    return build_run(method, given, topology, points)
+    return build_run(method, RunOptions(**options), topology, points)
 
 
 def filled(method):
@@ -97,7 +96,7 @@ NUMBERS = [  # parameters of the method, options of the run, and whether its tab
 def test_tables_travel_as_integers_where_they_may(method, options, integers):
     run = plan(p2pkm.GTVMin(3, **method), **options)
     assert (run.channel.find(Quantizer) is not None) == integers
-    numbers = record_defaults(Experiment(), run).quantize
+    numbers = record_defaults(RunOptions(), run).quantize
     assert numbers == Quantization("rice" if integers else "none")
     if "start" not in options:  # what was filled in can be asked for
         again = plan(run.algorithm, **options | {"quantize": numbers})
@@ -158,7 +157,7 @@ def test_the_experiment_shows_what_was_filled_in():
     given = json.loads(here("--dry-run", "--devices", 8, "--no-accept", "--coupling", 3).out)
     assert given["coupling"] == 3.0 and given["accept"] is False and "relaxation" not in given
     run = RunConfig(p2pkm.GTVMin(4, coupling=7.0, init="tree-summaries"), Topology.from_graph(topologies.ring(3)))
-    assert record_defaults(Experiment(), run).coupling == 7.0
+    assert record_defaults(RunOptions(), run).coupling == 7.0
 
 
 def test_a_run_from_the_configuration_of_another_may_be_disturbed(tmp_path, monkeypatch):

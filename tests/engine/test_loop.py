@@ -20,6 +20,7 @@ from p2pkm.engine.feature_scaling import scale
 from p2pkm.engine.loop import _check_termination
 from p2pkm.engine.number_of_clusters import choose, explain
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.state_tree import rebuild, split
 from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS
 from p2pkm.metrics.monitor import Monitor
@@ -55,7 +56,7 @@ class State(NamedTuple):
 
 def play(init, interrupted=lambda: 0, vault=None, saved=None, **options):
     shards = p2pkm.Shards.from_list(list(np.random.default_rng(0).normal(size=(4, 6, 2))))
-    method, options = p2pkm.GTVMin(2, init=init, tol=1.0), {"baselines": False} | options
+    method, options = p2pkm.GTVMin(2, init=init, tol=1.0), RunOptions(**{"baselines": False} | options)
     config = build_run(method, options, RING, shards)
     part, hooks = RankPart(shards, saved=saved, interrupted=interrupted), RootHooks(checkpoints=vault)
     return run_job(config, part, LocalWorld(), hooks)
@@ -75,7 +76,8 @@ def test_a_run_that_is_asked_to_stop_ends_with_the_stage_and_keeps_one_round_if_
 
 
 @pytest.mark.parametrize(
-    "options", [{"scale": "minmax", "k_max": 3}, {"scale": "standard", "stream": DataStream(share=0.2)}]
+    "options",
+    [{"scale": "minmax", "clusters": "auto", "k_max": 3}, {"scale": "standard", "stream": DataStream(share=0.2)}],
 )
 def test_a_run_that_is_asked_to_stop_at_any_moment_goes_on_to_the_same_bits(options):
     asked = []

@@ -10,7 +10,7 @@ import p2pkm.experiments.studies.run_study
 import p2pkm.experiments.studies.study_file
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError, TrainingError
 from p2pkm.core.spec import split_specs
-from p2pkm.experiments.config import Experiment
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.studies.compare import compare_rows, interval, tabulate
 from p2pkm.experiments.studies.run_study import run_study
 from p2pkm.metrics.milestones import find_best, reach, trace, write_rounds
@@ -184,7 +184,7 @@ def test_all_methods_meet_the_same_points_and_partition(monkeypatch):
     monkeypatch.setattr(
         p2pkm.experiments.studies.run_study, "execute", lambda *given: seen.append(given[0].shards) or execute(*given)
     )
-    cells = [Experiment(algorithm=name, data="grid16:points=5", devices=4, rounds=2, seed=seed, baselines=False)
+    cells = [RunOptions(algorithm=name, data="grid16:points=5", devices=4, rounds=2, seed=seed, baselines=False)
              for seed in (0, 1) for name in ("gtvmin", "fkm", "feca")]  # fmt: skip
     run_study(cells, None, LocalWorld())
     for group in (seen[:3], seen[3:]):

@@ -1,5 +1,7 @@
 """`simulate` does what the command line does: the same options, the same bits."""
 
+import inspect
+from dataclasses import fields
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,15 +13,42 @@ from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.spec import Spec
 from p2pkm.data.assign import assign
 from p2pkm.data.sources import load, parse_source
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.run import worker_loop
 from tests.support.run_cli import solve
 
 FIGURES = ("chain_sha256", "messages", "bytes", "silhouette", "simplified_silhouette", "l2_centers", "ratio_mean")
 
 
+COMMAND_LINE = {  # options that `simulate` does not have: of graph, data, method and output
+    "graph", "devices", "data", "label_column", "device_column", "columns", "drop", "encode", "header", "dtype",
+    "partition", "clusters", "algorithm", "init", "groups", "alpha", "coupling", "schedule", "relaxation", "accept",
+    "local_steps", "tol", "robust", "out", "plot", "figures", "require_converged",
+}  # fmt: skip
+
+
 def points(devices=4):
     table = load(parse_source("grid16:points=5"), seed=0, label_column=None, device_column=None)
     return assign(table, Spec("iid", {"seed": 0}), devices, "float64")
+
+
+def test_simulate_has_the_options_of_a_run_with_their_defaults(monkeypatch):
+    """A generated signature would be lost to editors and mypy, so it is written out and compared."""
+    written = {name: one.default for name, one in inspect.signature(p2pkm.simulate).parameters.items()}
+    run = {name: default for name, default in written.items() if name not in ("algorithm", "graph", "shards")}
+    assert run.pop("progress") is True
+    assert run == {one.name: one.default for one in fields(RunOptions) if one.name not in COMMAND_LINE}
+
+    class PassedError(Exception):
+        pass
+
+    def receive(**given):
+        raise PassedError(set(given))
+
+    monkeypatch.setattr("p2pkm.experiments.simulate.RunOptions", receive)
+    with pytest.raises(PassedError) as passed:
+        p2pkm.simulate(p2pkm.GTVMin(2), None, points())
+    assert passed.value.args[0] == {*run, "clusters"} - {"silhouette", "true_centers"}
 
 
 @pytest.mark.parametrize("scale", ["none", "standard", "minmax"])

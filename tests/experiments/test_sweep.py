@@ -8,7 +8,7 @@ import pytest
 
 import p2pkm
 import p2pkm.experiments.studies.run_study
-from p2pkm.experiments.config import Experiment
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.console import Silent
 from p2pkm.experiments.studies.run_study import run_cell
 from p2pkm.experiments.studies.sweep import SweepProgress
@@ -133,7 +133,7 @@ def test_the_number_of_devices_does_not_come_from_the_launcher(file, tmp_path, m
     monkeypatch.setenv("PMI_SIZE", "1")
     assert (
         p2pkm.experiments.studies.run_study.run_cell(
-            p2pkm.experiments.studies.run_study.Experiment(data="grid16:points=5", rounds=2), None
+            p2pkm.experiments.studies.run_study.RunOptions(data="grid16:points=5", rounds=2), None
         )["devices"]
         == 16
     )
@@ -169,7 +169,7 @@ def test_a_run_is_computed_again_if_a_file_that_it_names_has_changed(tmp_path, m
     }
     for name, text in first.items():
         (tmp_path / name).write_text(text)
-    cell = Experiment(data="p.csv", devices=4, clusters=2, true_centers="c.csv", graph="file:g.txt", faults="t.jsonl")
+    cell = RunOptions(data="p.csv", devices=4, clusters=2, true_centers="c.csv", graph="file:g.txt", faults="t.jsonl")
     row = run_cell(cell, tmp_path)
     assert row["error"] is None
     keys = [row["key"]]
@@ -184,7 +184,7 @@ def test_a_run_is_computed_again_if_a_file_that_it_names_has_changed(tmp_path, m
 
 
 def test_the_busiest_device_sends_and_receives():
-    row = run_cell(Experiment(data="grid16:points=5", devices=4, algorithm="fkm", rounds=3, plot=False), None)
+    row = run_cell(RunOptions(data="grid16:points=5", devices=4, algorithm="fkm", rounds=3, plot=False), None)
     assert row["bytes_busiest"] == row["bytes"]  # all of it goes over the server
 
 

@@ -51,9 +51,10 @@ def _spec(data: bytes) -> object:
 
 
 def _algorithm(data: bytes) -> object:
-    from p2pkm.experiments.config import Experiment, build
+    from p2pkm.engine.run_options import RunOptions
+    from p2pkm.experiments.config import build
 
-    return build(Experiment(algorithm=_text(data)), 3)
+    return build(RunOptions(algorithm=_text(data)), 3)
 
 
 def _source(data: bytes) -> object:
@@ -181,10 +182,10 @@ class Files:
 
     def config(self, data: bytes) -> object:
         """Read a file of options."""
-        from p2pkm.experiments.config import Experiment
+        from p2pkm.engine.run_options import RunOptions
         from p2pkm.storage.toml import read_toml
 
-        return Experiment.from_mapping(read_toml(str(self.write("fuzz.toml", data))), "fuzz.toml")
+        return RunOptions.from_mapping(read_toml(str(self.write("fuzz.toml", data))), "fuzz.toml")
 
     def archive(self, data: bytes) -> object:
         """Read the arrays of an archive whose only member is given."""

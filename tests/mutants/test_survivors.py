@@ -39,6 +39,7 @@ from p2pkm.engine import build_run, event_driven
 from p2pkm.engine.build_batch import _measure, label_pooled
 from p2pkm.engine.loop import RunContext, Start, _check_termination
 from p2pkm.engine.run_job import _count_work, _tell_division
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.state_tree import gather, rebuild, split
 from p2pkm.kernels import pick
 from p2pkm.methods.building_blocks import tree_sums
@@ -872,9 +873,9 @@ def test_points_on_disk_are_divided_into_blocks(monkeypatch, wish, ranks, kept):
     monkeypatch.setattr(build_run, "Sharded", SimpleNamespace)
     pair, points = Topology.from_links(2, np.array([[0, 1, 1.0]])), SimpleNamespace(n=2, m=2)
     with pytest.raises(ExperimentError, match="points on disk") if kept else nullcontext():
-        build_run._check_points(SimpleNamespace(k=1), {"rank_partition": wish}, pair, points, ranks)
+        build_run._check_points(SimpleNamespace(k=1), RunOptions(rank_partition=wish), pair, points, ranks)
     in_memory = build_run.PointCount(2, 2, 1)
-    build_run._check_points(SimpleNamespace(k=1), {"rank_partition": wish}, pair, in_memory, ranks)
+    build_run._check_points(SimpleNamespace(k=1), RunOptions(rank_partition=wish), pair, in_memory, ranks)
 
 
 def test_a_private_run_that_was_cut_off_says_so():

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from p2pkm.core.errors import ExperimentError
-from p2pkm.experiments.config import Experiment
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.studies import run_study as study
 from p2pkm.storage import checkpoint, lock, save
 from p2pkm.storage.lock import NAME, Lock
@@ -202,7 +202,7 @@ class StudyRows(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 2), where=st.sampled_from(PLACES[:-1]), room=st.integers(0, 90), kill=st.booleans())
     def run(self, seed, where, room, kill):
-        cell = Experiment(devices=2, clusters=1, rounds=1, data="grid16:points=1", seed=seed, baselines=False)
+        cell = RunOptions(devices=2, clusters=1, rounds=1, data="grid16:points=1", seed=seed, baselines=False)
         before, left, row = self.computed.copy(), sorted(self.top.glob("runs/*.json")), None
         with fail(where, room, Killed() if kill else FULL):
             try:

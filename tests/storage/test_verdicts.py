@@ -13,6 +13,7 @@ from scipy import stats
 
 import p2pkm
 from p2pkm.core.errors import ExperimentError
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.studies.compare import compare_rows
 from p2pkm.experiments.studies.compare import tabulate as tabulate_comparison
 from p2pkm.experiments.studies.study_file import StudyFile
@@ -385,7 +386,7 @@ def test_a_folder_keeps_its_margin_and_page_and_csv_have_the_verdicts_of_the_sen
         assert [(one["configuration"], one["verdict"]) for one in cells if one["figure"] == "ratio_mean"] == [
             (one["configuration"], one["verdict"]) for one in study.verdicts()
         ]
-        write_report(folder, vars(p2pkm.experiments.config.Experiment()) | {}, None)
+        write_report(folder, vars(RunOptions()), None)
         page = (folder / "report.html").read_text()
         assert study.conclusion().replace("'", "&#x27;") in page and "tied" not in page
     assert json.loads((tmp_path / "c" / "summary.json").read_text())["conclusion"] == compared.conclusion()

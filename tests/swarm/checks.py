@@ -19,7 +19,7 @@ import p2pkm
 import p2pkm.kernels.numba  # noqa: F401 - so that small runs take the compiled kernels
 from p2pkm.core.errors import P2PKMError
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
-from p2pkm.experiments.config import Experiment as Config
+from p2pkm.engine.run_options import RunOptions as Config
 from p2pkm.experiments.config import prepare
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.message_counts import stage_traffic

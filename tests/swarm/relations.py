@@ -16,9 +16,9 @@ from p2pkm.channel.suppression import check_min_cluster_size
 from p2pkm.core.errors import ExperimentError
 from p2pkm.data.shards import Shards
 from p2pkm.engine import build_run, run_job
+from p2pkm.engine.run_options import RunOptions as Config
 from p2pkm.experiments import simulate as module
 from p2pkm.experiments.checking.check_method import RecordingWorld, compare_light_cones
-from p2pkm.experiments.config import Experiment as Config
 from p2pkm.experiments.config import prepare
 from p2pkm.experiments.simulate import simulate
 from p2pkm.methods.building_blocks import averaging, small_clusters
@@ -94,7 +94,7 @@ def check_scaled(case: Any) -> Iterator[str]:
     call = call_of(case)
     if (
         call.method.name in {"private", "fkmeanscb", "treelloyd"}
-        or call.method.traits.learns_features
+        or call.method.traits.derives_features
         or call.options["stream"] is not None
         or not call.shards.points.any()
     ):
@@ -139,7 +139,7 @@ def check_longer(case: Any) -> Iterator[str]:
     rounds = call.options["rounds"]
     short, long = (_rounds(call.run(record_every=1, rounds=rounds + more), call.method.name) for more in (0, 3))
     keys = ("messages", "bytes", "wire_bytes", "objective", "gtv", "ratio_mean")
-    keys = keys[:-1] if call.method.traits.learns_features else keys  # that is measured in the last round alone
+    keys = keys[:-1] if call.method.traits.derives_features else keys  # that is measured in the last round alone
     for at in short:
         for key in keys:
             if short[at][key] != long.get(at, short[at])[key]:

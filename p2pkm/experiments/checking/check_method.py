@@ -22,9 +22,9 @@ from p2pkm.data.shards import Shards
 from p2pkm.data.size_estimate import Size
 from p2pkm.engine.build_run import RunConfig, build_run
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.state_tree import rebuild, split
 from p2pkm.experiments.checking.watch_method import Watcher, watch
-from p2pkm.experiments.config import Experiment
 from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.kernels.streams import shared_key
@@ -208,8 +208,8 @@ class _Trial:
 
     def configure(self, method: Any, shards: Shards) -> RunConfig:
         """Return the checked run of a method."""
-        asked = {"rounds": self.rounds, "seed": _SEED, "baselines": False, "quantize": Quantization.of("none")}
-        return build_run(method, asked | {"start": self.start}, self.topology, shards)
+        asked = RunOptions(rounds=self.rounds, seed=_SEED, baselines=False, quantize="none", start=self.start)
+        return build_run(method, asked, self.topology, shards)
 
     def play(
         self, *, changed: bool = False, scramble: bool = False, keep: "_Kept | None" = None, saved: Any = None,
@@ -489,7 +489,7 @@ def _check_plan(trial: _Trial) -> str:
     method, sizes = config.algorithm.tune(trial.topology, shards.m), shards.sizes
     at = InitContext(trial.topology, sizes, shared_key(_SEED), method.k, _D)
     played = stages(method, at, config.rounds, seeded=trial.start is not None)
-    asked = Experiment(seed=_SEED, quantize=Quantization.of("none"))
+    asked = RunOptions(seed=_SEED, quantize=Quantization.of("none"))
     plan = RunPlan(asked, method, trial.topology, Size(shards.m, _D), sizes, True, played, None, Spec("", {}), None)
     courses, at_stage, before = stage_traffic(plan), -1, (0, 0)
     for record in trial.plain.records:

@@ -14,7 +14,8 @@ from p2pkm.core.spec import parameters, parse
 from p2pkm.core.validation import bounded, numeric, positive, single, whole
 from p2pkm.data.identifiers import identify, is_integer, locate, to_raw
 from p2pkm.data.partition.by_column import name_devices
-from p2pkm.experiments.config import Experiment, build, build_topology, parse_graph
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.config import build, build_topology, parse_graph
 from p2pkm.methods.init.pipelines import needs_hub, refuse_graph
 from p2pkm.methods.init.value import Init
 from p2pkm.methods.registry import known
@@ -129,7 +130,7 @@ def arrange(
     if devices is not None:
         owner, usual, names = _number(devices, wanted, found)
     seed = _draw_seed(given["random_state"])
-    experiment = Experiment(graph=given["graph"] if text else None, devices=wanted, seed=seed)
+    experiment = RunOptions(graph=given["graph"] if text else None, devices=wanted, seed=seed)
     method = _find_method(given)
     if needs_hub(method):
         if not text or given["graph"] not in {"ring", "star"}:
@@ -191,7 +192,7 @@ def _find_method(given: Mapping[str, Any]) -> Any:
         for name, usual in _OPTIONS.items()
         if given[name] != usual or (name in keys and name not in spec.options)
     }
-    return build(Experiment(algorithm=method, **options), 1 if _is_auto(given) else int(given["n_clusters"]))
+    return build(RunOptions(algorithm=method, **options), 1 if _is_auto(given) else int(given["n_clusters"]))
 
 
 def _check_method(method: Any, given: Mapping[str, Any]) -> Any:

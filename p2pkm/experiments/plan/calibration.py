@@ -14,7 +14,7 @@ import numpy as np
 from p2pkm.core.messages import DenseMessages
 from p2pkm.data.random import generator
 from p2pkm.data.shards import Shards
-from p2pkm.experiments.config import Experiment
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.transport import World
@@ -128,7 +128,7 @@ def main(argument: str) -> None:
     if "experiment" in task:
         from p2pkm.experiments.plan.draft import build_plan
 
-        plan = build_plan(Experiment.from_mapping(task["experiment"], "the plan"), world.size)
+        plan = build_plan(RunOptions.from_mapping(task["experiment"], "the plan"), world.size)
         taken = play(world, endless(plan.algorithm), plan.topology, plan.size.points, plan.size.features)
         found |= taken._asdict()
     else:

@@ -13,9 +13,9 @@ from p2pkm.core.spec import Spec, complete
 from p2pkm.data.readers.intake import FILLING
 from p2pkm.data.size_estimate import Size, measure
 from p2pkm.engine.build_run import PointCount, RunConfig, build_run, check_fit
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import (
     K_MAX,
-    Experiment,
     build,
     build_topology,
     parse_graph,
@@ -35,7 +35,7 @@ class RunPlan(NamedTuple):
 
     Attributes
     ----------
-    experiment : Experiment
+    experiment : RunOptions
         The resolved options.
     algorithm : Algorithm or ServerMethod
     topology : Topology
@@ -52,7 +52,7 @@ class RunPlan(NamedTuple):
         None: it was refused.
     """
 
-    experiment: Experiment
+    experiment: RunOptions
     algorithm: Any
     topology: Topology
     size: Size
@@ -87,8 +87,8 @@ class RunPlan(NamedTuple):
 
 
 def resolve_experiment(
-    experiment: Experiment, ranks: int | None, *, count: bool = True
-) -> tuple[Experiment, Any, Size, Spec]:
+    experiment: RunOptions, ranks: int | None, *, count: bool = True
+) -> tuple[RunOptions, Any, Size, Spec]:
     """Return the options with devices, clusters and rounds filled in, the method, the size of the data, and the graph.
 
     Cheap: neither points nor the graph are made. Where the devices are to choose the number of clusters, all is for the
@@ -128,7 +128,7 @@ def resolve_experiment(
     return resolved, build(resolved, int(clusters)).for_images(size.image), size, graph
 
 
-def build_plan(experiment: Experiment, ranks: int | None) -> RunPlan:
+def build_plan(experiment: RunOptions, ranks: int | None) -> RunPlan:
     """Return a run in outline; the graph is built, points are not.
 
     Raises
@@ -146,7 +146,7 @@ def build_plan(experiment: Experiment, ranks: int | None) -> RunPlan:
     setting = InitContext(topology, sizes, _key(resolved.seed), method.k, size.features)
     run, refusal = None, None
     try:
-        run = build_run(method, vars(resolved), topology, points, graph=read_attributes(resolved, graph))
+        run = build_run(method, resolved, topology, points, graph=read_attributes(resolved, graph))
     except P2PKMError as error:
         refusal = error
     else:
@@ -157,7 +157,7 @@ def build_plan(experiment: Experiment, ranks: int | None) -> RunPlan:
     return RunPlan(resolved, method, topology, size, sizes, dealt, played, refusal or other, graph, run)
 
 
-def _deal(experiment: Experiment, size: Size, topology: Topology) -> tuple[Integers, bool]:
+def _deal(experiment: RunOptions, size: Size, topology: Topology) -> tuple[Integers, bool]:
     """Return the points of each device, and whether they are known: they are if dealt in equal parts."""
     n, m = topology.clients, size.points
     sizes = np.full(n, m // n)
@@ -175,7 +175,7 @@ def _usual(size: Size, n: int) -> str:
 
 
 def _arrange(
-    experiment: Experiment, method: Any, setting: InitContext, channel: ChannelPlan
+    experiment: RunOptions, method: Any, setting: InitContext, channel: ChannelPlan
 ) -> tuple[tuple[Stage, ...], P2PKMError | None]:
     """Return the stages, and why they would be refused."""
     before: tuple[Stage, ...] = (imputing_stage(experiment.missing, setting),) if experiment.missing in FILLING else ()

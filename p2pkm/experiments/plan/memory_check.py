@@ -10,7 +10,8 @@ from p2pkm.core.traits import MessageContent
 from p2pkm.data.out_of_core.shards import draws
 from p2pkm.data.size_estimate import Size, has_header
 from p2pkm.data.sources import parse_source
-from p2pkm.experiments.config import Experiment, parse_partition
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.config import parse_partition
 from p2pkm.experiments.plan.draft import RunPlan, resolve_experiment
 from p2pkm.experiments.plan.free_memory import available
 from p2pkm.experiments.plan.memory_model import MemoryInputs, refuse
@@ -25,7 +26,7 @@ _ENTRY, _SHARE, _CHAIN = 4, 8, 9  # bytes per link in use and round, with own we
 _SERVED, _SHIPPED = 2, 5  # tables of all points: of methods with a server, and where all points go there
 
 
-def check_memory(experiment: Experiment, ranks: int | None) -> None:
+def check_memory(experiment: RunOptions, ranks: int | None) -> None:
     """Refuse a run that cannot fit into the memory of this machine, before anything is read or built.
 
     What is wrong otherwise is left to those who say so better.
@@ -56,7 +57,7 @@ def check_memory(experiment: Experiment, ranks: int | None) -> None:
     refuse(weigh(resolved, method, size, (n, edges), ranks or 1), limit, local_size())
 
 
-def weigh(experiment: Experiment, method: Any, size: Size, graph: tuple[int, int], ranks: int) -> MemoryInputs:
+def weigh(experiment: RunOptions, method: Any, size: Size, graph: tuple[int, int], ranks: int) -> MemoryInputs:
     """Return the load of an experiment; graph: devices and directed edges."""
     records = (experiment.rounds or 0) // (experiment.record_every or usual_every(graph[0])) + 2
     drawn = draws(parse_partition(experiment.partition) or Spec("column", {}))

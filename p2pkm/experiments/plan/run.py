@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.expected_messages import Volume
 from p2pkm.core.mpi_environment import launched, local_size
-from p2pkm.experiments.config import Experiment
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.console import tell
 from p2pkm.experiments.plan import time_model as speed
 from p2pkm.experiments.plan import virtual_time as life
@@ -37,7 +37,7 @@ class Wanted(NamedTuple):
     json: bool = False
 
 
-def lead_plan(experiment: Experiment, wanted: Wanted) -> int:
+def lead_plan(experiment: RunOptions, wanted: Wanted) -> int:
     """Print what a run would need, and return 0 if it can be started here.
 
     The JSON object has ``experiment`` (the resolved options), ``points features devices links``, ``links_in_use`` (of a

@@ -18,7 +18,8 @@ from p2pkm.core.spec import split_specs
 from p2pkm.core.termination import INTERRUPTED
 from p2pkm.core.units import count, tell_folder
 from p2pkm.core.validation import list_of, single, whole
-from p2pkm.experiments.config import Experiment, build, parse_graph
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.config import build, parse_graph
 from p2pkm.experiments.run import OutputOptions
 from p2pkm.experiments.studies.run_study import (
     describe,
@@ -112,7 +113,7 @@ def compare(  # noqa: PLR0913 - the public signature
     if wrong:
         raise ExperimentError(f"{where}: {wrong[0]} is given; give {wrong[0]}s, a list")
     folder = "none" if out is None else os.fspath(out)
-    base = Experiment.from_mapping(options | {"plot": plot, "out": folder}, where)
+    base = RunOptions.from_mapping(options | {"plot": plot, "out": folder}, where)
     chosen = read_seeds(seeds if isinstance(seeds, str) else list_of(seeds, f"{where}: seeds"), where)
     single(reference, "reference")
     single(progress, "progress")
@@ -139,7 +140,7 @@ def _read_names(given: str | Iterable[str], where: str, what: str) -> list[str]:
 class Comparison(NamedTuple):
     """What is compared: every method on every graph, over seeds."""
 
-    base: Experiment
+    base: RunOptions
     algorithms: Sequence[str]
     graphs: Sequence[str]
     seeds: Sequence[int]
@@ -148,7 +149,7 @@ class Comparison(NamedTuple):
 
     @classmethod
     def of(
-        cls, base: Experiment, algorithms: Sequence[str], graphs: Sequence[str], seeds: Sequence[int],
+        cls, base: RunOptions, algorithms: Sequence[str], graphs: Sequence[str], seeds: Sequence[int],
         reference: str | None = None,
     ) -> "Comparison":  # fmt: skip
         """Return the comparison with a reference, by default the first method.
@@ -202,7 +203,7 @@ def resume_compare(folder: Path, jobs: int, manner: OutputOptions) -> int:
     try:
         found = json.loads(mark.read_text("utf-8"))
         given = [found[name] for name in ("algorithms", "graphs", "seeds", "reference")]
-        base = Experiment.from_mapping(found["base"] | {"out": str(folder)}, str(mark))
+        base = RunOptions.from_mapping(found["base"] | {"out": str(folder)}, str(mark))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{mark} cannot be read: {type(error).__name__}: {error}; give compare --out anew") from None
     margin = check_margin(found.get("margin", MARGIN))
@@ -210,7 +211,7 @@ def resume_compare(folder: Path, jobs: int, manner: OutputOptions) -> int:
 
 
 def run_comparison(
-    asked: Comparison, cells: Sequence[Experiment], manner: OutputOptions, jobs: int
+    asked: Comparison, cells: Sequence[RunOptions], manner: OutputOptions, jobs: int
 ) -> tuple[list[Row], dict[str, Any]]:
     """Run the cells of a comparison, write its folder, if any; return its rows, and means and differences."""
     folder = open_folder(asked.base.out, "comparison", MARK)
@@ -237,7 +238,7 @@ def run_comparison(
     return rows, compared
 
 
-def expand_runs(asked: Comparison) -> list[Experiment]:
+def expand_runs(asked: Comparison) -> list[RunOptions]:
     """Return the runs: every method on every graph, methods with a server once, as a star; for every seed.
 
     All have the same number of devices: the given one, else that of the device column or of the graphs, else 16.
@@ -247,7 +248,7 @@ def expand_runs(asked: Comparison) -> list[Experiment]:
     P2PKMError
         If a method on a graph can never run, or the graphs have different numbers of devices.
     """
-    on_graphs, served = list[Experiment](), list[Experiment]()
+    on_graphs, served = list[RunOptions](), list[RunOptions]()
     configurations = []
     for algorithm in asked.algorithms:
         method = build(replace(asked.base, algorithm=algorithm, graph=None), asked.base.draft_k)
@@ -258,7 +259,7 @@ def expand_runs(asked: Comparison) -> list[Experiment]:
             (served if hub else on_graphs).append(one)
             configurations.append(one)
 
-    def with_seeds(some: Sequence[Experiment], **more: Any) -> list[Experiment]:
+    def with_seeds(some: Sequence[RunOptions], **more: Any) -> list[RunOptions]:
         return [replace(one, seed=seed, **more) for one in some for seed in asked.seeds]
 
     found = check_runs(with_seeds(on_graphs), _name_cell)
@@ -274,7 +275,7 @@ def expand_runs(asked: Comparison) -> list[Experiment]:
     return with_seeds(configurations, devices=size or resolved[0].devices)
 
 
-def _name_cell(cell: Experiment) -> str:
+def _name_cell(cell: RunOptions) -> str:
     """Return what tells a configuration from the others."""
     return f"algorithm = {cell.algorithm}" + (f", graph = {cell.graph}" if cell.graph else "")
 
@@ -316,7 +317,7 @@ def _average(name: str, graph: str, group: Sequence[Row]) -> dict[str, Any]:
     return found
 
 
-def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], base: Experiment) -> None:
+def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], base: RunOptions) -> None:
     """Write rows.jsonl and rows.csv (one row per run), verdicts.csv, summary.json and the figure."""
     plain = [_without(row, "trace") for row in rows]
     lines = "".join(json.dumps(row) + "\n" for row in rows)

@@ -20,7 +20,8 @@ from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.core.termination import INTERRUPTED, STOPPED
 from p2pkm.core.units import tell_folder
 from p2pkm.data.shards import Shards
-from p2pkm.experiments.config import Experiment, Prepared
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.config import Prepared
 from p2pkm.experiments.run import OutputOptions, code_of, execute, hold_default, hold_out, prepare_and_validate
 from p2pkm.metrics.registry import ShownIn, keys
 from p2pkm.metrics.result import Result
@@ -206,7 +207,7 @@ def _differ(one: Floats, other: Floats) -> float:
     return float(np.sqrt(max(squared.min(axis=0).max(), squared.min(axis=1).max())))
 
 
-def lead_path(experiment: Experiment, couplings: Sequence[float], manner: OutputOptions) -> int:
+def lead_path(experiment: RunOptions, couplings: Sequence[float], manner: OutputOptions) -> int:
     """Run an experiment along a path, print the table, write the folder, and return the exit code.
 
     Every run is one of all ranks; the same points are dealt anew, with the centroids to start from.
@@ -222,7 +223,7 @@ def lead_path(experiment: Experiment, couplings: Sequence[float], manner: Output
         return _run_path(experiment, couplings, manner, held)
 
 
-def _run_path(experiment: Experiment, couplings: Sequence[float], manner: OutputOptions, held: ExitStack) -> int:
+def _run_path(experiment: RunOptions, couplings: Sequence[float], manner: OutputOptions, held: ExitStack) -> int:
     """Do what `lead_path` says; held: until when the folder is."""
     lock = hold_out(experiment, manner, held)
     world = connect()
@@ -277,7 +278,7 @@ def _walk(steps: Sequence[Prepared], lock: Lock | None, manner: OutputOptions) -
     return results
 
 
-def _write(folder: Path, results: Sequence[Result], closing: dict[str, Any], experiment: Experiment) -> None:
+def _write(folder: Path, results: Sequence[Result], closing: dict[str, Any], experiment: RunOptions) -> None:
     """Write path.csv, summary.json, the centroids of all steps, and the figure."""
     write_json(folder, "summary.json", closing)
     if not results:

@@ -18,8 +18,9 @@ from p2pkm.core.cache import digest, memoize_in_study, sharing
 from p2pkm.core.errors import ExperimentError, NetworkError, P2PKMError
 from p2pkm.core.mpi_environment import launched
 from p2pkm.core.termination import STOPPED
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.signals import asked_to_stop
-from p2pkm.experiments.config import Experiment, Prepared, build, build_topology, parse_graph
+from p2pkm.experiments.config import Prepared, build, build_topology, parse_graph
 from p2pkm.experiments.console import tell
 from p2pkm.experiments.run import OutputOptions, execute, prepare_and_validate
 from p2pkm.experiments.studies.process_pool import serve, work_through
@@ -46,14 +47,14 @@ _SERVE = "from p2pkm.experiments.studies.run_study import serve_study; serve_stu
 
 
 def run_study(
-    cells: Sequence[Experiment], folder: Path | None, world: World, tell: Tell = lambda row, number, count: None,
+    cells: Sequence[RunOptions], folder: Path | None, world: World, tell: Tell = lambda row, number, count: None,
     *, jobs: int = 1,
 ) -> list[Row]:  # fmt: skip
     """Run all cells and return their rows in order, on rank 0; what is kept in the folder is not computed again.
 
     Parameters
     ----------
-    cells : sequence of Experiment
+    cells : sequence of RunOptions
         Each with its own seed; `out` and `plot` do not matter.
     folder : Path or None
         Where rows are kept, one file each, written when its run has ended; None: nowhere.
@@ -118,7 +119,7 @@ def _run_here(cells: Sequence[Row], folder: Path | None, interrupted: Callable[[
         for place, cell in enumerate(cells):
             if interrupted():
                 return
-            yield place, run_cell(Experiment.from_mapping(cell, "the study"), folder)
+            yield place, run_cell(RunOptions.from_mapping(cell, "the study"), folder)
 
 
 def _run_beside(
@@ -128,7 +129,7 @@ def _run_beside(
     place = None if folder is None else str(folder)
     tasks = [json.dumps([cell, place]) for cell in cells]
     for number, answer in work_through(_SERVE, tasks, jobs, interrupted):
-        cell = Experiment.from_mapping(cells[number], "the study")
+        cell = RunOptions.from_mapping(cells[number], "the study")
         error = "NetworkError: its process died, perhaps for want of memory"
         yield number, _name(cell) | {"error": error, "termination": "failed"} if answer is None else json.loads(answer)
 
@@ -138,7 +139,7 @@ def serve_study() -> None:
 
     def work(task: str) -> str:
         cell, place = json.loads(task)
-        row = run_cell(Experiment.from_mapping(cell, "the study"), None if place is None else Path(place))
+        row = run_cell(RunOptions.from_mapping(cell, "the study"), None if place is None else Path(place))
         return json.dumps(row)
 
     with sharing():
@@ -151,7 +152,7 @@ def tell_compilation(*, quiet: bool) -> None:
         announce_compilation(lambda note: print(f"p2pkm: {note}", file=sys.stderr, flush=True))
 
 
-def tell_graphs(cells: Sequence[Experiment], *, quiet: bool) -> None:
+def tell_graphs(cells: Sequence[RunOptions], *, quiet: bool) -> None:
     """Print what is read of the files of graphs, and which methods ignore weights of links, each once.
 
     A graph or a method that cannot be used is reported by its run.
@@ -176,7 +177,7 @@ def _compile_once(world: World) -> None:
     world.wait()
 
 
-def run_cell(cell: Experiment, folder: Path | None) -> Row:
+def run_cell(cell: RunOptions, folder: Path | None) -> Row:
     """Run one cell in this process, or read its row if it is kept."""
     world = LocalWorld()
     facts = _name(cell)
@@ -220,7 +221,7 @@ def _keep(kept: Path, row: Row) -> None:
         raise NetworkError(f"{kept} cannot be written: {error.strerror or error}; make room and try again") from None
 
 
-def _name(cell: Experiment) -> Row:
+def _name(cell: RunOptions) -> Row:
     """Return what a row says of its cell before it has run."""
     return {"algorithm": cell.algorithm, "graph": cell.graph, "seed": cell.seed, "error": None, "termination": None}
 

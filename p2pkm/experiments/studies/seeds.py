@@ -20,8 +20,9 @@ from p2pkm.core.termination import STOPPED
 from p2pkm.core.units import count, tell_folder
 from p2pkm.core.validation import whole
 from p2pkm.core.version import __version__
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.run_secret import UNREPEATABLE
-from p2pkm.experiments.config import Experiment, Prepared, build
+from p2pkm.experiments.config import Prepared, build
 from p2pkm.experiments.resume import go_on
 from p2pkm.experiments.run import OutputOptions, code_of, execute, hold_default, hold_out, prepare_and_validate
 from p2pkm.experiments.studies.run_study import fingerprint
@@ -78,7 +79,7 @@ def write_seeds(seeds: Sequence[int]) -> str:
     return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
-def lead_seeds(experiment: Experiment, seeds: list[int], manner: OutputOptions) -> int:
+def lead_seeds(experiment: RunOptions, seeds: list[int], manner: OutputOptions) -> int:
     """Run one configuration over seeds, one folder each, and print mean, standard deviation and worst."""
     with ExitStack() as held:
         lock = hold_out(experiment, manner, held)
@@ -114,7 +115,7 @@ def resume_seeds(folder: Path, manner: OutputOptions) -> int:
         version, key = begun["version"], begun.get("key")
     except KeyError as error:
         raise DataError(f"{mark} is damaged: it has no {error}; begin anew with --seeds") from None
-    experiment = Experiment.from_mapping(options, str(mark))
+    experiment = RunOptions.from_mapping(options, str(mark))
     if version != __version__:
         raise ExperimentError(
             f"{folder} was begun by p2pkm {version}, and this is {__version__}: install p2pkm=={version}, or begin anew"
@@ -134,7 +135,7 @@ def resume_seeds(folder: Path, manner: OutputOptions) -> int:
         return _run_seeds(experiment, seeds, manner, lock, {seeds[0]: first})
 
 
-def _begin(lock: Lock, experiment: Experiment, seeds: list[int], first: Prepared) -> None:
+def _begin(lock: Lock, experiment: RunOptions, seeds: list[int], first: Prepared) -> None:
     """Note what will be run, so that it can be finished by others; what was in the folder is moved aside."""
     import tomli_w
 
@@ -152,7 +153,7 @@ def _identify(prepared: Prepared) -> str | None:
 
 
 def _run_seeds(
-    experiment: Experiment, seeds: list[int], manner: OutputOptions, lock: Lock | None, ready: dict[int, Prepared]
+    experiment: RunOptions, seeds: list[int], manner: OutputOptions, lock: Lock | None, ready: dict[int, Prepared]
 ) -> int:
     """Run the seeds that have not ended in the folder, and close; ready: those that are prepared."""
     world = connect()
@@ -193,7 +194,7 @@ def _run_seed(prepare: Callable[[], Prepared], folder: Path | None, manner: Outp
         if not state:
             return execute(prepare(), connect(), lock, manner).summary
         config = str(folder / "config.toml")
-        return go_on(Experiment.from_mapping(read_toml(config), config), lock, manner).summary
+        return go_on(RunOptions.from_mapping(read_toml(config), config), lock, manner).summary
 
 
 def _remove_aside(folder: Path) -> None:
@@ -287,7 +288,7 @@ def verify(path: Path, ranks: int | None, manner: OutputOptions, *, files_only: 
             f"{path} has no config.toml or was interrupted: expected a run that ended by itself; its files are as it "
             "left them (--files-only)"
         )
-    experiment = Experiment.from_mapping(read_toml(str(path / "config.toml")), str(path / "config.toml"))
+    experiment = RunOptions.from_mapping(read_toml(str(path / "config.toml")), str(path / "config.toml"))
     if build(experiment, experiment.draft_k).traits.is_secret:
         return _tell_files(path, faults, manner, note=f"; the run was not repeated, because {UNREPEATABLE}")
     if ranks is not None and not launched():

@@ -10,7 +10,8 @@ import numpy as np
 from p2pkm.core.cache import sharing
 from p2pkm.core.errors import ExperimentError, P2PKMError
 from p2pkm.core.spec import suggest
-from p2pkm.experiments.config import FIELDS, Experiment, build
+from p2pkm.engine.run_options import OPTIONS, RunOptions
+from p2pkm.experiments.config import build
 from p2pkm.experiments.run import prepare_and_validate
 from p2pkm.experiments.studies.seeds import parse_seeds, write_seeds
 from p2pkm.methods.init.pipelines import needs_hub
@@ -130,7 +131,7 @@ def _read_runs(runs: Any, where: str) -> list[dict[str, Any]]:
     return found
 
 
-def expand_grid(study: StudyFile, where: str) -> list[Experiment]:
+def expand_grid(study: StudyFile, where: str) -> list[RunOptions]:
     """Return the runs in order: single runs, then the grid with the last list fastest, then seeds.
 
     Raises
@@ -143,11 +144,11 @@ def expand_grid(study: StudyFile, where: str) -> list[Experiment]:
         count *= len(values)
     if count > _MOST:
         raise ExperimentError(f"{where} asks for {count:,} runs; expected at most {_MOST:,}")
-    cells: dict[Experiment, None] = {}
+    cells: dict[RunOptions, None] = {}
     for run in study.runs:
         for chosen in product(*study.grid.values()):
             given = study.base | run | dict(zip(study.grid, chosen, strict=True))
-            cell = replace(Experiment.from_mapping(given, where), out=None, plot=False)
+            cell = replace(RunOptions.from_mapping(given, where), out=None, plot=False)
             served = needs_hub(_call(cell, study, lambda cell: build(cell, cell.draft_k)))
             cell = replace(cell, graph=None) if served else cell
             if cell in cells and not served:
@@ -156,7 +157,7 @@ def expand_grid(study: StudyFile, where: str) -> list[Experiment]:
     return [replace(cell, seed=seed) for cell in cells for seed in study.seeds]
 
 
-def check_runs(cells: Sequence[Experiment], name: Callable[[Experiment], str]) -> list[Experiment]:
+def check_runs(cells: Sequence[RunOptions], name: Callable[[RunOptions], str]) -> list[RunOptions]:
     """Reject configurations that can never run, and return the others as they are run, each with its first seed.
 
     A configuration is refused if it cannot be prepared with any of its seeds: a random graph may be disconnected
@@ -164,7 +165,7 @@ def check_runs(cells: Sequence[Experiment], name: Callable[[Experiment], str]) -
 
     Parameters
     ----------
-    cells : sequence of Experiment
+    cells : sequence of RunOptions
     name : callable
         Returns what tells a run from the others, for the message.
 
@@ -173,14 +174,14 @@ def check_runs(cells: Sequence[Experiment], name: Callable[[Experiment], str]) -
     P2PKMError
         If data, graph or options of a configuration cannot be used; it names the first such.
     """
-    groups: dict[Experiment, list[Experiment]] = {}
+    groups: dict[RunOptions, list[RunOptions]] = {}
     for cell in cells:
         groups.setdefault(replace(cell, seed=0), []).append(cell)
     with sharing():
         return [_prepare_first(group, name) for group in groups.values()]
 
 
-def _prepare_first(cells: Sequence[Experiment], name: Callable[[Experiment], str]) -> Experiment:
+def _prepare_first(cells: Sequence[RunOptions], name: Callable[[RunOptions], str]) -> RunOptions:
     """Return the first run of a configuration that can be prepared, resolved."""
     errors = []
     for cell in cells:
@@ -191,13 +192,13 @@ def _prepare_first(cells: Sequence[Experiment], name: Callable[[Experiment], str
     raise type(errors[0])(f"the run with {name(cells[0])}: {errors[0]}") from None
 
 
-def name_run(cell: Experiment, study: StudyFile) -> str:
+def name_run(cell: RunOptions, study: StudyFile) -> str:
     """Return what tells a run from the others, but for its seed."""
     parts = [f"{name} = {getattr(cell, name)}" for name in study.swept if getattr(cell, name) is not None]
     return ", ".join(parts) or f"algorithm = {cell.algorithm}"
 
 
-def _call(cell: Experiment, study: StudyFile, check: Any) -> Any:
+def _call(cell: RunOptions, study: StudyFile, check: Any) -> Any:
     """Call a check of a run; an error says which run it is about."""
     try:
         return check(cell)
@@ -210,8 +211,8 @@ def _normalize(given: Mapping[str, Any], where: str, more: Sequence[str] = ()) -
     found: dict[str, Any] = {}
     for raw, value in given.items():
         name = raw.replace("-", "_")
-        if name not in FIELDS:
-            raise ExperimentError(f"unknown key {raw!r} in {where}. {suggest(name, [*FIELDS, *more])}")
+        if name not in OPTIONS:
+            raise ExperimentError(f"unknown key {raw!r} in {where}. {suggest(name, [*OPTIONS, *more])}")
         if name in found:
             raise ExperimentError(f"{where} has {name} twice, with - and with _; give it once")
         found[name] = value

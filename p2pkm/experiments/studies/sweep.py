@@ -18,7 +18,7 @@ from p2pkm.core.spec import read_count
 from p2pkm.core.termination import INTERRUPTED
 from p2pkm.core.units import count, tell_folder
 from p2pkm.core.validation import list_of, single, whole
-from p2pkm.experiments.config import Experiment
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.console import StatusLine
 from p2pkm.experiments.run import OutputOptions
 from p2pkm.experiments.studies.run_study import (
@@ -189,7 +189,7 @@ def conclude_rows(rows: list[Row], margin: float) -> dict[str, Any]:
 
 
 def run_sweep(
-    cells: Sequence[Experiment], study: StudyFile, folder: Path | None, manner: OutputOptions, *, jobs: int,
+    cells: Sequence[RunOptions], study: StudyFile, folder: Path | None, manner: OutputOptions, *, jobs: int,
     shared: bool = False,
 ) -> list[Row]:  # fmt: skip
     """Run the cells of a study, write its tables and figures into the folder, if any, and return its flat rows.
@@ -213,11 +213,11 @@ def run_sweep(
         if study.base["plot"]:
             from p2pkm.viz import draw_study
 
-            draw_study(rows, folder / "figures", **Experiment(figures=study.base.get("figures")).draw_kinds())
+            draw_study(rows, folder / "figures", **RunOptions(figures=study.base.get("figures")).draw_kinds())
     return rows
 
 
-def take_share(cells: Sequence[Experiment], part: str, out: str | None) -> list[Experiment]:
+def take_share(cells: Sequence[RunOptions], part: str, out: str | None) -> list[RunOptions]:
     """Return the runs of one of several jobs, in their order.
 
     Raises
@@ -355,7 +355,7 @@ def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> 
     return "\n".join([*text, tell_folder(closing["out"])])
 
 
-def _show_plan(cells: Sequence[Experiment], study: StudyFile, *, as_json: bool) -> str:
+def _show_plan(cells: Sequence[RunOptions], study: StudyFile, *, as_json: bool) -> str:
     """Return which runs a study has."""
     if as_json:
         return json.dumps({"runs": len(cells), "cells": [cell.to_mapping() for cell in cells]})

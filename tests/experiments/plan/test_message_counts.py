@@ -10,7 +10,8 @@ import topologies
 from p2pkm.core.expected_messages import NOTHING, Volume
 from p2pkm.data.stream import DataStream
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
-from p2pkm.experiments.config import Experiment, prepare
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.config import prepare
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.experiments.plan.time_model import split
@@ -37,7 +38,7 @@ SEEDINGS = (
 
 def compare(**options):
     """Return, for every recorded round, the stage, what was planned for it and what the real run sent in it."""
-    experiment = Experiment(baselines=False, out="none", **options)
+    experiment = RunOptions(baselines=False, out="none", **options)
     plan = build_plan(experiment, None)
     real = prepare(plan.experiment, None)
     trace = []
@@ -177,7 +178,7 @@ def test_schedules_wake_whom_the_plan_says(schedule):
 def test_a_round_by_events_has_a_turn_for_each_device(graph):
     rows = compare(schedule="async", link_model="wan", devices=12, graph=graph, partition="iid", rounds=6)
     assert check(rows) >= 0.6 and rows[-1][1].exact_messages == (graph == "ring")
-    plan = build_plan(Experiment(schedule="async", link_model="wan", devices=12, graph=graph, partition="iid"), None)
+    plan = build_plan(RunOptions(schedule="async", link_model="wan", devices=12, graph=graph, partition="iid"), None)
     played = [play(stage, plan) for stage in plan.stages]
     assert played[-1] is None and None not in played[:-1]  # clocks, which the data do not rule, say who is next
 
@@ -223,12 +224,12 @@ def test_a_number_of_clusters_that_the_devices_choose_stays_below_what_was_plann
 def test_no_bytes_are_promised_where_points_may_be_too_few():
     rows = compare(data="grid16:points=2,sd=0", devices=6, clusters=16, partition="dirichlet", rounds=2)
     check(rows)
-    plan = build_plan(Experiment(data="grid16:points=2,sd=0", devices=6, clusters=17, coupling=10), None)
+    plan = build_plan(RunOptions(data="grid16:points=2,sd=0", devices=6, clusters=17, coupling=10), None)
     assert not stage_traffic(plan)[-1].volume(1).exact_bytes
 
 
 def test_totals_add_up_the_opening_and_all_rounds():
-    plan = build_plan(Experiment(devices=6, partition="iid", rounds=7, coupling=10), None)
+    plan = build_plan(RunOptions(devices=6, partition="iid", rounds=7, coupling=10), None)
     course = stage_traffic(plan)[-1]
     assert course.total() == sum((course.volume(t) for t in range(8)), NOTHING)
     assert course.total() == Volume(8 * 12, 8 * 12 * 16 * 2 * 8)

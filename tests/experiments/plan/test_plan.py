@@ -16,7 +16,7 @@ from p2pkm.core.units import write_size
 from p2pkm.data import sources
 from p2pkm.data.size_estimate import Size, measure
 from p2pkm.data.sources import load, parse_source
-from p2pkm.experiments.config import Experiment
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.plan import free_memory as machine
 from p2pkm.experiments.plan import run as lead
 from p2pkm.experiments.plan import time_model as speed
@@ -87,7 +87,7 @@ def test_points_that_stay_on_disk_are_planned_without_a_rank_that_holds_all(tmp_
         four = next(row for row in found["memory"] if row["ranks"] == 4)
         assert four["rank0"]["reading"] == four["other"]["reading"]
     assert found["memory"][0]["rank0"]["reading"] > kept["memory"][0]["rank0"]["reading"]
-    blocks = build_plan(Experiment(data=str(tmp_path / "part-*.npy"), devices=3, clusters=3), None)
+    blocks = build_plan(RunOptions(data=str(tmp_path / "part-*.npy"), devices=3, clusters=3), None)
     assert blocks.sizes.tolist() == [267, 267, 266] and blocks.dealt
 
 
@@ -112,7 +112,7 @@ def test_classes_that_nobody_told_are_counted_and_devices_that_a_column_names(tm
     path = tmp_path / "points.npz"
     np.savez(path, X=np.arange(24.0).reshape(12, 2), y=np.arange(12) % 3, device=np.arange(12) % 4)
     for given in ({}, {"devices": 4}, {"clusters": 3}):
-        resolved = resolve_experiment(Experiment(data=str(path), **given), None)[0]
+        resolved = resolve_experiment(RunOptions(data=str(path), **given), None)[0]
         assert (resolved.clusters, resolved.devices) == (3, 4)
 
 
@@ -154,7 +154,7 @@ def test_planned_memory_is_what_a_run_takes(devices, points, dtype):
     arguments = [f"--{name}={value}" for name, value in options.items()]
     done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments, "--rounds=2"], capture_output=True, text=True,
                           env=environment(), cwd=ROOT, timeout=250, check=True)  # fmt: skip
-    plan = build_plan(Experiment(init="bounding-box", baselines=False, record_every=100, rounds=2, **options), None)
+    plan = build_plan(RunOptions(init="bounding-box", baselines=False, record_every=100, rounds=2, **options), None)
     one = need(weigh_plan(plan, 1, 0))
     assert one.peak - one.program == pytest.approx(int(done.stdout), rel=0.3)
 
@@ -250,7 +250,7 @@ def test_costs_are_found_again():
 
 
 def test_predictions_rise_with_work_and_with_messages():
-    plan = build_plan(Experiment(devices=64, partition="iid"), None)
+    plan = build_plan(RunOptions(devices=64, partition="iid"), None)
     part = Split(4, 16, 32, 2, 2, 2, 4)
     base = predict(plan, COSTS, LINK, part, 800)
     assert predict(plan, COSTS, LINK, part, 1600) > base
@@ -263,7 +263,7 @@ def test_predictions_rise_with_work_and_with_messages():
 
 
 def test_a_server_is_not_shared_out():
-    plan = build_plan(Experiment(devices=64, algorithm="fkm", partition="iid"), None)
+    plan = build_plan(RunOptions(devices=64, algorithm="fkm", partition="iid"), None)
     free = Link(1e-15, 1e18, "free")
     rows = speed.strong(plan, COSTS._replace(point=0.0), free, [split(plan.topology, r) for r in (1, 2, 16)])
     assert rows[2]["seconds"] == pytest.approx(rows[0]["seconds"], rel=1e-3)
@@ -328,7 +328,7 @@ def test_json_holds_what_the_text_says(uncalibrated):
         "wire_bytes": 34 * 16 * 2 * 8, "encoded": False,
     }  # fmt: skip
     assert found["refusals"] == found["measured"] == found["figures"] == []
-    assert Experiment.from_mapping(found["experiment"], "the plan").devices == 12
+    assert RunOptions.from_mapping(found["experiment"], "the plan").devices == 12
 
 
 @pytest.mark.slow
@@ -369,7 +369,7 @@ def test_a_run_that_is_refused_otherwise_is_refused_after_its_figures(uncalibrat
 
 @pytest.mark.parametrize("name", ["gtvmin", "gossip", "fkm", "coreset"])
 def test_trials_give_costs(name):
-    plan = build_plan(Experiment(algorithm=name, devices=6, data="blobs:clusters=3,points=40", clusters=3), None)
+    plan = build_plan(RunOptions(algorithm=name, devices=6, data="blobs:clusters=3,points=40", clusters=3), None)
     costs = speed.calibrate(plan)
     assert all(np.isfinite(cost) and cost >= 0.0 for cost in costs)
     assert sum(costs) > 0.0

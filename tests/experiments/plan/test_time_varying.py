@@ -8,7 +8,8 @@ import pytest
 import topologies
 from p2pkm.channel.quantization import Quantization
 from p2pkm.engine.run_job import RankPart, run_job
-from p2pkm.experiments.config import Experiment, prepare
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.config import prepare
 from p2pkm.experiments.plan import time_model as speed
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.memory_check import weigh_plan
@@ -46,7 +47,7 @@ def both(**options):
         "rounds": 7,
         "link_model": NET,
     } | options
-    experiment = Experiment(baselines=False, out="none", **{key: one for key, one in given.items() if one is not None})
+    experiment = RunOptions(baselines=False, out="none", **{key: one for key, one in given.items() if one is not None})
     plan = build_plan(experiment, None)
     real = prepare(plan.experiment, None)
     return plan, run_job(real.run, RankPart(real.shards), connect()).rounds
@@ -106,11 +107,11 @@ def test_methods_that_need_links_that_last_are_refused(uncalibrated):
 
 def test_a_graph_that_changes_takes_more_memory_the_longer_it_is_kept():
     plans = [
-        build_plan(Experiment(graph=f"peer-sampler:period={p}", devices=200, schedule="jacobi"), None) for p in (2, 20)
+        build_plan(RunOptions(graph=f"peer-sampler:period={p}", devices=200, schedule="jacobi"), None) for p in (2, 20)
     ]
     sizes = [need(weigh_plan(plan, 1, 0)).graph for plan in plans]
     assert sizes[0] < sizes[1]
-    runs = [need(weigh_plan(build_plan(Experiment(graph="peer-sampler", devices=200, rounds=r), None), 1, 0)).held
+    runs = [need(weigh_plan(build_plan(RunOptions(graph="peer-sampler", devices=200, rounds=r), None), 1, 0)).held
             for r in (2, 200)]  # fmt: skip
     assert runs[0] < runs[1]
 

@@ -4,7 +4,8 @@ import pytest
 
 from p2pkm.data.stream import DataStream
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
-from p2pkm.experiments.config import Experiment, prepare
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.config import prepare
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.experiments.plan.run import describe
@@ -40,7 +41,7 @@ def spend(**options):
         "partition": "iid",
         "rounds": 3,
     }
-    experiment = Experiment(baselines=False, out="none", **(given | options))
+    experiment = RunOptions(baselines=False, out="none", **(given | options))
     plan = build_plan(experiment, None)
     real = prepare(plan.experiment, None)
     trace, found, last, at = [], [], (0, 0), -1

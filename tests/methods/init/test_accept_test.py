@@ -15,7 +15,8 @@ from p2pkm.core.batch import Grid
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import Delivery, Tables
 from p2pkm.core.wire_format import decode, encode
-from p2pkm.experiments.config import Experiment, prepare
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.config import prepare
 from p2pkm.methods.building_blocks.small_clusters import find_grouped_points
 from p2pkm.methods.init import accept_test
 from p2pkm.methods.init.accept_test import AcceptTest
@@ -28,7 +29,7 @@ AUTO = "gtvmin:coupling=auto,relaxation=auto,accept=true"
 
 
 def run(method, graph="ring", n=24, *, data="grid16:points=40", partition="dirichlet:alpha=0.3", seed=0, **options):
-    ready = prepare(Experiment(graph=graph, devices=n, data=data, partition=partition, algorithm=method, seed=seed), 1)
+    ready = prepare(RunOptions(graph=graph, devices=n, data=data, partition=partition, algorithm=method, seed=seed), 1)
     return p2pkm.simulate(ready.run.algorithm, ready.run.topology, ready.shards, seed=seed, **options)
 
 
@@ -123,7 +124,7 @@ def test_the_verdict_is_that_of_the_sums_over_all_points(graph, n, coupling, qua
     """The same from all points and tables at once: what no device could see."""
     method, form = f"gtvmin:coupling={coupling}", {"quantize": quantize}
     kept, found = run(method, graph, n, **form), run(f"{method},accept=true", graph, n, **form)
-    ready = prepare(Experiment(graph=graph, devices=n, data="grid16:points=40", partition="dirichlet:alpha=0.3"), 1)
+    ready = prepare(RunOptions(graph=graph, devices=n, data="grid16:points=40", partition="dirichlet:alpha=0.3"), 1)
     start = run(method, graph, n, rounds=0).centroids
     points = ready.shards.points
     mean, bound = compute(kept.centroids, points)
@@ -274,7 +275,7 @@ def test_without_an_agreed_start_there_is_nothing_to_compare(options, why):
 
 
 def test_nor_with_a_given_start_nor_with_noise():
-    ready = prepare(Experiment(graph="ring", devices=4, data="iris", algorithm=WEAK), 1)
+    ready = prepare(RunOptions(graph="ring", devices=4, data="iris", algorithm=WEAK), 1)
     start = np.zeros((4, 3, 4))
     with pytest.raises(ExperimentError, match="leave them out, or start"):
         p2pkm.simulate(ready.run.algorithm, ready.run.topology, ready.shards, start=start)

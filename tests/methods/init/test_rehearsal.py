@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 from p2pkm.core.batch import Grid
 from p2pkm.core.wire_format import decode, encode
-from p2pkm.experiments.config import Experiment, prepare
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.config import prepare
 from p2pkm.methods.building_blocks.coupling_choice import rehearse
 from p2pkm.methods.init.rehearsal import Rehearsing, _sum_up
 from tests.support.play_rounds import arrange, play, squared
@@ -93,7 +94,7 @@ def test_what_does_not_fit_travels_as_it_is(odd):
 
 
 def run(quantize):
-    ready = prepare(Experiment(graph="ring", devices=12, data="grid16:points=80", partition="dirichlet:alpha=0.3"), 1)
+    ready = prepare(RunOptions(graph="ring", devices=12, data="grid16:points=80", partition="dirichlet:alpha=0.3"), 1)
     method, graph = p2pkm.GTVMin(16, coupling="rehearsal", accept=True), ready.run.topology
     return p2pkm.simulate(method, graph, ready.shards, rounds=2, baselines=False, quantize=quantize)
 
