@@ -1,5 +1,6 @@
 """An experiment: what was asked for on the command line or in TOML, checked and assembled into a job."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ class Prepared(NamedTuple):
     ----------
     experiment : RunOptions
         Its resolved fields.
+    specs : RunSpecs
     run : RunConfig
     shards : Shards or Sharded
     scores : OptionalMetrics
@@ -26,33 +28,101 @@ class Prepared(NamedTuple):
     """
 
     experiment: RunOptions
+    specs: "RunSpecs"
     run: Any
     shards: Any
     scores: Any
     notes: tuple[str, ...] = ()
 
 
-def check_draft(experiment: RunOptions, ranks: int) -> tuple[Any, Spec]:
-    """Check what needs neither data nor graph; return the method (k = 1 if it is open) and the graph.
+class MethodSpec:
+    """The method that was asked for: its class, and the parameters of its spec and of the options.
+
+    Attributes
+    ----------
+    spec : Spec
+        Name and parameters of ``--algorithm``.
+    """
+
+    def __init__(self, kind: Callable[..., Any], spec: Spec, given: Mapping[str, Any]) -> None:
+        self.spec, self._kind, self._given = spec, kind, given
+        self._built: dict[int, Any] = {}
+
+    def build(self, k: int) -> Any:
+        """Build the method with k clusters, once for each k.
+
+        Raises
+        ------
+        ExperimentError
+            If a parameter is out of range.
+        """
+        from p2pkm.methods.init.pipelines import check_init, needs_hub
+
+        if k not in self._built:
+            algorithm = self._kind(k, **self.spec.options, **self._given)
+            if not needs_hub(algorithm):
+                check_init(algorithm.traits.init, algorithm.k)
+            self._built[k] = algorithm
+        return self._built[k]
+
+
+class RunSpecs(NamedTuple):
+    """The specs of a run, each parsed once, with the options that they come from.
+
+    Attributes
+    ----------
+    options : RunOptions
+    method : MethodSpec
+    draft : Algorithm or ServerMethod
+        The method while its number of clusters is open.
+    graph : Spec
+        With the default of every key.
+    source : Spec
+        Of the points.
+    partition : Spec or None
+        None: the default of the source.
+    """
+
+    options: RunOptions
+    method: MethodSpec
+    draft: Any
+    graph: Spec
+    source: Spec
+    partition: Spec | None
+
+
+def parse_specs(options: RunOptions, ranks: int | None = None) -> RunSpecs:
+    """Parse the specs of a run.
+
+    Parameters
+    ----------
+    options : RunOptions
+    ranks : int or None
+        Number of MPI ranks to check the options with, before data and partition are parsed; None: no check.
 
     Raises
     ------
     P2PKMError
-        If something cannot work.
+        If a spec cannot be parsed, or the options cannot work with any data.
     """
+    from p2pkm.data.sources import parse_source
     from p2pkm.engine.build_run import check_options
 
-    draft = build(experiment, experiment.draft_k)
-    graph = parse_graph(experiment, draft)
-    check_options(draft, experiment, ranks)
-    return draft, graph
+    method = parse_method(options)
+    draft = method.build(options.draft_k)
+    graph = parse_graph(options, draft)
+    if ranks is not None:
+        check_options(draft, options, ranks)
+    return RunSpecs(options, method, draft, graph, parse_source(options.data), parse_partition(options.partition))
 
 
-def prepare(experiment: RunOptions, ranks: int | None) -> Prepared:
-    """Check an experiment, build its graph and read and deal its points; cheap checks come first.
+def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
+    """Build the graph of a run, read and deal its points, and check the run with them; cheap checks come first.
 
     Parameters
     ----------
+    specs : RunSpecs
+        Of options that have been checked.
     ranks : int or None
         Number of MPI ranks, the default number of devices; None without MPI: 16.
 
@@ -64,16 +134,14 @@ def prepare(experiment: RunOptions, ranks: int | None) -> Prepared:
     from p2pkm.data.out_of_core.index import open_stored
     from p2pkm.data.out_of_core.shards import Sharded
     from p2pkm.data.partition import known as known_partitions
-    from p2pkm.data.sources import SOURCES, load, load_centers, parse_source
+    from p2pkm.data.sources import SOURCES, load, load_centers
     from p2pkm.engine.build_batch import label_pooled
     from p2pkm.engine.build_run import build_run
     from p2pkm.methods.init.pipelines import needs_hub
     from p2pkm.metrics.summary import OptionalMetrics
     from p2pkm.network.graph import Topology
 
-    draft, graph = check_draft(experiment, ranks or 1)
-    source = parse_source(experiment.data)
-    partitions, partition = known_partitions(experiment.partition), parse_partition(experiment.partition)
+    experiment, source, partition = specs.options, specs.source, specs.partition
     source = complete(source, SOURCES, experiment.seed) if source.name != "file" else source
     columns = experiment.name_columns()
     stored = open_stored(source.options["path"], partition, **columns) if source.name == "file" else None
@@ -82,14 +150,16 @@ def prepare(experiment: RunOptions, ranks: int | None) -> Prepared:
         "points", lambda: given, lambda: load(source, seed=experiment.seed, **columns)
     )
     partition = complete(
-        partition or Spec(default_partition(table, experiment.devices), {}), partitions, experiment.seed
+        partition or Spec(default_partition(table, experiment.devices), {}),
+        known_partitions(experiment.partition),
+        experiment.seed,
     )
     n = experiment.devices or count_in_column(partition, table)
     names = name_devices(partition, table, n) if n else None
-    if needs_hub(draft):
+    if needs_hub(specs.draft):
         topology = Topology.star(n or ranks or 16).call(names)
     else:
-        topology = build_topology(graph, n, ranks or 16, names)
+        topology = build_topology(specs.graph, n, ranks or 16, names)
     usual, k_max = table.classes or 8, None
     clusters = (usual if experiment.clusters == "auto" else experiment.clusters) or usual
     if partition.name == "mufc" and stored is None:
@@ -100,17 +170,18 @@ def prepare(experiment: RunOptions, ranks: int | None) -> Prepared:
     shards = shards if topology.hub < 0 else shards.with_hub()
     if experiment.clusters == "auto":
         clusters = k_max = experiment.k_max or min(K_MAX, max(1, shards.m))
-    method = build(experiment, clusters).for_images(None if stored else table.image)
+    method = specs.method.build(clusters).for_images(None if stored else table.image)
     run = build_run(method, replace(experiment, k_max=k_max), topology, shards, ranks=ranks or 1,
-                    graph=read_attributes(experiment, graph))  # fmt: skip
+                    graph=read_attributes(experiment, specs.graph))  # fmt: skip
     resolved = replace(
-        experiment, graph=str(graph), data=str(source), partition=str(partition), devices=topology.clients,
+        experiment, graph=str(specs.graph), data=str(source), partition=str(partition), devices=topology.clients,
         clusters="auto" if k_max else clusters, k_max=k_max, rounds=run.rounds, record_every=run.record_every,
     )  # fmt: skip
     features = None if stored else table.features
     centers = load_centers(experiment.true_centers, shards.d, features) if experiment.true_centers else None
     notes = () if stored else list_notes(partition, table, shards, topology)
-    return Prepared(resolved, run, shards, OptionalMetrics(experiment.silhouette, centers, table.groups), notes)
+    scores = OptionalMetrics(experiment.silhouette, centers, table.groups)
+    return Prepared(resolved, specs, run, shards, scores, notes)
 
 
 def read_attributes(experiment: RunOptions, graph: Spec) -> Any:
@@ -141,36 +212,35 @@ def parse_partition(text: str | None) -> Spec | None:
     return parse(text, known_partitions(text), "partition") if text else None
 
 
-def build(experiment: RunOptions, k: int) -> Any:
-    """Build the method with k clusters from its spec and the options of the experiment."""
-    kinds = known(experiment.algorithm)
-    spec = parse(experiment.algorithm, kinds, "algorithm")
+def parse_method(options: RunOptions) -> MethodSpec:
+    """Parse the spec of the method, and add the options that are its parameters.
+
+    Raises
+    ------
+    ExperimentError
+        If the method or a parameter is not known, or one is given twice.
+    """
+    kinds = known(options.algorithm)
+    spec = parse(options.algorithm, kinds, "algorithm")
     keys = parameters(kinds[spec.name])
-    given = {name: getattr(experiment, name) for name in METHOD_FIELDS}
+    given = {name: getattr(options, name) for name in METHOD_FIELDS}
     given = {name: value for name, value in given.items() if value is not None}
     for name in given:
         if name in spec.options:
-            raise ExperimentError(
-                f"{name} is given both as an option and in --algorithm {experiment.algorithm}; give one"
-            )
+            raise ExperimentError(f"{name} is given both as an option and in --algorithm {options.algorithm}; give one")
         if name not in keys:
             raise ExperimentError(f"{name} is {given[name]!r}, but {spec.name} has no {name}. {suggest(name, keys)}")
-    algorithm = kinds[spec.name](k, **spec.options, **given)
-    from p2pkm.methods.init.pipelines import check_init, needs_hub
-
-    if not needs_hub(algorithm):
-        check_init(algorithm.traits.init, algorithm.k)
-    return algorithm
+    return MethodSpec(kinds[spec.name], spec, given)
 
 
-def record_defaults(experiment: RunOptions, run: Any) -> RunOptions:
-    """Return the experiment with what the run has filled in of the method's options, and how its tables travel."""
+def record_defaults(experiment: RunOptions, method: MethodSpec, run: Any) -> RunOptions:
+    """Return the options with those of the method that the run has filled in, and the encoding of its tables."""
     from p2pkm.channel.quantization import Quantization, Quantizer
 
     resolved, integers = run.algorithm, run.channel.find(Quantizer)
-    open_, filled = vars(build(experiment, resolved.k)), vars(resolved)
+    open_, filled = vars(method.build(resolved.k)), vars(resolved)
     found = {name: filled[name] for name in METHOD_FIELDS if name in open_ and open_[name] != filled[name]}
-    spec = parse(experiment.algorithm, known(experiment.algorithm), "algorithm")
+    spec = method.spec
     told = {name: str(value) for name, value in found.items() if name in spec.options}
     algorithm = str(Spec(spec.name, spec.options | told)) if told else experiment.algorithm
     quantize = Quantization("none") if integers is None else integers["spec"]

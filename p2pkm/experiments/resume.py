@@ -7,7 +7,7 @@ from typing import Any
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.run_secret import UNREPEATABLE
-from p2pkm.experiments.config import build
+from p2pkm.experiments.config import parse_method
 from p2pkm.experiments.run import OutputOptions, ResumePoint, execute, prepare_and_validate, print_and_exit_code
 from p2pkm.metrics.result import Result
 from p2pkm.network.world import connect
@@ -58,7 +58,7 @@ def resume(path: Path, manner: OutputOptions) -> int:
 def go_on(experiment: RunOptions, lock: Lock, manner: OutputOptions) -> Result:
     """Let a run that has not ended go on in its folder, which is held."""
     path = lock.folder
-    if build(experiment, experiment.draft_k).traits.is_secret:
+    if parse_method(experiment).build(experiment.draft_k).traits.is_secret:
         raise DataError(f"{path} cannot be resumed: {UNREPEATABLE}; begin a new run: {tell_new_run(path)}")
     saved = newest(path, _tell)
     world = connect()

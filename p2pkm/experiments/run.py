@@ -17,7 +17,7 @@ from p2pkm.engine.receive_shard import receive_part
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.engine.signals import code_of as ended_by
-from p2pkm.experiments.config import Prepared, check_draft, prepare, record_defaults
+from p2pkm.experiments.config import Prepared, parse_graph, parse_method, parse_specs, prepare, record_defaults
 from p2pkm.experiments.console import Console, Silent
 from p2pkm.kernels import compiles
 from p2pkm.metrics.result import Result
@@ -102,9 +102,9 @@ def prepare_and_validate(experiment: RunOptions, world: World) -> Prepared:
     ranks = world.size if launched() and world.library() is not None else None
     if compiles():
         check_threads()
-    check_draft(experiment, world.size)
-    check_memory(experiment, ranks)
-    return prepare(experiment, ranks)
+    specs = parse_specs(experiment, world.size)
+    check_memory(specs, ranks)
+    return prepare(specs, ranks)
 
 
 def hold_default(prepared: Prepared, held: ExitStack) -> Lock | None:
@@ -177,7 +177,7 @@ def execute(
 
 def _resolve(prepared: Prepared) -> RunOptions:
     """Return the experiment with all that the run filled in."""
-    return record_defaults(prepared.experiment, prepared.run)
+    return record_defaults(prepared.experiment, prepared.specs.method, prepared.run)
 
 
 def _list_defaults(prepared: Prepared) -> dict[str, Any]:
@@ -245,27 +245,26 @@ def _join(world: World, order: dict[str, Any], interrupted: Callable[[], int]) -
     """Run what rank 0 runs."""
     from p2pkm.engine.build_run import build_run
     from p2pkm.engine.run_job import run_job
-    from p2pkm.experiments.config import build
 
     experiment = RunOptions.from_mapping(json.loads(order["experiment"].tobytes()), "the experiment")
-    algorithm = build(experiment, experiment.draft_k)  # registers its states
+    algorithm = parse_method(experiment).build(experiment.draft_k)  # registers its states
     try:
         part = receive_part(world, order, world.scatter(None))
     except DataError:
         return  # rank 0 says so
-    run = build_run(algorithm, experiment, _read_topology(order, experiment), None, ranks=world.size,
+    run = build_run(algorithm, experiment, _read_topology(order, experiment, algorithm), None, ranks=world.size,
                     arrays=order)  # fmt: skip
     run_job(run, replace(part, interrupted=interrupted), world)
 
 
-def _read_topology(order: dict[str, Any], experiment: RunOptions) -> Any:
+def _read_topology(order: dict[str, Any], experiment: RunOptions, algorithm: Any) -> Any:
     """Build the topology from what was broadcast; a graph that changes anew, for its rounds may be endless."""
-    from p2pkm.experiments.config import build, build_topology, parse_graph
+    from p2pkm.experiments.config import build_topology
     from p2pkm.network.graph import Topology
 
     if "changing" not in order:
         return Topology.from_arrays(order)
-    return build_topology(parse_graph(experiment, build(experiment, 1)), experiment.devices, 1)
+    return build_topology(parse_graph(experiment, algorithm), experiment.devices, 1)
 
 
 def code_of(stop: str, experiment: RunOptions) -> int:

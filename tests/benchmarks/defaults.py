@@ -28,7 +28,8 @@ import numpy as np
 from p2pkm import simulate
 from p2pkm.core.cache import sharing
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.config import prepare, record_defaults
+from p2pkm.experiments.config import record_defaults
+from tests.support.prepare import prepare
 
 GRAPHS = ("ring 10", "ring 32", "ring 100", "ring 300", "path 32", "path 60", "path 100", "grid 100", "barbell 40",
           "star 16", "star 100", "star 200", "tree 127", "small-world 100", "random-regular:degree=4 64")  # fmt: skip
@@ -66,7 +67,7 @@ def play(case: tuple[str, str, str], variant: str, seed: int) -> dict[str, Any]:
     graph, devices = place.split()
     experiment = RunOptions(data=data, graph=graph, devices=int(devices), partition=skew, seed=seed)
     ready = prepare(replace(experiment, **VARIANTS[variant]), 1)
-    run, numbers = ready.run, record_defaults(ready.experiment, ready.run).quantize
+    run, numbers = ready.run, record_defaults(ready.experiment, ready.specs.method, ready.run).quantize
     summary = simulate(
         run.algorithm, run.topology, ready.shards, seed=seed, record_every=1000, quantize=numbers
     ).summary

@@ -17,7 +17,7 @@ from p2pkm.data.readers.folder import find
 from p2pkm.data.shards import Shards
 from p2pkm.data.table import Table
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.config import prepare
+from tests.support.prepare import prepare
 from tests.support.run_cli import here, ranks, solve, there
 
 FEW = ("--rounds", "4", "-k", "3", "--no-plot", "--out", "none", "--format", "json", "-q")

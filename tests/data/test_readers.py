@@ -18,7 +18,7 @@ from p2pkm.data.readers.any_format import read_table
 from p2pkm.data.size_estimate import has_header, measure
 from p2pkm.data.sources import parse_source
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.config import prepare
+from tests.support.prepare import prepare
 from tests.support.run_cli import here, solve
 
 POINTS = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.0], [8.0, 9.5]])

@@ -15,13 +15,13 @@ from p2pkm.core.protocols import Work
 from p2pkm.deep.pooled import deep_cluster
 from p2pkm.deep.training import Learner
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.config import prepare
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.methods.schedules import deep_star, jacobi
 from p2pkm.storage.load import load
 from tests.contract.test_determinism import start
 from tests.experiments.plan.test_message_counts import check, compare
 from tests.support.images import deal, digits
+from tests.support.prepare import prepare
 from tests.support.programs import deep as deep_program
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import here

@@ -12,7 +12,7 @@ from p2pkm.channel.quantization import Quantization, Quantizer
 from p2pkm.core.errors import ExperimentError
 from p2pkm.engine.build_run import PointCount, RunConfig, build_run
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.config import record_defaults
+from p2pkm.experiments.config import parse_method, record_defaults
 from p2pkm.methods.registry import find
 from p2pkm.network.graph import Topology
 from tests.contract.test_every_method import deal
@@ -96,7 +96,7 @@ NUMBERS = [  # parameters of the method, options of the run, and whether its tab
 def test_tables_travel_as_integers_where_they_may(method, options, integers):
     run = plan(p2pkm.GTVMin(3, **method), **options)
     assert (run.channel.find(Quantizer) is not None) == integers
-    numbers = record_defaults(RunOptions(), run).quantize
+    numbers = record_defaults(RunOptions(), parse_method(RunOptions()), run).quantize
     assert numbers == Quantization("rice" if integers else "none")
     if "start" not in options:  # what was filled in can be asked for
         again = plan(run.algorithm, **options | {"quantize": numbers})
@@ -157,7 +157,7 @@ def test_the_experiment_shows_what_was_filled_in():
     given = json.loads(here("--dry-run", "--devices", 8, "--no-accept", "--coupling", 3).out)
     assert given["coupling"] == 3.0 and given["accept"] is False and "relaxation" not in given
     run = RunConfig(p2pkm.GTVMin(4, coupling=7.0, init="tree-summaries"), Topology.from_graph(topologies.ring(3)))
-    assert record_defaults(RunOptions(), run).coupling == 7.0
+    assert record_defaults(RunOptions(), parse_method(RunOptions()), run).coupling == 7.0
 
 
 def test_a_run_from_the_configuration_of_another_may_be_disturbed(tmp_path, monkeypatch):

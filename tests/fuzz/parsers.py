@@ -52,9 +52,9 @@ def _spec(data: bytes) -> object:
 
 def _algorithm(data: bytes) -> object:
     from p2pkm.engine.run_options import RunOptions
-    from p2pkm.experiments.config import build
+    from p2pkm.experiments.config import parse_method
 
-    return build(RunOptions(algorithm=_text(data)), 3)
+    return parse_method(RunOptions(algorithm=_text(data))).build(3)
 
 
 def _source(data: bytes) -> object:

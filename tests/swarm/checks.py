@@ -20,12 +20,12 @@ import p2pkm.kernels.numba  # noqa: F401 - so that small runs take the compiled 
 from p2pkm.core.errors import P2PKMError
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.run_options import RunOptions as Config
-from p2pkm.experiments.config import prepare
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.network.world import connect
 from p2pkm.storage import checkpoint
 from p2pkm.storage.toml import load_toml
+from tests.support.prepare import prepare
 from tests.support.resume import OWN, difference
 from tests.support.run_cli import StageResult, here
 from tests.swarm.experiments import Experiment, draw

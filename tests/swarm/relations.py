@@ -19,7 +19,6 @@ from p2pkm.engine import build_run, run_job
 from p2pkm.engine.run_options import RunOptions as Config
 from p2pkm.experiments import simulate as module
 from p2pkm.experiments.checking.check_method import RecordingWorld, compare_light_cones
-from p2pkm.experiments.config import prepare
 from p2pkm.experiments.simulate import simulate
 from p2pkm.methods.building_blocks import averaging, small_clusters
 from p2pkm.methods.building_blocks.averaging import mixing, relative_weights
@@ -27,6 +26,7 @@ from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.network.graph import Topology
 from p2pkm.storage.toml import load_toml
 from tests.support.light_cone import build_with_known_totals
+from tests.support.prepare import prepare
 
 _SAME = ("centroids_sha256", "chain_sha256", "messages", "bytes", "wire_bytes", "rounds", "termination")
 _PER_DEVICE = {"devices", "clusters", "rounds", "seed", "data", "algorithm", "graph", "partition", "init", "schedule",

@@ -15,7 +15,7 @@ from p2pkm.core.validation import bounded, numeric, positive, single, whole
 from p2pkm.data.identifiers import identify, is_integer, locate, to_raw
 from p2pkm.data.partition.by_column import name_devices
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.config import build, build_topology, parse_graph
+from p2pkm.experiments.config import build_topology, parse_graph, parse_method
 from p2pkm.methods.init.pipelines import needs_hub, refuse_graph
 from p2pkm.methods.init.value import Init
 from p2pkm.methods.registry import known
@@ -192,7 +192,9 @@ def _find_method(given: Mapping[str, Any]) -> Any:
         for name, usual in _OPTIONS.items()
         if given[name] != usual or (name in keys and name not in spec.options)
     }
-    return build(RunOptions(algorithm=method, **options), 1 if _is_auto(given) else int(given["n_clusters"]))
+    return parse_method(RunOptions(algorithm=method, **options)).build(
+        1 if _is_auto(given) else int(given["n_clusters"])
+    )
 
 
 def _check_method(method: Any, given: Mapping[str, Any]) -> Any:

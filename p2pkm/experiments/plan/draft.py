@@ -16,10 +16,9 @@ from p2pkm.engine.build_run import PointCount, RunConfig, build_run, check_fit
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import (
     K_MAX,
-    build,
+    RunSpecs,
     build_topology,
-    parse_graph,
-    parse_partition,
+    parse_specs,
     read_attributes,
     record_defaults,
 )
@@ -50,6 +49,8 @@ class RunPlan(NamedTuple):
     graph : Spec
     run : RunConfig or None
         None: it was refused.
+    partition : Spec or None
+        None: the default of the source.
     """
 
     experiment: RunOptions
@@ -62,6 +63,7 @@ class RunPlan(NamedTuple):
     refusal: P2PKMError | None
     graph: Spec
     run: RunConfig | None
+    partition: Spec | None = None
 
     @property
     def least(self) -> int:
@@ -86,10 +88,8 @@ class RunPlan(NamedTuple):
         return None if graph is None else (active_degrees(graph).value or 0.0) * self.topology.n / 2
 
 
-def resolve_experiment(
-    experiment: RunOptions, ranks: int | None, *, count: bool = True
-) -> tuple[RunOptions, Any, Size, Spec]:
-    """Return the options with devices, clusters and rounds filled in, the method, the size of the data, and the graph.
+def resolve_experiment(specs: RunSpecs, ranks: int | None, *, count: bool = True) -> tuple[RunOptions, Any, Size]:
+    """Return the options with devices, clusters and rounds filled in, the method, and the size of the data.
 
     Cheap: neither points nor the graph are made. Where the devices are to choose the number of clusters, all is for the
     largest one.
@@ -102,14 +102,11 @@ def resolve_experiment(
         Whether to read a file to the end if its classes or devices are to be counted.
     """
     import topologies
-    from p2pkm.data.sources import SOURCES, parse_source
+    from p2pkm.data.sources import SOURCES
 
-    method = build(experiment, experiment.draft_k)
-    graph = parse_graph(experiment, method)
-    source = parse_source(experiment.data)
+    experiment, graph, source, partition = specs.options, specs.graph, specs.source, specs.partition
     columns = experiment.name_columns()
     unknown = count and (experiment.clusters is None or (experiment.devices is None and ranks is None))
-    partition = parse_partition(experiment.partition)
     size = measure(source, **columns, whole_file=unknown, partition=partition)
     if experiment.dtype == "float32":
         size = size._replace(distinct=1)  # points that differ in double precision may be one
@@ -123,9 +120,9 @@ def resolve_experiment(
     resolved = replace(
         experiment, graph=str(graph), clusters="auto" if auto else clusters, k_max=k_max, devices=n,
         data=str(complete(source, SOURCES, experiment.seed) if source.name != "file" else source),
-        rounds=method.default_rounds if experiment.rounds is None else experiment.rounds,
+        rounds=specs.draft.default_rounds if experiment.rounds is None else experiment.rounds,
     )  # fmt: skip
-    return resolved, build(resolved, int(clusters)).for_images(size.image), size, graph
+    return resolved, specs.method.build(int(clusters)).for_images(size.image), size
 
 
 def build_plan(experiment: RunOptions, ranks: int | None) -> RunPlan:
@@ -136,13 +133,14 @@ def build_plan(experiment: RunOptions, ranks: int | None) -> RunPlan:
     P2PKMError
         If options, graph or data cannot be used.
     """
-    resolved, method, size, graph = resolve_experiment(experiment, ranks)
-    served = needs_hub(method)
-    topology = Topology.star(resolved.devices or _DEVICES) if served else build_topology(graph, resolved.devices, 1)
+    specs = parse_specs(experiment)
+    resolved, method, size = resolve_experiment(specs, ranks)
+    n, graph = resolved.devices, specs.graph
+    topology = Topology.star(n or _DEVICES) if needs_hub(method) else build_topology(graph, n, 1)
     points = PointCount(topology.n, size.points, size.features)
     check_fit(method, topology, points)  # nor can a plan time it
     resolved = replace(resolved, devices=topology.clients)
-    sizes, dealt = _deal(resolved, size, topology)
+    sizes, dealt = _deal(specs.partition, size, topology)
     setting = InitContext(topology, sizes, _key(resolved.seed), method.k, size.features)
     run, refusal = None, None
     try:
@@ -150,19 +148,21 @@ def build_plan(experiment: RunOptions, ranks: int | None) -> RunPlan:
     except P2PKMError as error:
         refusal = error
     else:
-        resolved, method = record_defaults(resolved, run), run.algorithm
+        resolved, method = record_defaults(resolved, specs.method, run), run.algorithm
     method = method.tune(topology, size.points)
     channel = ChannelPlan() if run is None else run.channel
     played, other = _arrange(resolved, method, setting, channel)
-    return RunPlan(resolved, method, topology, size, sizes, dealt, played, refusal or other, graph, run)
+    return RunPlan(
+        resolved, method, topology, size, sizes, dealt, played, refusal or other, graph, run, specs.partition
+    )
 
 
-def _deal(experiment: RunOptions, size: Size, topology: Topology) -> tuple[Integers, bool]:
+def _deal(partition: Spec | None, size: Size, topology: Topology) -> tuple[Integers, bool]:
     """Return the points of each device, and whether they are known: they are if dealt in equal parts."""
     n, m = topology.clients, size.points
     sizes = np.full(n, m // n)
     sizes[: m % n] += 1
-    spec = parse_partition(experiment.partition) or Spec(_usual(size, n), {})
+    spec = partition or Spec(_usual(size, n), {})
     even = spec.name in ("iid", "blocks") and spec.options.get("minimum", 0) <= m // n
     return np.append(sizes, np.zeros(topology.n - n, np.int64)), even
 

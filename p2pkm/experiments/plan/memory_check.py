@@ -9,9 +9,8 @@ from p2pkm.core.spec import Spec
 from p2pkm.core.traits import MessageContent
 from p2pkm.data.out_of_core.shards import draws
 from p2pkm.data.size_estimate import Size, has_header
-from p2pkm.data.sources import parse_source
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.config import parse_partition
+from p2pkm.experiments.config import RunSpecs
 from p2pkm.experiments.plan.draft import RunPlan, resolve_experiment
 from p2pkm.experiments.plan.free_memory import available
 from p2pkm.experiments.plan.memory_model import MemoryInputs, refuse
@@ -26,7 +25,7 @@ _ENTRY, _SHARE, _CHAIN = 4, 8, 9  # bytes per link in use and round, with own we
 _SERVED, _SHIPPED = 2, 5  # tables of all points: of methods with a server, and where all points go there
 
 
-def check_memory(experiment: RunOptions, ranks: int | None) -> None:
+def check_memory(specs: RunSpecs, ranks: int | None) -> None:
     """Refuse a run that cannot fit into the memory of this machine, before anything is read or built.
 
     What is wrong otherwise is left to those who say so better.
@@ -45,22 +44,24 @@ def check_memory(experiment: RunOptions, ranks: int | None) -> None:
     if limit is None:
         return
     try:
-        if not has_header(parse_source(experiment.data)):  # to look would be to read it twice
+        if not has_header(specs.source):  # to look would be to read it twice
             return
-        resolved, method, size, graph = resolve_experiment(experiment, ranks, count=False)
+        resolved, method, size = resolve_experiment(specs, ranks, count=False)
     except (P2PKMError, OSError):
         return
     if resolved.devices is None:  # a graph in a file has as many as a file holds
         return
     n = resolved.devices
-    edges = n * int(graph.options.get("degree", _DEGREE)) if not needs_hub(method) else _DEGREE * n
-    refuse(weigh(resolved, method, size, (n, edges), ranks or 1), limit, local_size())
+    edges = n * int(specs.graph.options.get("degree", _DEGREE)) if not needs_hub(method) else _DEGREE * n
+    refuse(weigh(resolved, specs.partition, method, size, (n, edges), ranks or 1), limit, local_size())
 
 
-def weigh(experiment: RunOptions, method: Any, size: Size, graph: tuple[int, int], ranks: int) -> MemoryInputs:
+def weigh(
+    experiment: RunOptions, partition: Spec | None, method: Any, size: Size, graph: tuple[int, int], ranks: int
+) -> MemoryInputs:
     """Return the load of an experiment; graph: devices and directed edges."""
     records = (experiment.rounds or 0) // (experiment.record_every or usual_every(graph[0])) + 2
-    drawn = draws(parse_partition(experiment.partition) or Spec("column", {}))
+    drawn = draws(partition or Spec("column", {}))
     sent = method.expected_messages(Known(graph[0], size.points, size.distinct, size.features, 0, True))
     ships = isinstance(sent, Reports) and sent.by_points
     return MemoryInputs(
@@ -74,7 +75,7 @@ def weigh(experiment: RunOptions, method: Any, size: Size, graph: tuple[int, int
 def weigh_plan(plan: RunPlan, ranks: int, ghosts: int) -> MemoryInputs:
     """Return the load of a plan on so many ranks."""
     topology = plan.topology
-    load = weigh(plan.experiment, plan.algorithm, plan.size, (topology.n, len(topology.indices)), ranks)
+    load = weigh(plan.experiment, plan.partition, plan.algorithm, plan.size, (topology.n, len(topology.indices)), ranks)
     load = _weigh_changes(plan, load._replace(ghosts=ghosts))
     floods = [
         one

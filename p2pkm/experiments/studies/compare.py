@@ -19,7 +19,7 @@ from p2pkm.core.termination import INTERRUPTED
 from p2pkm.core.units import count, tell_folder
 from p2pkm.core.validation import list_of, single, whole
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.config import build, parse_graph
+from p2pkm.experiments.config import parse_graph, parse_method
 from p2pkm.experiments.run import OutputOptions
 from p2pkm.experiments.studies.run_study import (
     describe,
@@ -251,7 +251,7 @@ def expand_runs(asked: Comparison) -> list[RunOptions]:
     on_graphs, served = list[RunOptions](), list[RunOptions]()
     configurations = []
     for algorithm in asked.algorithms:
-        method = build(replace(asked.base, algorithm=algorithm, graph=None), asked.base.draft_k)
+        method = parse_method(replace(asked.base, algorithm=algorithm, graph=None)).build(asked.base.draft_k)
         hub = needs_hub(method)
         for graph in (None,) if hub else asked.graphs:
             one = replace(asked.base, algorithm=algorithm, graph=graph, out=None)

@@ -20,7 +20,7 @@ from p2pkm.core.mpi_environment import launched
 from p2pkm.core.termination import STOPPED
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.signals import asked_to_stop
-from p2pkm.experiments.config import Prepared, build, build_topology, parse_graph
+from p2pkm.experiments.config import Prepared, build_topology, parse_graph, parse_method
 from p2pkm.experiments.console import tell
 from p2pkm.experiments.run import OutputOptions, execute, prepare_and_validate
 from p2pkm.experiments.studies.process_pool import serve, work_through
@@ -160,7 +160,7 @@ def tell_graphs(cells: Sequence[RunOptions], *, quiet: bool) -> None:
     found: dict[str, None] = {}
     for cell in () if quiet else cells:
         with suppress(P2PKMError):
-            method = build(cell, cell.draft_k)
+            method = parse_method(cell).build(cell.draft_k)
             graph = parse_graph(cell, method)
             if not needs_hub(method) and graph.name in FIXED:
                 found |= dict.fromkeys(describe_graph_use(method, build_topology(graph, None, 1)))

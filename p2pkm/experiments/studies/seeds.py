@@ -22,7 +22,7 @@ from p2pkm.core.validation import whole
 from p2pkm.core.version import __version__
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.run_secret import UNREPEATABLE
-from p2pkm.experiments.config import Prepared, build
+from p2pkm.experiments.config import Prepared, parse_method
 from p2pkm.experiments.resume import go_on
 from p2pkm.experiments.run import OutputOptions, code_of, execute, hold_default, hold_out, prepare_and_validate
 from p2pkm.experiments.studies.run_study import fingerprint
@@ -289,7 +289,7 @@ def verify(path: Path, ranks: int | None, manner: OutputOptions, *, files_only: 
             "left them (--files-only)"
         )
     experiment = RunOptions.from_mapping(read_toml(str(path / "config.toml")), str(path / "config.toml"))
-    if build(experiment, experiment.draft_k).traits.is_secret:
+    if parse_method(experiment).build(experiment.draft_k).traits.is_secret:
         return _tell_files(path, faults, manner, note=f"; the run was not repeated, because {UNREPEATABLE}")
     if ranks is not None and not launched():
         return _launch(path, ranks, manner)

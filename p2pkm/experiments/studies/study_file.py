@@ -11,7 +11,7 @@ from p2pkm.core.cache import sharing
 from p2pkm.core.errors import ExperimentError, P2PKMError
 from p2pkm.core.spec import suggest
 from p2pkm.engine.run_options import OPTIONS, RunOptions
-from p2pkm.experiments.config import build
+from p2pkm.experiments.config import parse_method
 from p2pkm.experiments.run import prepare_and_validate
 from p2pkm.experiments.studies.seeds import parse_seeds, write_seeds
 from p2pkm.methods.init.pipelines import needs_hub
@@ -149,7 +149,7 @@ def expand_grid(study: StudyFile, where: str) -> list[RunOptions]:
         for chosen in product(*study.grid.values()):
             given = study.base | run | dict(zip(study.grid, chosen, strict=True))
             cell = replace(RunOptions.from_mapping(given, where), out=None, plot=False)
-            served = needs_hub(_call(cell, study, lambda cell: build(cell, cell.draft_k)))
+            served = needs_hub(_call(cell, study, lambda cell: parse_method(cell).build(cell.draft_k)))
             cell = replace(cell, graph=None) if served else cell
             if cell in cells and not served:
                 raise ExperimentError(f"{where}: {name_run(cell, study)} is given twice")

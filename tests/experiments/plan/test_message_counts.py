@@ -11,7 +11,6 @@ from p2pkm.core.expected_messages import NOTHING, Volume
 from p2pkm.data.stream import DataStream
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.config import prepare
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.experiments.plan.time_model import split
@@ -24,6 +23,7 @@ from p2pkm.network.halo import place
 from p2pkm.network.rank_partition import choose
 from p2pkm.network.world import connect
 from tests.support.methods import METHODS, spell
+from tests.support.prepare import prepare
 
 needs_metis = pytest.mark.skipif(find_spec("pymetis") is None, reason="pymetis is not installed")
 PEERS = [name for name in METHODS if not needs_hub(find(name)(2))]

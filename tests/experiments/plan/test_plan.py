@@ -17,6 +17,7 @@ from p2pkm.data import sources
 from p2pkm.data.size_estimate import Size, measure
 from p2pkm.data.sources import load, parse_source
 from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.config import parse_specs
 from p2pkm.experiments.plan import free_memory as machine
 from p2pkm.experiments.plan import run as lead
 from p2pkm.experiments.plan import time_model as speed
@@ -112,7 +113,7 @@ def test_classes_that_nobody_told_are_counted_and_devices_that_a_column_names(tm
     path = tmp_path / "points.npz"
     np.savez(path, X=np.arange(24.0).reshape(12, 2), y=np.arange(12) % 3, device=np.arange(12) % 4)
     for given in ({}, {"devices": 4}, {"clusters": 3}):
-        resolved = resolve_experiment(RunOptions(data=str(path), **given), None)[0]
+        resolved = resolve_experiment(parse_specs(RunOptions(data=str(path), **given)), None)[0]
         assert (resolved.clusters, resolved.devices) == (3, 4)
 
 

@@ -9,7 +9,6 @@ import topologies
 from p2pkm.channel.quantization import Quantization
 from p2pkm.engine.run_job import RankPart, run_job
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.config import prepare
 from p2pkm.experiments.plan import time_model as speed
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.memory_check import weigh_plan
@@ -19,6 +18,7 @@ from p2pkm.experiments.plan.time_model import Costs, Link
 from p2pkm.experiments.plan.virtual_time import ABOUT, EXACT, MOST, predict_virtual_time, tell
 from p2pkm.network.link_model import LinkModel
 from p2pkm.network.world import connect
+from tests.support.prepare import prepare
 from tests.support.run_cli import here
 from tests.support.sampling import thin
 

@@ -5,11 +5,11 @@ import pytest
 from p2pkm.data.stream import DataStream
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.config import prepare
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.experiments.plan.run import describe
 from p2pkm.network.world import connect
+from tests.support.prepare import prepare
 
 RUNS = {
     "treelloyd": {"algorithm": "treelloyd"},

@@ -16,13 +16,13 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import Delivery, Tables
 from p2pkm.core.wire_format import decode, encode
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.config import prepare
 from p2pkm.methods.building_blocks.small_clusters import find_grouped_points
 from p2pkm.methods.init import accept_test
 from p2pkm.methods.init.accept_test import AcceptTest
 from p2pkm.network.graph import Topology
 from tests.support.play_rounds import arrange
 from tests.support.pooled import pooled_cost
+from tests.support.prepare import prepare
 
 WEAK = "gtvmin:coupling=3,accept=true"  # what the noise of so many devices makes of it is worse than the start
 AUTO = "gtvmin:coupling=auto,relaxation=auto,accept=true"

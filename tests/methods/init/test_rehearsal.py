@@ -10,10 +10,10 @@ import p2pkm
 from p2pkm.core.batch import Grid
 from p2pkm.core.wire_format import decode, encode
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.config import prepare
 from p2pkm.methods.building_blocks.coupling_choice import rehearse
 from p2pkm.methods.init.rehearsal import Rehearsing, _sum_up
 from tests.support.play_rounds import arrange, play, squared
+from tests.support.prepare import prepare
 
 K, D = 4, 3
 LINE = [(i, i + 1) for i in range(4)]
