@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from p2pkm.channel.transform import Context, Messages, Order, RunScope, Settings, Transform
+from p2pkm.channel.transform import Context, Messages, Order, PlacedOnGraph, Settings, Transform
 from p2pkm.core.batch import Devices, Floats, Integers, Stream
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, SparseMessages
@@ -114,7 +114,7 @@ def select_byzantine(spec: Byzantine | None, topology: Topology, seed: int) -> I
 
 
 @dataclass
-class ByzantineMessages(Transform):
+class ByzantineMessages(PlacedOnGraph, Transform):
     """What the Byzantine devices of a batch send.
 
     Attributes
@@ -147,6 +147,11 @@ class ByzantineMessages(Transform):
 
     name: ClassVar[str] = "byzantine"
     order: ClassVar[Order] = Order.REPLACE
+    option: ClassVar[str] = "byzantine"
+
+    def __post_init__(self) -> None:
+        """Exclude the Byzantine devices from scores."""
+        self.left_out, self.alters = self.ids, len(self.ids) > 0
 
     @classmethod
     def configure(cls, options: Settings) -> Settings | None:
@@ -180,26 +185,6 @@ class ByzantineMessages(Transform):
                 f"byzantine is {spec.count} of {topology.clients} devices; expected fewer, so that one is honest"
             )
         return {"spec": spec, "ids": select_byzantine(spec, topology, seed)}
-
-    @classmethod
-    def build(cls, settings: Settings, scope: RunScope) -> "ByzantineMessages":
-        """Return what sends in their place."""
-        return cls(**settings)
-
-    @property
-    def purpose(self) -> int:
-        """Return the purpose of the random stream."""
-        return Stream.BYZANTINE
-
-    @property
-    def alters(self) -> bool:
-        """Return whether there are Byzantine devices."""
-        return len(self.left_out) > 0
-
-    @property
-    def left_out(self) -> Integers:
-        """Return the Byzantine devices, of which no score is."""
-        return self.ids
 
     def start(self, stages: Sequence[Stage], devices: Devices, network: Network) -> None:
         """Measure all points in the units of these stages."""

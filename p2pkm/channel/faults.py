@@ -21,7 +21,16 @@ from p2pkm.channel.fault_model import (
 )
 from p2pkm.channel.fault_trace import AWAY, KIND, LINK, ROUNDS, A, B
 from p2pkm.channel.stale_policy import StalePolicy
-from p2pkm.channel.transform import Order, RunScope, Settings, Transform
+from p2pkm.channel.transform import (
+    Condition,
+    Order,
+    PlacedOnGraph,
+    Reasons,
+    ReshapesMethod,
+    RunScope,
+    Settings,
+    Transform,
+)
 from p2pkm.core.batch import Devices, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, RaggedArray
@@ -35,7 +44,7 @@ from p2pkm.network.transport import Network
 _NEVER = np.iinfo(np.int64).max
 
 
-class FaultInjector(Transform):
+class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
     """The faults of a run, as this rank sees them: a `DelayModel` for each stage that they affect.
 
     The rounds of the faults run on from stage to stage; the opening of a stage is a round, too.
@@ -52,28 +61,23 @@ class FaultInjector(Transform):
 
     name: ClassVar[str] = "faults"
     order: ClassVar[Order] = Order.DELIVER
+    option: ClassVar[str] = "faults"
     delays: ClassVar[bool] = True
-
-    @property
-    def alters(self) -> bool:
-        """Return False: `Devices.late` says what is claimed."""
-        return False
+    incompatible_with: ClassVar[Reasons] = {
+        Condition.LINK_MODEL: "the link model does not know which devices and links are unavailable",
+    }
+    alters = False  # `Devices.late` decides what is claimed
 
     @classmethod
     def configure(cls, options: Settings) -> Settings | None:
         """Read the options `faults` and `stale_policy`."""
-        faults, stale, model = (options.get(name) for name in ("faults", "stale_policy", "link_model"))
+        faults, stale = (options.get(name) for name in ("faults", "stale_policy"))
         if faults is None:
             if stale is not None:
                 raise ExperimentError(
                     f"stale policy is {str(stale)!r}, but there are no faults; leave it out, or add --faults"
                 )
             return None
-        if model is not None:
-            raise ExperimentError(
-                "--faults and --link-model are both given: virtual time does not know who was unavailable. Leave one "
-                "of them out"
-            )
         return None if faults.empty else {"asked": faults, "stale": stale or StalePolicy.keep()}
 
     @classmethod
@@ -106,7 +110,7 @@ class FaultInjector(Transform):
 
     def __init__(self, faults: FaultModel, stale: StalePolicy, topology: Topology, placement: LocalSubgraph) -> None:
         n = topology.n
-        self._stages, self._faults, self._age = faults.stages, faults, stale.age
+        self.exposes, self._faults, self._age = faults.stages == "all", faults, stale.age
         self._n, self._clients = n, topology.clients
         self._ids, self._ghosts, self._senders = placement.ids, placement.ghosts, placement.senders
         self._indptr = placement.indptr
@@ -128,11 +132,6 @@ class FaultInjector(Transform):
         self._since = np.full(e, _NEVER)  # the round since which it is old
         self._queue = np.zeros((0, 4), np.int64)  # on their way: round and turn of arrival, own edge, number
         self._fresh = self._unread = self.arrives = np.zeros(e, np.bool_)
-
-    @property
-    def exposes(self) -> bool:
-        """Return whether faults affect the stages before the method, too."""
-        return self._stages == "all"
 
     def adapt(self, algorithm: Any, topology: Topology) -> Any:
         """Return the method in the form that bears faults."""

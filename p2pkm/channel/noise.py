@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from p2pkm.channel.transform import Context, Messages, Order, Settings, Transform
+from p2pkm.channel.transform import Condition, Context, Messages, Order, Reasons, Settings, Transform
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import SparseMessages, Tables
@@ -46,6 +46,10 @@ class GaussianNoise(Transform):
 
     name: ClassVar[str] = "noise"
     order: ClassVar[Order] = Order.PERTURB
+    option: ClassVar[str] = "noise"
+    incompatible_with: ClassVar[Reasons] = {
+        Condition.LOCAL_SUMS: "the messages of calibrated coupling and acceptance test are sums, which carry none",
+    }
 
     def __init__(self, *, sd: float) -> None:
         self._sd, self._content = sd, MessageContent.OTHER
@@ -58,12 +62,7 @@ class GaussianNoise(Transform):
 
     @classmethod
     def check(cls, settings: Settings, algorithm: Any) -> None:
-        """Refuse methods that do not send rows of centroids, and sums of such rows, which would be without noise."""
-        if algorithm.traits.accepts or algorithm.traits.rehearses:
-            raise ExperimentError(
-                f"noise is {settings['sd']:g}, but the sums of rehearsal and accept test carry none; leave out noise, "
-                "or accept and coupling rehearsal"
-            )
+        """Reject methods that do not send rows of centroids."""
         if not _sends_centroids(algorithm):
             raise ExperimentError(
                 f"noise is {settings['sd']:g}, but {algorithm.name} does not send rows of centroids that it could be "

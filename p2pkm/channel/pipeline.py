@@ -1,14 +1,26 @@
 """The channel of a run: its transforms in their order, from the options to the figures in the summary."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from p2pkm.channel.registry import TRANSFORMS, PluginTransforms
-from p2pkm.channel.transform import SCALING, Context, Messages, RunScope, Settings, Transform
+from p2pkm.channel.transform import (
+    SCALING,
+    Condition,
+    Context,
+    Messages,
+    Order,
+    PlacedOnGraph,
+    ReshapesMethod,
+    RunScope,
+    Settings,
+    Transform,
+)
 from p2pkm.core.batch import Devices, Integers
+from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import Delivery, DenseMessages, Inbox
 from p2pkm.core.sorting import find_distinct
 from p2pkm.methods.init.pipelines import Stage
@@ -17,31 +29,53 @@ from p2pkm.methods.schedules import Schedule
 from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network
 
+Part = tuple[type[Transform], Settings]  # a transform that a run asks for
+
 
 class ChannelPlan(NamedTuple):
-    """The transforms that a run asks for, with their settings, in the order in which a message passes them."""
+    """Transforms of a run with their settings, in the order in which a message passes them.
 
-    parts: tuple[tuple[type[Transform], Settings], ...] = ()
+    Attributes
+    ----------
+    parts : tuple of (type, mapping)
+    asked : mapping of str to str
+        By the name of each transform: the option that asks for it, as on the command line.
+    """
+
+    parts: tuple[Part, ...] = ()
+    asked: Mapping[str, str] = {}
 
     def place(self, topology: Topology, seed: int, arrays: Mapping[str, Any] | None = None) -> "ChannelPlan":
-        """Return the plan for a graph; see `Transform.place` for the parameters and what it refuses."""
-        placed = [(kind, kind.place(settings, topology, seed, arrays)) for kind, settings in self.parts]
-        return ChannelPlan(tuple((kind, settings) for kind, settings in placed if settings is not None))
+        """Return the plan for a graph; see `PlacedOnGraph.place` for parameters and errors."""
+        if topology.varying is not None:
+            cause = f"the graph {topology.varying.name}, whose links change from round to round"
+            for kind, _ in self.parts:
+                _reject(kind, Condition.CHANGING_LINKS, self.asked[kind.name], cause, "use a graph whose links stay")
+        placed = [
+            (kind, kind.place(settings, topology, seed, arrays) if issubclass(kind, PlacedOnGraph) else settings)
+            for kind, settings in self.parts
+        ]
+        return self._replace(parts=tuple((kind, settings) for kind, settings in placed if settings is not None))
 
     def to_arrays(self) -> dict[str, Any]:
         """Return what other ranks need to place the plan."""
-        return {name: part for kind, settings in self.parts for name, part in kind.to_arrays(settings).items()}
+        placed = [(kind, settings) for kind, settings in self.parts if issubclass(kind, PlacedOnGraph)]
+        return {name: part for kind, settings in placed for name, part in kind.to_arrays(settings).items()}
 
     def prepare(self, at: InitContext) -> tuple[Stage, ...]:
         """Return the stages that run before those of the method."""
-        return tuple(stage for kind, settings in self.parts for stage in kind.prepare(settings, at))
+        placed = [(kind, settings) for kind, settings in self.parts if issubclass(kind, PlacedOnGraph)]
+        return tuple(stage for kind, settings in placed for stage in kind.prepare(settings, at))
 
     def build(self, scope: RunScope) -> "Channel":
         """Return this rank's channel."""
-        return Channel(tuple(kind.build(settings, scope) for kind, settings in self.parts))
+        return Channel(tuple(
+            kind.build(settings, scope) if issubclass(kind, PlacedOnGraph) else kind(**settings)
+            for kind, settings in self.parts
+        ))  # fmt: skip
 
     def find(self, kind: type[Transform]) -> Settings | None:
-        """Return the settings of a transform, None: it is not asked for."""
+        """Return the settings of a transform, None if the run does not ask for it."""
         return next((settings for known, settings in self.parts if known is kind), None)
 
 
@@ -51,21 +85,71 @@ def plan_channel(options: Settings, algorithm: Any) -> ChannelPlan:
     Parameters
     ----------
     options : mapping of str to object
-        The options by name, such as the fields of `RunOptions`; what no transform knows is left alone, and what is
-        missing is as by default.
+        The options by name, such as the fields of an `Experiment`. Options that no transform reads are ignored; those
+        that are missing have their default.
 
     Raises
     ------
     ExperimentError
-        If an option cannot be read, or the method cannot be run with a transform.
+        If an option cannot be read, two of them cannot be combined, or the method cannot be run with a transform.
     """
     found = [(kind, kind.configure(options)) for kind in TRANSFORMS.values()]
     plugins: PluginTransforms | None = options.get("transforms")
     found += [(kind, kind.configure(spec.options)) for kind, spec in (plugins.parts if plugins else ())]
     parts = [(kind, settings) for kind, settings in found if settings is not None]
+    asked = {kind.name: _spell(kind, options) for kind, _ in parts}
+    _check_combinations(parts, asked, options, algorithm)
     for kind, settings in parts:
         kind.check(settings, algorithm)
-    return ChannelPlan(tuple(sorted(parts, key=lambda part: (part[0].order, part[0].name))))
+    return ChannelPlan(tuple(sorted(parts, key=lambda part: (part[0].order, part[0].name))), asked)
+
+
+def reads_late(options: Settings, algorithm: Any) -> bool:
+    """Return whether messages arrive late because devices act by simulated time."""
+    return options.get("link_model") is not None and algorithm is not None and algorithm.schedule == "async"
+
+
+def _spell(kind: type[Transform], options: Settings) -> str:
+    """Return the option that asks for a transform, as on the command line."""
+    value = kind.name if kind.option == "transforms" else options.get(kind.option)
+    return f"--{kind.option.replace('_', '-')} {value}"
+
+
+def _check_combinations(parts: Sequence[Part], asked: Mapping[str, str], options: Settings, algorithm: Any) -> None:
+    """Reject what the transforms declare as incompatible, except links that change: `ChannelPlan.place`."""
+    conditions = list(_find_conditions(options, algorithm))
+    for kind, _ in parts:
+        for other, settings in parts:
+            for condition in _list_effects(other, settings) if other is not kind else ():
+                _reject(kind, condition, asked[kind.name], asked[other.name], f"remove {asked[other.name]}")
+        for condition, cause, instead in conditions:
+            _reject(kind, condition, asked[kind.name], cause, instead)
+
+
+def _find_conditions(options: Settings, algorithm: Any) -> Iterator[tuple[Condition, str, str]]:
+    """Yield the conditions of a run that no transform causes, their options, and the way to avoid them."""
+    model = f"--link-model {options.get('link_model')}"
+    if reads_late(options, algorithm):
+        yield Condition.LOSSY_LINKS, f"{model} and --schedule async", "use another schedule"
+    if options.get("link_model") is not None:
+        yield Condition.LINK_MODEL, model, f"remove {model}"
+    if algorithm is not None and (algorithm.traits.accepts or algorithm.traits.rehearses):
+        yield Condition.LOCAL_SUMS, "coupling=rehearsal or accept=true", "use --coupling auto and --no-accept"
+
+
+def _list_effects(kind: type[Transform], settings: Settings) -> list[Condition | str]:
+    """Return the conditions that a transform causes, its own name first, most specific first."""
+    acts = kind.disturbs(settings) or kind.order is Order.PERTURB
+    changes = acts and kind.order in (Order.PERTURB, Order.REPLACE)
+    lossy = [Condition.LOSSY_LINKS] * kind.delays
+    return [kind.name] * acts + lossy + [Condition.CHANGED_MESSAGES] * changes
+
+
+def _reject(kind: type[Transform], condition: Condition | str, asked: str, cause: str, instead: str) -> None:
+    """Raise an error if a transform is incompatible with a condition; instead: an alternative to removing it."""
+    reason = kind.incompatible_with.get(condition)
+    if reason is not None:
+        raise ExperimentError(f"{asked} cannot be combined with {cause}: {reason}. Remove {asked}, or {instead}")
 
 
 class Channel:
@@ -79,6 +163,7 @@ class Channel:
 
     def __init__(self, transforms: Sequence[Transform] = ()) -> None:
         self.transforms = tuple(transforms)
+        self._reshaping = [one for one in self.transforms if isinstance(one, ReshapesMethod)]
 
     @property
     def delays(self) -> bool:
@@ -108,11 +193,11 @@ class Channel:
 
     def equip(self, devices: Devices) -> Devices:
         """Return the batch with what methods must know of the channel."""
-        return reduce(lambda batch, one: one.equip(batch), self.transforms, devices)
+        return reduce(lambda batch, one: one.equip(batch), self._reshaping, devices)
 
     def adapt(self, algorithm: Any, topology: Topology) -> Any:
         """Return the method in the form that bears the channel."""
-        return reduce(lambda method, one: one.adapt(method, topology), self.transforms, algorithm)
+        return reduce(lambda method, one: one.adapt(method, topology), self._reshaping, algorithm)
 
     def start(self, stages: Sequence[Stage], devices: Devices, network: Network) -> list[str]:
         """Begin with these stages, on devices in their units; return what the user should know."""
@@ -144,7 +229,8 @@ class StageChannel(NamedTuple):
     def wrap(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple[Any, Schedule]:
         """Return algorithm and schedule as they are run under the channel."""
         for one in self.transforms:
-            algorithm, schedule = one.wrap(algorithm, schedule, network)
+            if isinstance(one, ReshapesMethod):
+                algorithm, schedule = one.wrap(algorithm, schedule, network)
         return algorithm, schedule
 
     def send(self, compute: Callable[[Any, Devices], Messages], state: Any, devices: Devices) -> Messages:

@@ -9,7 +9,7 @@ from p2pkm.channel.noise import GaussianNoise
 from p2pkm.channel.quantization import Quantizer
 from p2pkm.channel.rejection import Rejection
 from p2pkm.channel.suppression import Disclosure, Suppression
-from p2pkm.channel.transform import Transform
+from p2pkm.channel.transform import Transform, find_missing_mixins
 from p2pkm.core.errors import ContractError, ExperimentError
 from p2pkm.core.plugins import TRANSFORMS as GROUP
 from p2pkm.core.plugins import extend
@@ -51,6 +51,11 @@ class PluginTransforms:
             if not (isinstance(kind, type) and issubclass(kind, Transform)):
                 raise ContractError(
                     f"transform {name} is {kind!r}; expected a subclass of p2pkm.channel.transform.Transform"
+                )
+            for mixin, methods in find_missing_mixins(kind).items():
+                raise ContractError(
+                    f"transform {name} defines {', '.join(methods)}, which are not called without "
+                    f"p2pkm.channel.transform.{mixin}; inherit from {mixin} and Transform"
                 )
             if not kinds.keys() - TRANSFORMS.keys():
                 raise ExperimentError(

@@ -35,11 +35,7 @@ class Rejection(Transform):
 
     name: ClassVar[str] = "rejection"
     order: ClassVar[Order] = Order.ACCEPT
-
-    @property
-    def alters(self) -> bool:
-        """Return False: it rejects what Byzantine devices send."""
-        return False
+    alters = False  # it rejects what Byzantine devices send
 
     @classmethod
     def configure(cls, options: Settings) -> Settings:

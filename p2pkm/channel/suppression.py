@@ -12,7 +12,16 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from p2pkm.channel.transform import Context, Messages, Order, RunScope, Settings, Transform
+from p2pkm.channel.transform import (
+    Context,
+    Messages,
+    Order,
+    PlacedOnGraph,
+    ReshapesMethod,
+    RunScope,
+    Settings,
+    Transform,
+)
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, RaggedArray, SparseMessages, expand_ranges
@@ -34,16 +43,13 @@ _SPARSE = 16  # places of a sieve for each point
 _SMALL = 250_000  # points up to which it is counted how many leave as they are: more would take memory that counts
 
 
-class Suppression(Transform):
+class Suppression(ReshapesMethod, Transform):
     """Leave out rows of centroids to which fewer than `least` own points are nearest, see `withhold`."""
 
     name: ClassVar[str] = "suppression"
     order: ClassVar[Order] = Order.SUPPRESS
-
-    @property
-    def alters(self) -> bool:
-        """Return False: `Devices.min_count` says what is claimed."""
-        return False
+    option: ClassVar[str] = "min_cluster_size"
+    alters = False  # `Devices.min_count` decides what is claimed
 
     def __init__(self, *, least: int = 0) -> None:
         self._least, self._content = least, MessageContent.OTHER
@@ -82,7 +88,7 @@ class Suppression(Transform):
         return {"min_cluster_size": self._least}
 
 
-class Disclosure(Transform):
+class Disclosure(PlacedOnGraph, Transform):
     """Watch what a batch sends in a run.
 
     A point has left its device if all its coordinates have stood side by side, bit for bit, in a row that its device
@@ -104,11 +110,7 @@ class Disclosure(Transform):
 
     name: ClassVar[str] = "disclosure"
     order: ClassVar[Order] = Order.OBSERVE
-
-    @property
-    def alters(self) -> bool:
-        """Return False: it only looks."""
-        return False
+    alters = False  # it changes nothing
 
     def __init__(self, devices: Devices, total: int) -> None:
         self._sizes = devices.sizes

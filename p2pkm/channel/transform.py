@@ -11,7 +11,7 @@ which other devices are in the batch. Then a run has the same bits on any number
 
 import zlib
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -90,8 +90,42 @@ class Context(NamedTuple):
         return drawn
 
 
+class Condition(Enum):
+    """Property of a run that a transform may exclude by `Transform.incompatible_with`.
+
+    Attributes
+    ----------
+    LOSSY_LINKS
+        Messages may be lost or late: faults, or a link model with schedule async.
+    CHANGING_LINKS
+        The links of the graph change from round to round.
+    CHANGED_MESSAGES
+        Another transform changes or replaces what is sent: noise, integers, Byzantine devices, a plug-in.
+    LINK_MODEL
+        Simulated time is computed.
+    LOCAL_SUMS
+        Stages before or after the method send sums of local statistics: calibrated coupling, acceptance test.
+    """
+
+    LOSSY_LINKS = "lossy links"
+    CHANGING_LINKS = "changing links"
+    CHANGED_MESSAGES = "changed messages"
+    LINK_MODEL = "link model"
+    LOCAL_SUMS = "local sums"
+
+
+Reasons = Mapping[Condition | str, str]
+
+# A transform that sends differences needs the same reference table at both ends of every link.
+REFERENCES_AT_BOTH_ENDS: Reasons = {
+    Condition.LOSSY_LINKS: "with late or lost messages two ends of a link would hold different tables",
+    Condition.CHANGING_LINKS: "the receiver at a new link does not have the table that a difference refers to",
+    Condition.CHANGED_MESSAGES: "a table that is changed on its way is not the reference that its sender keeps",
+}
+
+
 class RunScope(NamedTuple):
-    """Where a transform is to act: the batch before any scaling, the network, the whole graph and the seed."""
+    """Environment of a transform: the batch before any scaling, the network, the whole graph and the seed."""
 
     devices: Devices
     network: Network
@@ -100,10 +134,11 @@ class RunScope(NamedTuple):
 
 
 class Transform:
-    """The base of all transforms: it lets everything pass. A subclass overrides what it needs.
+    """Base of all transforms, which leaves messages unchanged. A subclass overrides what it needs.
 
-    Before a run, `configure`, `check` and `place` turn the options of the run into settings, the keyword parameters of
-    the class; each rank builds its own transform of them. That of a plug-in gets the options of its spec.
+    Before a run, `configure` and `check` turn the options of the run into settings, the keyword parameters of the
+    class; each rank builds its own transform of them. The transform of a plug-in gets the options of its spec. A
+    transform that depends on the graph inherits `PlacedOnGraph`, too; one that changes methods, `ReshapesMethod`.
 
     Attributes
     ----------
@@ -111,86 +146,58 @@ class Transform:
         In the registry, in specs and in checkpoints: lower-case letters, digits and hyphens.
     order : Order
         Its place in the list.
+    option : str
+        The option of a run that asks for it.
+    incompatible_with : mapping of Condition or str to str
+        What it cannot be combined with, and the reason, a clause: conditions of the run, or names of other transforms
+        that change, delay or lose messages. The run is rejected before any work.
     delays : bool
         Whether messages may be late or lost; it then is the `DelayModel` of each stage in which it acts.
+    exposes : bool
+        Whether messages of the stages before the method may be late or lost, too.
+    alters : bool
+        Whether it may change what honest methods send or read, so that no descent is claimed.
+    left_out : int64[b]
+        Ids of the devices that are excluded from scores.
+    purpose : int
+        Purpose of the random stream, see `Context.draw`.
     """
 
     name: ClassVar[str]
     order: ClassVar[Order]
+    option: ClassVar[str] = "transforms"
+    incompatible_with: ClassVar[Reasons] = {}
     delays: ClassVar[bool] = False
+    purpose: ClassVar[int]
+    exposes: bool = False
+    alters: bool = True
+    left_out: Integers = np.zeros(0, np.int64)
+
+    def __init_subclass__(cls) -> None:
+        """Derive the random stream from the name."""
+        super().__init_subclass__()
+        if "name" in vars(cls):
+            cls.purpose = _PLUGINS + (zlib.crc32(cls.name.encode()) & (_PLUGINS - 1))
 
     @classmethod
     def configure(cls, options: Settings) -> Settings | None:
-        """Return what the options of a run ask for, None: nothing of this kind.
+        """Read the options of a run; None if they do not ask for the transform.
 
         Raises
         ------
         ExperimentError
-            If they cannot be read.
+            If an option cannot be read.
         """
         return options
 
     @classmethod
     def check(cls, settings: Settings, algorithm: Any) -> None:
-        """Refuse a method that this cannot work with, with an ExperimentError; before anything is read or built."""
-
-    @classmethod
-    def place(
-        cls, settings: Settings, topology: Topology, seed: int, arrays: Mapping[str, Any] | None = None
-    ) -> Settings | None:
-        """Return the settings for a graph, None: nothing ever happens on it.
-
-        arrays: what `to_arrays` returned on rank 0, which may be alone in reading a file; None: this is rank 0.
-        """
-        return settings
+        """Reject a method that this cannot work with, with an ExperimentError; before anything is read or built."""
 
     @classmethod
     def disturbs(cls, settings: Settings) -> bool:
-        """Return whether messages are changed, late or lost, so that a method by default takes what bears that."""
+        """Return whether messages are changed, late or lost, so that a method by default tolerates it."""
         return cls.order in (Order.PERTURB, Order.REPLACE, Order.DELIVER)
-
-    @classmethod
-    def prepare(cls, settings: Settings, at: InitContext) -> tuple[Stage, ...]:
-        """Return the stages that run before all others, because the devices have to agree on something first."""
-        return ()
-
-    @classmethod
-    def to_arrays(cls, settings: Settings) -> dict[str, Any]:
-        """Return what other ranks need beside the options."""
-        return {}
-
-    @classmethod
-    def build(cls, settings: Settings, scope: RunScope) -> "Transform":
-        """Return this rank's transform."""
-        return cls(**settings)
-
-    @property
-    def purpose(self) -> int:
-        """Return the purpose of the random stream, see `Context.draw`."""
-        return _PLUGINS + (zlib.crc32(self.name.encode()) & (_PLUGINS - 1))
-
-    @property
-    def exposes(self) -> bool:
-        """Return whether messages of the stages before the method may be late or lost, too."""
-        return False
-
-    @property
-    def alters(self) -> bool:
-        """Return whether what honest methods send or read may be changed, so that no descent is claimed."""
-        return True
-
-    @property
-    def left_out(self) -> Integers:
-        """Return the ids of devices that no score is about, int64[b]."""
-        return np.zeros(0, np.int64)
-
-    def equip(self, devices: Devices) -> Devices:
-        """Return the batch with what methods must know of the transform."""
-        return devices
-
-    def adapt(self, algorithm: Any, topology: Topology) -> Any:
-        """Return the method in the form that bears the transform."""
-        return algorithm
 
     def start(self, stages: Sequence[Stage], devices: Devices, network: Network) -> None:
         """Begin with these stages: those of the run, and before them the one that scales, if there is one.
@@ -199,35 +206,86 @@ class Transform:
         """
 
     def notes(self, stages: Sequence[Stage]) -> list[str]:
-        """Return what the user should know before the stages run."""
+        """Return notes for the user, printed before the stages run."""
         return []
 
     def begin(self, stage: Stage, *, closing: bool) -> "Transform | None":
-        """Return what acts in a stage, None: nothing; closing: it is the method's own."""
+        """Return the transform that acts in a stage, None for a stage without; closing: it is the method's own."""
         return self
 
-    def wrap(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple[Any, Schedule]:
-        """Return algorithm and schedule of the stage as they are run under the transform."""
-        return algorithm, schedule
-
     def outgoing(self, messages: Messages, context: Context) -> Messages:
-        """Return what is sent in the place of these messages; arrays that are given are not written to."""
+        """Return the messages that are sent instead of these; arrays that are given are not written to."""
         return messages
 
     def incoming(self, inbox: Inbox | Delivery, context: Context) -> Any:
-        """Return what the method reads in the place of its inbox; arrays that are given are not written to.
+        """Return what the method reads instead of its inbox; arrays that are given are not written to.
 
         Called before every turn, so a table that stays in the inbox comes again.
         """
         return inbox
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state between two rounds as `p2pkm.engine.state_tree` takes it, {}: there is none to keep."""
+        """Return the state between two rounds in the form of `p2pkm.engine.state_tree`, {} without a state."""
         return {}
 
     def restore(self, kept: dict[str, Any]) -> None:
-        """Go on from a snapshot, once the stage in which it was taken has begun."""
+        """Continue from a snapshot, once the stage in which it was taken has begun."""
 
     def figures(self, network: Network) -> dict[str, Any]:
-        """Return the summary figures of the transform, alike on all ranks; called when the run has ended."""
+        """Return the summary metrics of the transform, the same on all ranks; called when the run has ended."""
         return {}
+
+
+class PlacedOnGraph:
+    """Mixin of a transform that depends on the graph: its settings, its parts on each rank, its stages."""
+
+    @classmethod
+    def place(
+        cls, settings: Settings, topology: Topology, seed: int, arrays: Mapping[str, Any] | None = None
+    ) -> Settings | None:
+        """Return the settings for a graph, None if the transform never acts on it.
+
+        arrays: the result of `to_arrays` on rank 0, which may be alone in reading a file; None: this is rank 0.
+        """
+        return settings
+
+    @classmethod
+    def to_arrays(cls, settings: Settings) -> dict[str, Any]:
+        """Return what other ranks need in addition to the options."""
+        return {}
+
+    @classmethod
+    def build(cls, settings: Settings, scope: RunScope) -> Any:
+        """Return this rank's transform."""
+        return cls(**settings)
+
+    @classmethod
+    def prepare(cls, settings: Settings, at: InitContext) -> tuple[Stage, ...]:
+        """Return the stages that run before all others, in which the devices agree on something first."""
+        return ()
+
+
+class ReshapesMethod:
+    """Mixin of a transform that changes the method: its batch, its form, or how its stage runs."""
+
+    def equip(self, devices: Devices) -> Devices:
+        """Return the batch with what methods must know of the transform."""
+        return devices
+
+    def adapt(self, algorithm: Any, topology: Topology) -> Any:
+        """Return the method in the form that tolerates the transform."""
+        return algorithm
+
+    def wrap(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple[Any, Schedule]:
+        """Return algorithm and schedule of the stage as they run under the transform."""
+        return algorithm, schedule
+
+
+def find_missing_mixins(kind: type[Transform]) -> dict[str, list[str]]:
+    """Return the mixins that a transform does not inherit although it defines their methods, with these."""
+    found = {}
+    for mixin in (PlacedOnGraph, ReshapesMethod):
+        methods = [name for name in vars(mixin) if not name.startswith("_") and name in dir(kind)]
+        if methods and not issubclass(kind, mixin):
+            found[mixin.__name__] = methods
+    return found

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from p2pkm.channel.faults import FaultInjector
-from p2pkm.channel.pipeline import ChannelPlan, plan_channel
+from p2pkm.channel.pipeline import ChannelPlan, plan_channel, reads_late
 from p2pkm.channel.quantization import Quantization
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import RunOutline
@@ -257,8 +257,7 @@ def _resolve_defaults(
     """Return method and channel as they are run: what was left open is decided here, and nowhere else."""
     if needs_hub(algorithm):
         return algorithm, channel
-    late = options.link_model is not None and algorithm.schedule == "async"
-    reasons = {"changing links": topology.varying is not None, "late messages": late}
+    reasons = {"changing links": topology.varying is not None, "late messages": reads_late(options, algorithm)}
     reasons |= {kind.name: kind.disturbs(settings) for kind, settings in channel.parts}
     disturbed = next((name for name, holds in reasons.items() if holds), "")
     complete = options.min_cluster_size <= 1

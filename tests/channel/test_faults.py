@@ -556,7 +556,7 @@ def test_all_devices_begin_with_the_same_centroids(method, faults):
         ("--faults dropout_length=0,dropout=.1", "faults dropout_length is 0"),
         ("--faults nowhere.jsonl", "nowhere.jsonl cannot be read"),
         ("--faults .", "unknown key '.'"),
-        ("--faults loss=.1 --link-model wan", "--faults and --link-model are both given"),
+        ("--faults loss=.1 --link-model wan", "--faults loss=0.1 cannot be combined with --link-model wan"),
         ("--faults loss=.1 --relaxation 1.5", "overshooting on old ones diverges"),
         ("--faults loss=.1 --algorithm mufc", "masks cancel only if the messages of all clients arrive"),
         ("--faults loss=.1 --algorithm coreset", "must arrive everywhere"),

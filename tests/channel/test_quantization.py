@@ -53,13 +53,13 @@ def stage_of(result, name, key="wire_bytes"):
 @pytest.mark.parametrize("code", ["rice", "int8"])
 def test_what_neighbors_hold_is_decoded_from_the_counted_bits(monkeypatch, code):
     """A receiver that knows the last table, the step and the bits of a message has the state of its sender."""
-    checked, usual = [], quantization.Quantizer._count_moves
+    checked, usual = [], quantization.Quantizer.outgoing
 
     def count(self, messages, context):
-        before = self._last
+        before = self.snapshot()["last"]
         found = usual(self, messages, context)
         if before is not None:
-            step = self._step(context.devices)
+            step = self.grid(context.devices, context.state).step
             for i in np.flatnonzero(found.rows >= 0):
                 rows = found.rows[i]
                 moves = np.rint((messages.values[i, :rows] - before[i, :rows]) / step[i]).astype(np.int64)
@@ -72,14 +72,14 @@ def test_what_neighbors_hold_is_decoded_from_the_counted_bits(monkeypatch, code)
             assert_array_equal(before[silent], context.state.centroids[silent])
         return found
 
-    monkeypatch.setattr(quantization.Quantizer, "_count_moves", count)
+    monkeypatch.setattr(quantization.Quantizer, "outgoing", count)
     run(quantize=f"{code}:threshold=1")
     assert len(checked) > 20
 
 
 @pytest.mark.parametrize("name", ["admm", "gossip", "tracking", "fkm", "kfed"])
 def test_rows_that_are_read_are_decoded_from_the_counted_bits(monkeypatch, name):
-    checked, usual = [], quantization.Quantizer._round
+    checked, usual = [], quantization.StepCoder.round
 
     def check(self, values, reference, steps, real, devices):
         found, bits = usual(self, values, reference, steps, real, devices)
@@ -99,7 +99,7 @@ def test_rows_that_are_read_are_decoded_from_the_counted_bits(monkeypatch, name)
             assert length == bits[i]
         return found, bits
 
-    monkeypatch.setattr(quantization.Quantizer, "_round", check)
+    monkeypatch.setattr(quantization.StepCoder, "round", check)
     run(name, rounds=3)
     assert any(checked)
 
@@ -154,8 +154,8 @@ def test_methods_without_rows_are_refused(name):
         (p2pkm.GTVMin(3), {"noise": 0.1}, "whole number of steps"),
         (p2pkm.GTVMin(3, swaps=True), {}, "with swaps"),
         (p2pkm.GTVMin(3, local_steps=2), {}, "local_steps=2"),
-        (p2pkm.GTVMin(3, schedule="async"), {"link_model": "lan"}, "late messages"),
-        (p2pkm.GTVMin(3), {"graph": topologies.peer_sampler(6, degree=4, period=2, seed=2)}, "links of .* change"),
+        (p2pkm.GTVMin(3, schedule="async"), {"link_model": "lan"}, "late or lost"),
+        (p2pkm.GTVMin(3), {"graph": topologies.peer_sampler(6, degree=4, period=2, seed=2)}, "links change"),
         (p2pkm.GTVMin(3), {"quantize": "rice:bits=53"}, "from 1 to 52"),
         (p2pkm.GTVMin(3), {"quantize": "rice:threshold=0"}, "at least 1"),
         (p2pkm.GTVMin(3), {"quantize": "gamma"}, "unknown quantize 'gamma'"),

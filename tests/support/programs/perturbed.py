@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 import p2pkm
 import topologies
 from p2pkm.channel.registry import TRANSFORMS
-from p2pkm.channel.transform import Order, Transform
+from p2pkm.channel.transform import Order, ReshapesMethod, Transform
 from p2pkm.core.messages import SparseMessages, Tables
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.init.pipelines import needs_hub
@@ -83,7 +83,7 @@ def runs(size):
 def changing(size, *, server_alone=False):
     """Add noise to every counted number that is sent, and look that no state keeps an array that was delivered."""
 
-    class Perturbation(Transform):
+    class Perturbation(ReshapesMethod, Transform):
         name, order = "perturbation", Order.DELIVER
 
         @classmethod

@@ -1,0 +1,54 @@
+"""Reference tables of difference coding: the last table of every sender, identical at both ends of its links.
+
+A transform that keeps references declares `p2pkm.channel.transform.REFERENCES_AT_BOTH_ENDS` as incompatible.
+"""
+
+import numpy as np
+
+from p2pkm.core.batch import Floats, Mask
+from p2pkm.core.messages import DenseMessages
+
+
+class References:
+    """Last table that each device of a batch sent, as all its receivers hold it.
+
+    On a star, tables of the server and reports of clients have different shapes; each is compared with the last one of
+    its own sender. A table that only some neighbors receive is never a reference.
+
+    Attributes
+    ----------
+    tables : float64[n, r, w] or None
+        For `Transform.snapshot`; None before the first message.
+    """
+
+    def __init__(self) -> None:
+        self.tables: Floats | None = None
+
+    def find(self, messages: DenseMessages) -> Floats:
+        """Return the references in the shape of these messages, float64[n, r, w]; 0 in rows that were never sent."""
+        return _fit(self.tables, messages.values.shape)
+
+    def keep(self, messages: DenseMessages) -> None:
+        """Store what is sent as the next references; numbers that are not finite replace nothing."""
+        if messages.edges is not None:
+            return
+        values = messages.values
+        room = values.shape if self.tables is None else np.maximum(values.shape, self.tables.shape)
+        self.tables = _fit(self.tables, tuple(room))
+        within = self.tables[:, : values.shape[1], : values.shape[2]]
+        within[...] = np.where(find_sent(messages) & np.isfinite(values), values, within)
+
+
+def find_sent(messages: DenseMessages) -> Mask:
+    """Return which numbers of the tables are sent, bool[n, r, w]."""
+    rows: Mask = np.less(np.arange(messages.values.shape[1]), messages.rows[:, None])
+    return np.broadcast_to(rows[:, :, None], messages.values.shape)
+
+
+def _fit(tables: Floats | None, shape: tuple[int, ...]) -> Floats:
+    """Return a copy of tables in a shape, cut or extended by zeros."""
+    fitted = np.zeros(shape)
+    if tables is not None:
+        both = tuple(slice(min(pair)) for pair in zip(shape, tables.shape, strict=True))
+        fitted[both] = tables[both]
+    return fitted
