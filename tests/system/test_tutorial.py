@@ -5,15 +5,20 @@ import json
 import shlex
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import p2pkm
+import topologies
+from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.registry import find
+from p2pkm.network.local import LocalNetwork
 from tests.docs.check_blocks import read_blocks
 from tests.support.play_rounds import arrange, last
+from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import SMALL, here, ranks, there
 
 pytestmark = pytest.mark.slow
@@ -47,9 +52,9 @@ def package(tmp_path_factory):
 
 
 def test_the_page_has_all_files_and_commands():
-    assert set(FILES) == {"matched.py", "oneshot.py", "graphs.py", "partitions.py", "pyproject.toml", "try_it.py",
-                          "test_my_methods.py"}  # fmt: skip
-    assert len(COMMANDS) == 3
+    assert set(FILES) == {"matched.py", "pull.py", "oneshot.py", "fedlloyd.py", "graphs.py", "partitions.py", "half.py",
+                          "pyproject.toml", "try_it.py", "test_my_methods.py"}  # fmt: skip
+    assert len(COMMANDS) == 4
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -71,9 +76,12 @@ def test_a_round_of_matched_averaging_worked_out_by_hand(package):
 
 def test_the_tests_of_the_page_pass(package):
     module = importlib.import_module("test_my_methods")
-    (mark,) = module.test_it_keeps_what_methods_promise.pytestmark
-    for method in mark.args[1]:
-        module.test_it_keeps_what_methods_promise(method)
+    for test in (module.test_it_keeps_what_methods_promise,
+                 module.test_half_precision_saves_bytes_and_hardly_changes_the_result):  # fmt: skip
+        (mark,) = test.pytestmark
+        for given in mark.args[1]:
+            test(*(given if isinstance(given, tuple) else (given,)))
+    module.test_half_precision_rejects_lossy_links()
 
 
 def test_what_a_device_changes_is_known_to_neighbors_alone_after_a_round(package):
@@ -94,10 +102,87 @@ def test_the_server_weighs_what_the_clients_say(package):
     assert result.summary["bytes"] == 2 * 2 * 2 * 8 + 2 * 2 * 1 * 8  # rows (centroid, count) up, centroids down
 
 
+def test_a_round_of_weighted_pull_worked_out_by_hand(package):
+    # device 0: points 0, 4 | 10; device 1: 2 | 12; the link between them weighs 3, a point of device 1 counts twice
+    table = arrange([[[0.0], [4.0], [10.0]], [[2.0], [12.0]]], [(0, 1)], weights=np.array([1.0, 1.0, 1.0, 2.0, 2.0]))
+    table = table._replace(devices=replace(table.devices, link_weights=np.full(2, 3.0)))
+    found = last(find("pull")(2, strength=0.5), table, np.array([[[0.0], [10.0]]] * 2), 1)
+    pull = 0.5 * 3.0 * (7.0 / 5.0)  # a mean point weighs 7/5
+    expected = [
+        [4.0 / (2.0 + pull), (10.0 + pull * 10.0) / (1.0 + pull)],
+        [4.0 / (2.0 + pull), (24.0 + pull * 10.0) / (2.0 + pull)],
+    ]
+    np.testing.assert_allclose(found[:, :, 0], expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("least", [0, 2])
+def test_federated_lloyd_is_lloyd_on_the_points_of_all_clients(package, least):
+    X, y = p2pkm.blobs(clusters=3, points=40, seed=0)
+    shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 6, seed=0), devices=6, labels=y)
+    result = p2pkm.simulate(find("fedlloyd")(3), None, shards, min_cluster_size=least)
+    assert result.summary["termination"] == "converged"
+    centroids = result.server_centroids
+    labels = ((X[:, None] - centroids) ** 2).sum(axis=2).argmin(axis=1)
+    np.testing.assert_allclose(centroids, [X[labels == c].mean(axis=0) for c in range(3)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["pull", "fedlloyd", "gtvmin", "tracking", "gossip", "fkm", "kfed"])
+@pytest.mark.parametrize("options", [{}, {"min_cluster_size": 2}], ids=str)
+def test_receivers_can_decode_what_the_transform_of_the_page_sends(package, monkeypatch, method, options):
+    """Each end of each link holds a table of its own, and adds the differences in 16 bits that come over the link."""
+    rng, held, checked, exchange = np.random.default_rng(0), {}, [], LocalNetwork.exchange
+    shards = p2pkm.Shards.from_list([rng.normal(5.0 * rng.integers(0, 3, (9, 1)), 1.0, (9, 2)) for _ in range(6)])
+    graph = None if needs_hub(find(method)(3)) else topologies.ring(6)
+
+    def decode(network, messages):
+        inbox = exchange(network, messages)
+        sources = np.repeat(network.placement.ids, np.diff(network.placement.indptr))
+        for edge in np.flatnonzero((messages.rows[sources] > 0) & (messages.wire is not None)):
+            rows = messages.rows[sources[edge]]
+            if messages.edges is not None and not messages.edges[edge]:
+                continue
+            sent = messages.values[sources[edge], :rows, :2]
+            old = held.setdefault((stage[0], edge), np.zeros((99, 2)))
+            read = old[:rows] + (sent - old[:rows]).astype(np.float16)
+            np.testing.assert_array_equal(read, sent)
+            if messages.edges is None:
+                old[:rows] = read
+            checked.append(edge)
+        return inbox
+
+    stage, opened = [0], LocalNetwork.open
+    monkeypatch.setattr(LocalNetwork, "exchange", decode)
+    monkeypatch.setattr(LocalNetwork, "open", lambda *given: (stage.__setitem__(0, stage[0] + 1), opened(*given))[1])
+    p2pkm.simulate(find(method)(3), graph, shards, rounds=6, transforms="half", quantize=None, **options)
+    assert len(checked) > 5
+
+
+@pytest.mark.parametrize(("words", "cause"), [
+    (("--faults", "loss=0.1"), "--faults loss=0.1"), (("--byzantine", "1"), "--byzantine 1"),
+    (("--noise", "0.1"), "--noise 0.1"), (("--quantize", "rice"), "--quantize rice"),
+    (("--graph", "one-peer-exponential"), "one-peer-exponential, whose links change"),
+    (("--link-model", "lan", "--schedule", "async"), "--link-model lan and --schedule async"),
+], ids=str)  # fmt: skip
+def test_what_the_transform_of_the_page_cannot_be_combined_with_is_rejected(package, words, cause):
+    ending = here(*SMALL, "--devices", 8, "--transforms", "half", *words, "--out", "none")
+    said = " ".join(ending.err.split())
+    assert ending.code == 2 and "cannot be combined with" in said and cause in said and "--transforms half" in said
+
+
+def test_the_transform_of_the_page_continues_from_checkpoints(package, tmp_path, monkeypatch):
+    words = (*SMALL, "--devices", 7, "--rounds", 6, "--tol", 0, "--transforms", "half", "--record-every", 1, "-q")
+    with monkeypatch.context() as patched:
+        keep_all(patched, tmp_path / "run", tmp_path / "copies")
+        assert here(*words, "--checkpoint-every", 1, "--out", tmp_path / "run").code == 0
+    for copy in sorted((tmp_path / "copies").iterdir())[-3:]:
+        assert difference(tmp_path / "run", resume(copy)) == ""
+
+
 @pytest.mark.mpi
-@pytest.mark.parametrize("method", ["matched", "oneshot"])
+@pytest.mark.parametrize("method", ["matched", "oneshot", "pull", "fedlloyd", "pull --transforms half",
+                                    "fedlloyd --transforms half"])  # fmt: skip
 def test_the_same_bits_on_every_number_of_ranks(package, method):
-    words = ("-m", "p2pkm", *SMALL, "--out", "none", "--format", "json", "--devices", 7, "--algorithm", method)
+    words = ("-m", "p2pkm", *SMALL, "--out", "none", "--format", "json", "--devices", 7, "--algorithm", *method.split())
     path = f"{Path(p2pkm.__file__).parents[1]}:{package}"
     chains = {json.loads(there(*ranks(n), *words, PYTHONPATH=path).out)["chain_sha256"] for n in (1, 3)}
     assert len(chains) == 1
