@@ -116,6 +116,8 @@ class MethodTraits:
         Why its messages cannot be integers, so that `quantize` is refused.
     no_weights : str
         Why points must not have weights.
+    ignores_weights : bool
+        Weights of points change nothing: it counts every point once.
     no_measuring : str
         Why devices must not scale their points or choose k beforehand, so that both are refused.
     needs_parameters : str
@@ -169,6 +171,7 @@ class MethodTraits:
     counts_on_grid: bool = False
     no_quantization: str = ""
     no_weights: str = ""
+    ignores_weights: bool = False
     no_measuring: str = ""
     needs_parameters: str = ""
     common_centroids: bool = False

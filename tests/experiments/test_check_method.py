@@ -1,5 +1,6 @@
 """`check_method`: every method passes, and methods that are broken in one way fail the one check that is about it."""
 
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -195,6 +196,102 @@ class WritesTheModel(p2pkm.FKM):
         return found
 
 
+class LooksAtThePoints(p2pkm.FKM):
+    def aggregate(self, hub, tables, model):
+        found = super().aggregate(hub, tables, model)
+        return found + 1e-3 * len(hub.stored)  # one process hosts the clients, too
+
+
+class ReportsNoNumbers(p2pkm.FKM):
+    def report(self, clients, model):
+        found = super().report(clients, model)
+        return found._replace(values=np.where(clients.ids[:, None, None] == 1, np.nan, found.values))
+
+
+class ReportsAPlainTuple(p2pkm.FKM):
+    def report(self, clients, model):
+        return tuple(super().report(clients, model))
+
+
+class ReportsFlatTables(p2pkm.FKM):
+    def report(self, clients, model):
+        found = super().report(clients, model)
+        return found._replace(values=found.values.reshape(len(clients), 9))
+
+
+class ReportsLocalWithCounts(p2pkm.FKM):
+    def report(self, clients, model):
+        found = super().report(clients, model)
+        return found._replace(local=found.values)
+
+
+class ReportsRowsAsNumbers(p2pkm.FKM):
+    def report(self, clients, model):
+        found = super().report(clients, model)
+        return found._replace(rows=found.rows.astype(float))
+
+
+class ReportsOtherColumnsLater(p2pkm.FKM):
+    def report(self, clients, model):
+        found = super().report(clients, model)
+        return found._replace(values=found.values[:, :, :2]) if clients.round else found
+
+
+class ReportsOtherColumnsForNobody(p2pkm.FKM):
+    def report(self, clients, model):
+        found = super().report(clients, model)
+        return found if len(clients) else found._replace(values=np.zeros((0, 3, 2)))
+
+
+class ServesCounts(p2pkm.FKM):
+    def aggregate(self, hub, tables, model):
+        found = super().aggregate(hub, tables, model)
+        return np.concatenate((found, found[:, :1]), axis=1)
+
+
+class ServesABatch(p2pkm.FKM):
+    def aggregate(self, hub, tables, model):
+        return super().aggregate(hub, tables, model)[None]
+
+
+class ServesMoreThanCentroids(p2pkm.FKM):
+    def aggregate(self, hub, tables, model):
+        return super().aggregate(hub, tables, model), len(tables)
+
+
+class SendsPoints(Sound):
+    def message(self, state, devices):
+        sent = super().message(state, devices)
+        values = sent.values.copy()
+        for i in np.flatnonzero(devices.sizes):
+            values[i, 0, : devices.d] = devices.table(i)[0][0]
+        return sent._replace(values=values)
+
+
+class CountsPointsOnce(Sound):
+    def initial_state(self, devices, start):
+        return super().initial_state(_with_equal_points(devices), start)
+
+    def update(self, state, inbox, devices):
+        return super().update(state, inbox, _with_equal_points(devices))
+
+
+def _with_equal_points(devices):
+    return replace(devices, point_weights=np.ones(len(devices.stored)))
+
+
+class IgnoresLinkWeights(Sound):
+    def update(self, state, inbox, devices):
+        equal = replace(devices, link_weights=np.ones(len(devices.indices)), neighbor_mean_weights=None)
+        return super().update(state, inbox, equal)
+
+
+class ConcealsLinkWeights(Sound):
+    @property
+    def traits(self):
+        return replace(super().traits, link_weights="")
+
+
 BROKEN = [
     (LacksTraits, "declaration", "lacks"),
     (WrongShape, "shapes", r"converged of bool and shape \(8, 1\); expected bool_?\[8\]"),
@@ -216,6 +313,21 @@ BROKEN = [
     (ForgetsItsState, "resume", "Nameless is not registered"),
     (NamesFieldsWrongly, "resume", "the run ended with"),
     (Peeps, "light-cone", "device 4 sent something else when the points of device 0 were others"),
+    (LooksAtThePoints, "parts", "aggregate returned other centroids for device 8 in the batch of devices 8"),
+    (ReportsNoNumbers, "finite", "report returned table number 1 with NaN"),
+    (ReportsAPlainTuple, "shapes", "report returned tuple; expected a NamedTuple with the fields values, rows, local"),
+    (ReportsFlatTables, "shapes", r"report returned values of float64 and shape \(9, 9\); expected float64"),
+    (ReportsLocalWithCounts, "shapes", r"report returned local of float64 and shape \(9, 3, 3\); expected float64"),
+    (ReportsRowsAsNumbers, "shapes", r"report returned rows of float64 and shape \(9,\); expected integer\[9\]"),
+    (ReportsOtherColumnsLater, "shapes", "report returned 2 columns in round 1, but 3 in its first report"),
+    (ReportsOtherColumnsForNobody, "shapes", "report returned 2 columns for the batch of no devices, but 3 in"),
+    (ServesCounts, "shapes", r"aggregate returned the centroids of float64 and shape \(3, 3\); expected float64"),
+    (ServesABatch, "shapes", r"aggregate returned the centroids of float64 and shape \(1, 3, 2\); expected float64"),
+    (ServesMoreThanCentroids, "shapes", "aggregate returned the centroids as tuple; expected a NumPy array"),
+    (CountsPointsOnce, "weights", "the run sent and found the same with other weights of points"),
+    (IgnoresLinkWeights, "weights", "the run sent and found the same with other weights of links, but these"),
+    (ConcealsLinkWeights, "weights", "something else with other weights of links, but the trait link_weights is empty"),
+    (SendsPoints, "suppression", "points left their devices unchanged with min_cluster_size=2"),
     (PlansWrongly, "plan", "round 0 of 'consensus' sent 1152 bytes, but expected_messages leads to at most 768"),
 ]
 

@@ -6,13 +6,14 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from p2pkm.channel.quantization import Quantization
+from p2pkm.channel.suppression import check_min_cluster_size
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
@@ -24,7 +25,7 @@ from p2pkm.engine.build_run import RunConfig, build_run
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.state_tree import rebuild, split
-from p2pkm.experiments.checking.watch_method import Watcher, watch
+from p2pkm.experiments.checking.watch_method import Observer, PointReweigher, Watcher, watch
 from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.kernels.streams import shared_key
@@ -43,6 +44,7 @@ _SIZES = (8, 7, 0, 9, 8, 1, 8, 23)  # 64 points in all, so that means are exact;
 _CHANGED = 0  # the device whose points are others in the second run
 _LEFT_OVER = 12345.0  # in the place of rows that were not sent
 _MOST = 5  # devices in a message
+_LEAST = 2  # smallest cluster whose row may be sent where small clusters are suppressed: a row is no single point
 _FIRST = ("shapes", "finite", "runs", "repeatable")  # without these no other says anything
 
 
@@ -101,7 +103,11 @@ def check_method(
         - ``"ledger"``: nothing is read of a table but the rows that were sent, which the ledger counts;
         - ``"resume"``: a run that is taken up from a checkpoint ends with the bits of the whole run;
         - ``"light-cone"``: what a device sends depends on its own points and on what it has received, and nothing else;
-        - ``"plan"``: what is sent is what `expected_messages` declares, or less where rows may be absent.
+        - ``"plan"``: what is sent is what `expected_messages` declares, or less where rows may be absent;
+        - ``"weights"``: weights of points change the result if points do, unless the trait ``no_weights`` or
+          ``ignores_weights`` is set, and weights of links if and only if the trait ``link_weights`` is;
+        - ``"suppression"``: with ``min_cluster_size`` no point leaves its device unchanged, unless the trait
+          ``no_suppression`` is set.
     rounds : int
         Most rounds of the method.
 
@@ -206,14 +212,23 @@ class _Trial:
         centroids: Floats = 6.0 * np.random.default_rng(1).normal(size=(1, self.method.k, _D))
         return centroids.repeat(self.topology.n, axis=0)
 
-    def configure(self, method: Any, shards: Shards) -> RunConfig:
-        """Return the checked run of a method."""
-        asked = RunOptions(rounds=self.rounds, seed=_SEED, baselines=False, quantize="none", start=self.start)
-        return build_run(method, asked, self.topology, shards)
+    @property
+    def on_weighted_links(self) -> "_Trial":
+        """Return the trial on the same graph with other weights of links."""
+        from topologies import CSRGraph
+
+        topology = self.topology
+        weights = topology.weights * (1.0 + (topology.sources + topology.indices) % 3)  # alike at both ends
+        return replace(self, graph=CSRGraph(topology.indptr, topology.indices, weights))
+
+    def configure(self, method: Any, shards: Shards, least: int = 0) -> RunConfig:
+        """Return the checked run of a method; least: its `min_cluster_size`."""
+        asked = {"rounds": self.rounds, "seed": _SEED, "baselines": False, "quantize": Quantization.of("none")}
+        return build_run(method, asked | {"start": self.start, "min_cluster_size": least}, self.topology, shards)
 
     def play(
         self, *, changed: bool = False, scramble: bool = False, keep: "_Kept | None" = None, saved: Any = None,
-        watcher: Watcher | None = None,
+        watcher: Observer | None = None, least: int = 0,
     ) -> _Played:  # fmt: skip
         """Run the method, always the same one: nothing that it keeps to itself outlives a run.
 
@@ -225,13 +240,15 @@ class _Trial:
             Whether what lies beyond the rows that are sent is changed on its way.
         keep, saved
             What keeps checkpoints; one of them, to go on from.
-        watcher : Watcher, optional
+        watcher : Watcher or PointReweigher, optional
             What sees every call of the method.
+        least : int
+            The `min_cluster_size` of the run.
         """
         shards = deal(changed=changed)
         shards = shards if self.topology.hub < 0 else shards.with_hub()
         method = deepcopy(self.method)
-        config = self.configure(method if watcher is None else watch(method, watcher), shards)
+        config = self.configure(method if watcher is None else watch(method, watcher), shards, least)
         world, records = RecordingWorld(scramble=scramble), list[Record]()
         division = RankPartition("blocks", np.array([0, self.topology.n]))
         part = RankPart(shards, self.start, division, saved)
@@ -253,6 +270,11 @@ class _Trial:
     def plain(self) -> _Played:
         """Return a run with the points as they are."""
         return self.play()
+
+    @cached_property
+    def changed(self) -> _Played:
+        """Return a run in which one device has other points."""
+        return self.play(changed=True)
 
     @cached_property
     def seen(self) -> Mapping[str, str]:
@@ -471,7 +493,7 @@ def _check_resume(trial: _Trial) -> str:
 
 
 def _check_light_cone(trial: _Trial) -> str:
-    runs = trial.plain.exchanges, trial.play(changed=True).exchanges
+    runs = trial.plain.exchanges, trial.changed.exchanges
     differing = compare_light_cones(runs, changed=_CHANGED)[1]
     if not differing:
         return ""
@@ -510,6 +532,47 @@ def _check_plan(trial: _Trial) -> str:
     return ""
 
 
+def _check_weights(trial: _Trial) -> str:
+    traits = trial.method.traits
+    ignored = traits.no_weights or traits.ignores_weights or not _differ(trial.plain, trial.changed)
+    if not ignored and not _differ(trial.plain, trial.play(watcher=PointReweigher())):
+        return (
+            "the run sent and found the same with other weights of points. Expected that a point of weight 2 counts "
+            "like two points: use devices.point_weights or functions that do, such as devices.refine, or declare "
+            "no_weights or ignores_weights in the traits"
+        )
+    if needs_hub(trial.method) or trial.topology.varying is not None:
+        return ""
+    acts = bool(_differ(trial.plain, trial.on_weighted_links.play()))
+    if acts == bool(traits.link_weights):
+        return ""
+    seen = (
+        "the run sent or found something else with other weights of links, but the trait link_weights is empty"
+        if acts
+        else f"the run sent and found the same with other weights of links, but these {traits.link_weights}"
+    )
+    return (
+        f"{seen}. Expected that devices.link_weights are used if and only if the trait link_weights says for what: use "
+        "them, for example by building_blocks.averaging.mixing, or change the trait"
+    )
+
+
+def _check_suppression(trial: _Trial) -> str:
+    try:
+        check_min_cluster_size(_LEAST, trial.method)
+    except ExperimentError:
+        return ""
+    count = trial.play(least=_LEAST).result.summary["raw_points_disclosed"]
+    if not count:
+        return ""
+    return (
+        f"{count} points left their devices unchanged with min_cluster_size={_LEAST}. Expected that no row is a single "
+        "point: declare MessageContent.CENTROIDS if rows are centroids, so that the channel removes rows of small "
+        "clusters; leave points of small clusters out (devices.min_count) and declare suppresses_small_clusters; or "
+        "declare no_suppression"
+    )
+
+
 CHECKS: Mapping[str, Callable[[_Trial], str]] = {
     "declaration": lambda trial: "",  # without it there is no run
     "shapes": lambda trial: trial.seen.get("shapes", ""),
@@ -522,4 +585,6 @@ CHECKS: Mapping[str, Callable[[_Trial], str]] = {
     "resume": _check_resume,
     "light-cone": _check_light_cone,
     "plan": _check_plan,
+    "weights": _check_weights,
+    "suppression": _check_suppression,
 }

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.contract import (
     check_messages,
     check_model,
@@ -63,6 +63,7 @@ class Watcher:
         self._parts: list[_Part] = []
         self._states: list[Any] = []
         self._sent: list[Any] = []
+        self._width = 0  # columns of a report; 0: not known yet
 
     def initial_state(self, call: Callable[..., Any], devices: Devices, start: Any) -> Any:
         """Begin a stage."""
@@ -110,10 +111,17 @@ class Watcher:
             report = call(clients, model)
         with self._shapes(call):
             check_report(report, len(clients), self._d)
+            self._width = self._width or report.values.shape[2]
+            self._check_width(report, f"in round {clients.round}")
+        sent = [table[: rows * (i != clients.server)] for i, table, rows in
+                zip(clients.ids, report.values, report.rows, strict=True)]  # fmt: skip
+        self._check_sent("report", sent)
         self._parts = _divide(clients)
         for _, part in self._play_parts():
             with self._part("report", part):
                 own = call(take(clients, part), model[part.which])
+                with self._shapes(call):
+                    self._check_width(own, f"for {part.name}")
                 whole = [report.values[i, : report.rows[i]] for i in part.which]
                 self._compare("report", "tables", whole, [t[:r] for t, r in zip(own.values, own.rows, strict=True)],
                               part)  # fmt: skip
@@ -126,6 +134,11 @@ class Watcher:
         with self._shapes(call):
             check_model(centroids, self._k, self._d)
         self._check_finite("aggregate", centroids[None])
+        part = _choose_part(hub, hub.ids == hub.server)
+        if "inputs" not in self.found:
+            with self._part("aggregate", part):
+                own = call(take(hub, part), [table.copy() for table in tables], model)
+                self._compare("aggregate", "centroids", [centroids], [own], part)
         return centroids
 
     @contextmanager
@@ -185,6 +198,14 @@ class Watcher:
                 "and devices.ids instead of positions, and no sum over devices"
             )
 
+    def _check_width(self, report: Any, where: str) -> None:
+        """Reject a report with another number of columns: ranks and rounds share one table format."""
+        if report.values.shape[2] != self._width:
+            raise ContractError(
+                f"report returned {report.values.shape[2]} columns {where}, but {self._width} in its first report; "
+                "expected as many for every batch and in every round"
+            )
+
     @contextmanager
     def _shapes(self, call: Callable[..., Any]) -> Iterator[None]:
         """Note what no run can go on with."""
@@ -220,20 +241,55 @@ class Watcher:
         with self._shapes(call):
             check_messages(messages, devices)
         if isinstance(messages, SparseMessages):
-            self._check_sent([messages.tables.take(np.array([i])).flat() for i in range(len(messages.who))])
+            self._check_sent("message", [messages.tables.take(np.array([i])).flat() for i in range(len(messages.who))])
         else:
-            self._check_sent([messages.values[i, : max(rows, 0)] for i, rows in enumerate(messages.rows)])
+            self._check_sent("message", [messages.values[i, : max(rows, 0)] for i, rows in enumerate(messages.rows)])
 
-    def _check_sent(self, tables: list[Floats]) -> None:
+    def _check_sent(self, function: str, tables: list[Floats]) -> None:
         wrong = [i for i, table in enumerate(tables) if not np.isfinite(table).all()]
         if wrong and self._numbers:
-            self._note_values("message", f"table number {wrong[0]} with NaN or infinite numbers in rows that travel")
+            self._note_values(function, f"table number {wrong[0]} with NaN or infinite numbers in rows that travel")
+
+
+class PointReweigher:
+    """Play a method with other weights of points than the run has; all else that devices are given stays the same."""
+
+    busy = False
+
+    def initial_state(self, call: Callable[..., Any], devices: Devices, start: Any) -> Any:
+        """Begin a stage."""
+        return call(_reweigh(devices), start)
+
+    def message(self, call: Callable[..., Any], state: Any, devices: Devices) -> Any:
+        """Return the messages."""
+        return call(state, _reweigh(devices))
+
+    def update(self, call: Callable[..., Any], state: Any, inbox: Any, devices: Devices) -> Any:
+        """Take a turn."""
+        return call(state, inbox, _reweigh(devices))
+
+    def report(self, call: Callable[..., Any], clients: Devices, model: Floats) -> Any:
+        """Return the reports."""
+        return call(_reweigh(clients), model)
+
+    def aggregate(self, call: Callable[..., Any], hub: Devices, tables: list[Floats], model: Floats) -> Any:
+        """Return the model."""
+        return call(hub, tables, model)
+
+
+def _reweigh(devices: Devices) -> Devices:
+    """Return the batch with weights 1, 2, 4, 1, ... of its points."""
+    weights = np.array([1.0, 2.0, 4.0])[np.arange(len(devices.stored)) % 3]
+    return replace(devices, point_weights=weights)
+
+
+Observer = Watcher | PointReweigher
 
 
 class _SeenPeer:
-    """The functions of a method, each seen by a watcher; a parent before the method's own class."""
+    """The functions of a method, each seen by an observer; a parent before the method's own class."""
 
-    watcher: Watcher
+    watcher: Observer
 
     def initial_state(self, *given: Any) -> Any:
         call = super().initial_state  # type: ignore[misc]
@@ -253,9 +309,9 @@ class _SeenPeer:
 
 
 class _SeenServer:
-    """The functions of a method with a server, each seen by a watcher."""
+    """The functions of a method with a server, each seen by an observer."""
 
-    watcher: Watcher
+    watcher: Observer
 
     def report(self, *given: Any) -> Any:
         call = super().report  # type: ignore[misc]
@@ -266,8 +322,8 @@ class _SeenServer:
         return call(*given) if self.watcher.busy else self.watcher.aggregate(call, *given)
 
 
-def watch(method: Any, watcher: Watcher) -> Any:
-    """Return the same method, of a subclass whose calls a watcher sees; so is what it plays on a graph."""
+def watch(method: Any, watcher: Observer) -> Any:
+    """Return the same method, of a subclass whose calls an observer sees; so is what it plays on a graph."""
     kind = type(method)
     seen = _SeenServer if method.traits.is_server_method else _SeenPeer
     watched = copy(method)
@@ -277,11 +333,13 @@ def watch(method: Any, watcher: Watcher) -> Any:
 
 def _divide(devices: Devices) -> list[_Part]:
     """Return parts of a batch that holds all devices: one device, none, some, and the rest."""
-    found = []
-    for rule in _PARTS:
-        which = np.flatnonzero(rule(devices.ids))
-        found.append(_Part(which, expand_ranges(devices.indptr[which], np.diff(devices.indptr)[which])))
-    return found
+    return [_choose_part(devices, rule(devices.ids)) for rule in _PARTS]
+
+
+def _choose_part(devices: Devices, chosen: Mask) -> _Part:
+    """Return the part of the chosen devices."""
+    which = np.flatnonzero(chosen)
+    return _Part(which, expand_ranges(devices.indptr[which], np.diff(devices.indptr)[which]))
 
 
 def _renumbered(part: _Part) -> _Part:

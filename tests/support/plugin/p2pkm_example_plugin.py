@@ -85,11 +85,11 @@ class NeighborMean(MethodBase):
             links = range(devices.indptr[i], devices.indptr[i + 1])
             heard = [inbox.tables[inbox.slots[e], : self.k] for e in links]
             theirs = sum(heard, np.zeros_like(centroids[i])) / len(heard) if heard else state.centroids[i]
-            points = devices.points[devices.offsets[i] : devices.offsets[i + 1]]
+            points, weights = devices.table(i)
             label = ((points[:, None] - state.centroids[i]) ** 2).sum(axis=2).argmin(axis=1)
             for c in range(self.k):
-                near = points[label == c]
-                mine = near.mean(axis=0) if len(near) else theirs[c]
+                near = label == c
+                mine = np.average(points[near], axis=0, weights=weights[near]) if near.any() else theirs[c]
                 centroids[i, c] = (1 - self.pull) * mine + self.pull * theirs[c]
         moves = np.abs(centroids - state.centroids).max(axis=(1, 2))
         return NeighborMeanState(centroids, moves <= self.tol * devices.data_std)
