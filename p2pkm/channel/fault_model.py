@@ -34,7 +34,7 @@ class FaultModel(Protocol):
         """Return whether no link and no message between devices that are there ever fails."""
 
     def to_arrays(self) -> dict[str, Any]:
-        """Return what other ranks need beside the experiment, for `reread`."""
+        """Return what other ranks need beside the experiment, for `rebuild_fault_model`."""
 
     def begin(self, t: int) -> Integers:
         """Return what happens to devices and links from round t on: events as in `FaultTrace`, of the whole graph."""

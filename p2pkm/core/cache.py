@@ -12,7 +12,7 @@ _open: dict[str, Shelf] | None = None
 
 @contextmanager
 def sharing() -> Iterator[None]:
-    """Let all that is made by `once` be found again until the outermost of these contexts ends."""
+    """Let all that is made by `memoize_in_study` be found again until the outermost of these contexts ends."""
     global _open
     before, _open = _open, {} if _open is None else _open
     try:

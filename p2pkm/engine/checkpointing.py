@@ -50,7 +50,7 @@ class Checkpointer:
     Parameters
     ----------
     monitor : Monitor
-    vault : Vault or None
+    vault : CheckpointWriter or None
         Where checkpoints go; rank 0 alone may have one, and then all ranks take part.
     own : Shards
         The points of this rank as they came, before any scaling.

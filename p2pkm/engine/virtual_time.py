@@ -92,7 +92,7 @@ class Clock:
 
     Parameters
     ----------
-    net : Net
+    net : LinkParameters
     topology : Topology
     """
 

@@ -56,8 +56,8 @@ class Monitor:
     gtv : float64[e]
         Variation (4) of each link of this rank's devices at its lower end in the last record, on every rank; of no
         link once a record that no stage ends with is made.
-    priced : Priced or None
-        Prices of the last record, if any.
+    priced : CostRatios or None
+        Cost ratios of the last record, if any.
     seconds : float
         Time spent on measuring, compilation excluded.
     objective_known : bool

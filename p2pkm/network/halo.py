@@ -53,7 +53,7 @@ class LocalSubgraph:
     senders : int64[e]
         Slot of the neighbor at each own edge.
     peers : tuple of Peer
-    division : Division
+    division : RankPartition
         The devices of all ranks.
     edge_counts : int64[total]
         Directed edges of every device of the system: the `counts` of what has a row per edge.

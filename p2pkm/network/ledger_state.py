@@ -17,7 +17,7 @@ def freeze(ledger: Ledger, placement: LocalSubgraph, total: Callable[[Any], Any]
     Parameters
     ----------
     ledger : Ledger
-    placement : Placement
+    placement : LocalSubgraph
     total : callable
         Adds up whole numbers over ranks.
     """

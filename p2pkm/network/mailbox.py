@@ -27,11 +27,11 @@ class Mailbox:
 
     Parameters
     ----------
-    placement : Placement
+    placement : LocalSubgraph
     spare : int
         Rows that every table has beyond the largest one sent, 0 or 1; where there is one, the table's head travels in
         its first number.
-    delays : Delays, optional
+    delays : DelayModel, optional
         How late messages are; None: never.
 
     Attributes

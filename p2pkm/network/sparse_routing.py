@@ -14,7 +14,7 @@ class SparseRouter:
 
     Parameters
     ----------
-    placement : Placement
+    placement : LocalSubgraph
     """
 
     def __init__(self, placement: LocalSubgraph) -> None:

@@ -1,7 +1,11 @@
-"""Every public name has an example in its docstring, and every example prints what it says."""
+"""Docstrings: every public name has an example, every example prints what it says, every name in them exists."""
 
+import ast
 import doctest
 import inspect
+import re
+from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -32,3 +36,94 @@ def test_every_public_name_has_an_example_that_runs(home, name, tmp_path, monkey
 @pytest.mark.parametrize("module", [p2pkm, topologies], ids=lambda module: module.__name__)
 def test_the_example_of_a_package_runs(module):
     assert doctest.testmod(module, optionflags=FLAGS) == (0, len(doctest.DocTestFinder().find(module)[0].examples))
+
+
+ROOT = Path(__file__).parents[2]
+FILES = {path: ast.parse(path.read_text("utf-8")) for home in MODULES.keys() - {"partition"}
+         for path in sorted((ROOT / home).rglob("*.py"))}  # fmt: skip
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
+CAMEL_CASE = re.compile(r"\b[A-Z]\w*[a-z]\w*\b")
+OUTSIDE = {  # classes of others, words of numpydoc types, words that sentences begin with there, and parts of names
+    *{"AnnData", "DataFrame", "Figure", "RandomState", "MyMethod"}, *{"None", "True", "False", "Ignored"},
+}  # fmt: skip
+WORDS = {"async", "global", "club", "arcs_", "edge_", "root_", "store_", "distance_left", "epsilon_alone"}
+
+
+@cache
+def list_names():
+    """Return all names that the packages use or define, those that each module defines, and those in each class."""
+    used, modules, members = set(), {}, {}
+    for path, tree in FILES.items():
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        modules[module] = {name for node in ast.iter_child_nodes(tree) for name in _names(node)}
+        used |= set(_names(tree)) | {module.rpartition(".")[2]}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                members.setdefault(node.name, set()).update(_names(node))
+    return used, modules, members
+
+
+def _names(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            yield node.name
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).rpartition(".")[2]
+        elif isinstance(node, ast.Constant):
+            yield from [node.value] if isinstance(node.value, str) and node.value.isidentifier() else []
+        else:
+            yield from (value for value in (getattr(node, field, None) for field in ("id", "attr", "arg")) if value)
+
+
+def stale_names(text):
+    """Return the names in a docstring that do not exist: files, paths of imports, classes, types of parameters."""
+    used, modules, members = list_names()
+    found = [word for word in re.findall(r"[\w./]*\w\.py\b", text) if not _is_file(word)]
+    for name in re.findall(r"(?<!`)`~?([A-Za-z_][\w.]*)`(?!`)", text):
+        home, _, rest = name.partition(".")
+        if home in {"p2pkm", "topologies"}:
+            exists = _resolves(name, modules, members)
+        elif home in members:
+            exists = not rest or rest.partition(".")[0] in members[home]
+        elif CAMEL_CASE.fullmatch(rest.partition(".")[0]):
+            exists = any(rest.partition(".")[0] in modules[one] for one in modules if one.endswith(f".{home}"))
+        else:
+            exists = home in used or home in OUTSIDE | WORDS or home == "matplotlib"
+        found += [] if exists else [name]
+    types = re.findall(r"^\s*\**\w[\w, *]* : (.+)$", text, re.MULTILINE)
+    return found + [word for one in types for word in CAMEL_CASE.findall(one) if word not in used | OUTSIDE]
+
+
+def _is_file(word):
+    """Return whether a path names a file from the root, or ends the path of a file of the packages."""
+    return (ROOT / word).exists() or any(path.parts[-len(Path(word).parts) :] == Path(word).parts for path in FILES)
+
+
+def _resolves(name, modules, members):
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        module, rest = ".".join(parts[:length]), parts[length:]
+        if module in modules:
+            inside = not rest or rest[0] in modules[module] | set(MODULES.get(module, p2pkm).__all__)
+            return inside and (len(rest) < 2 or rest[1] in members.get(rest[0], {rest[1]}))
+    return False
+
+
+def test_names_in_docstrings_exist():
+    found = []
+    for path, tree in FILES.items():
+        for node in ast.walk(tree):
+            text = ast.get_docstring(node) if isinstance(node, DOCUMENTED) else None
+            where = f"{path.relative_to(ROOT)}:{getattr(node, 'name', '')}"
+            found += [f"{where} names {word!r}, which does not exist" for word in stale_names(text or "")]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("text", [
+    "See `checkpoints.py`.",
+    "As network/star.py does.", "See `p2pkm.core.batches.Devices`.", "`p2pkm.core.batch.Device`",
+    "`Devices.point_weight`", "See `Placement`.", "`algorithm.ServerMethod`", "`reread`",
+    "Parameters\n----------\nvault : Vault or None",
+])  # fmt: skip
+def test_a_name_that_does_not_exist_is_found(text):
+    assert stale_names(text)

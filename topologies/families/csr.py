@@ -1,4 +1,4 @@
-"""Families as arrays, for very many devices: the same graphs as `deterministic` and `randomized`, without networkx.
+"""Families as arrays, for very many devices: the same graphs as `regular` and `random`, without networkx.
 
 Every function takes the options of the family of its name and returns a connected `CSRGraph`. Without chance it is
 the same graph; drawn by chance it follows the same distribution, but the same seed gives another draw.

@@ -1,4 +1,4 @@
-"""Families drawn by chance whose devices flock together; connected, and the same for the same seed, as in `randomized`.
+"""Families drawn by chance whose devices flock together; connected, and the same for the same seed, as in `random`.
 
 Every function returns a plain networkx.Graph with nodes 0 to n-1 and no weights, and raises GraphError if an
 option is out of range or no draw is connected.

@@ -26,7 +26,7 @@ def compare_graphs(graphs: tuple[str, ...], question: GraphQuery, out: str | Non
     ----------
     graphs : tuple of str
         Specs, in the order of the table.
-    question : Question
+    question : GraphQuery
         What to ask of each; graphs that bring their own number of devices keep it.
     out : str or None
         File of the picture; None: there is none.

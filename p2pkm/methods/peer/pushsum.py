@@ -41,7 +41,7 @@ class PushSumState(NamedTuple):
     converged : bool[n]
     mass : float64[n, k, d + 1]
         The rows (S, n) being shared out; with counters without what is offered already.
-    account : Account or None
+    account : RunningSums or None
         None: no counters.
     """
 

@@ -42,7 +42,7 @@ class TrackingState(NamedTuple):
     mass, own : float64[n, k, d + 1]
         The rows z that follow the mean over all devices (with counters without what is offered already), and r, the
         sums and counts of the own points.
-    account : Account or None
+    account : RunningSums or None
         None: no counters.
     """
 

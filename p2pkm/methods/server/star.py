@@ -33,7 +33,7 @@ class StarState(NamedTuple):
     shift, span : float64[n, d]
         Units of the method: (points - shift) / span.
     induced : bool[n]
-        Whether points are labeled by way of the nearest local centroid, see `algorithm.ServerMethod`.
+        Whether points are labeled by way of the nearest local centroid, see `MethodTraits.induced_labels`.
     """
 
     centroids: Floats
