@@ -85,7 +85,7 @@ def plan_channel(options: Settings, algorithm: Any) -> ChannelPlan:
     Parameters
     ----------
     options : mapping of str to object
-        The options by name, such as the fields of an `Experiment`. Options that no transform reads are ignored; those
+        The options by name, such as the fields of `RunOptions`. Options that no transform reads are ignored; those
         that are missing have their default.
 
     Raises

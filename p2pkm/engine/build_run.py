@@ -257,7 +257,7 @@ def _resolve_defaults(
     """Return method and channel as they are run: what was left open is decided here, and nowhere else."""
     if needs_hub(algorithm):
         return algorithm, channel
-    reasons = {"changing links": topology.varying is not None, "late messages": reads_late(options, algorithm)}
+    reasons = {"changing links": topology.varying is not None, "late messages": reads_late(vars(options), algorithm)}
     reasons |= {kind.name: kind.disturbs(settings) for kind, settings in channel.parts}
     disturbed = next((name for name, holds in reasons.items() if holds), "")
     complete = options.min_cluster_size <= 1

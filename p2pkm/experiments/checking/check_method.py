@@ -223,8 +223,10 @@ class _Trial:
 
     def configure(self, method: Any, shards: Shards, least: int = 0) -> RunConfig:
         """Return the checked run of a method; least: its `min_cluster_size`."""
-        asked = {"rounds": self.rounds, "seed": _SEED, "baselines": False, "quantize": Quantization.of("none")}
-        return build_run(method, asked | {"start": self.start, "min_cluster_size": least}, self.topology, shards)
+        asked = RunOptions(
+            rounds=self.rounds, seed=_SEED, baselines=False, quantize="none", start=self.start, min_cluster_size=least
+        )
+        return build_run(method, asked, self.topology, shards)
 
     def play(
         self, *, changed: bool = False, scramble: bool = False, keep: "_Kept | None" = None, saved: Any = None,
