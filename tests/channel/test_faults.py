@@ -498,12 +498,12 @@ def test_masses_and_what_is_in_between_add_up_to_all_points(kind):
     trace = [*losses(0.3, 12, 4), away(3, 1, 2), delay(5, 0, 2, 2), {"kind": "asleep", "round": 7, "device": 4}]
     for rounds in (1, 4, 6, 12):
         state, devices, topology = balance(kind(2, gossips=4, counters=True), trace, rounds)
-        owed = state.account.total[topology.indices] - state.account.edge_received
+        owed = state.totals.total[topology.indices] - state.totals.edge_received
         if kind is p2pkm.TrackingLloyd:
             degrees = topology.degrees
             owed = owed / (1 + np.maximum(degrees[topology.sources], degrees[topology.indices]))[:, None, None]
-        assert_allclose(state.mass.sum(axis=0) + owed.sum(axis=0), state.account.own.sum(axis=0), atol=1e-9)
-        assert_allclose(state.account.own[:, :, -1].sum(), devices.sizes.sum())
+        assert_allclose(state.averages.sum(axis=0) + owed.sum(axis=0), state.local.sum(axis=0), atol=1e-9)
+        assert_allclose(state.local[:, :, -1].sum(), devices.sizes.sum())
 
 
 @pytest.mark.parametrize("kind", [p2pkm.PushSumLloyd, p2pkm.TrackingLloyd])

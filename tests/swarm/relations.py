@@ -21,7 +21,6 @@ from p2pkm.experiments import simulate as module
 from p2pkm.experiments.checking.check_method import RecordingWorld, compare_light_cones
 from p2pkm.experiments.simulate import simulate
 from p2pkm.methods.building_blocks import averaging, small_clusters
-from p2pkm.methods.building_blocks.averaging import mixing, relative_weights
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.network.graph import Topology
 from p2pkm.storage.toml import load_toml
@@ -287,31 +286,31 @@ def check_conserved(case: Any) -> Iterator[str]:
     send = StageChannel.send
 
     def watched(channel: StageChannel, compute: Any, state: Any, devices: Any) -> Any:
-        if hasattr(state, "mass") or hasattr(state, "duals"):
+        if hasattr(state, "averages") or hasattr(state, "duals"):
             seen.append((state, devices))
         return send(channel, compute, state, devices)
 
     with patch.object(StageChannel, "send", watched):
         call.run(quantize="none", baselines=False)
-    yield from _balance(seen, _turns(call), faulty=options["faults"] is not None)
+    yield from _balance(seen, call, faulty=options["faults"] is not None)
 
 
-def _balance(seen: list[tuple[Any, Any]], turns: int, *, faulty: bool) -> Iterator[str]:
+def _balance(seen: list[tuple[Any, Any]], call: Call, *, faulty: bool) -> Iterator[str]:
     """Compare what all devices hold in each state with what they measured, or with what a round began with."""
-    whole = None
+    whole, turns = None, _turns(call)
     for state, devices in seen:
-        account = getattr(state, "account", None)
-        if faulty and account is None:
-            return  # what is lost is lost
-        if account is not None:
-            yield from _adds_up((state.mass, _under_way(state, devices)), account.own, devices)
-        elif hasattr(state, "duals"):
-            yield from _adds_up((state.duals,), np.zeros((1, *state.duals.shape[1:])), devices)
-        elif hasattr(state, "own"):
-            yield from _adds_up((state.mass,), state.own, devices)
+        if hasattr(state, "duals"):
+            if not faulty:
+                yield from _adds_up((state.duals,), np.zeros((1, *state.duals.shape[1:])), devices)
+        elif state.totals is not None:
+            yield from _adds_up((state.averages, _under_way(call.method, state, devices)), state.local, devices)
+        elif faulty:
+            return  # lost messages lose sums
+        elif state.local is not None:
+            yield from _adds_up((state.averages,), state.local, devices)
         else:
-            whole = state.mass if whole is None or devices.turn == turns - 1 else whole
-            yield from _adds_up((state.mass,), whole, devices)
+            whole = state.averages if whole is None or devices.turn == turns - 1 else whole
+            yield from _adds_up((state.averages,), whole, devices)
 
 
 def _turns(call: Call) -> int:
@@ -319,10 +318,10 @@ def _turns(call: Call) -> int:
     return int(call.method.schedule.partition("*")[2] or 1)
 
 
-def _under_way(state: Any, devices: Any) -> Any:
-    """Return what every device has offered and its neighbors have not received yet, float64[e, k, d + 1]."""
-    left = state.account.total[devices.indices] - state.account.edge_received
-    weights = relative_weights(devices) if type(state).__name__ == "PushSumState" else mixing(devices)
+def _under_way(method: Any, state: Any, devices: Any) -> Any:
+    """Compute the offers of every device that its neighbors have not received yet, float64[e, k, d + 1]."""
+    left = state.totals.total[devices.indices] - state.totals.edge_received
+    weights = method.received_weights(devices)
     return left if weights is None else weights[:, None, None] * left
 
 

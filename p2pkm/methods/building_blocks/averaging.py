@@ -16,7 +16,6 @@ from p2pkm.core.states import register
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.building_blocks.total_variation import received_edges
 
-COUNTED = "with counters=true sends totals that are the same for all neighbors, over links that have to last"
 WEIGHTED = "weight the mixing matrix"  # what weights of links do in methods that call `mixing`
 _THIN = 0.25  # of the points that a device should hold
 
@@ -120,26 +119,37 @@ class RunningSums(NamedTuple):
 
     Attributes
     ----------
-    own : float64[n, k, w]
-        The sums and counts of the own points that have gone into the masses.
     total : float64[n, k, w]
     edge_received : float64[e, k, w]
         The neighbor's total as it was last received.
     """
 
-    own: Floats
     total: Floats
     edge_received: Floats
 
 
-def begin_account(devices: Devices, own: Floats, offered: Floats) -> RunningSums:
-    """Return the account of devices that have offered something for the first time, and received nothing."""
-    return RunningSums(own, offered, np.zeros((len(devices.indices), *own.shape[1:])))
+def start_running_sums(devices: Devices, offered: Floats) -> RunningSums:
+    """Start the running totals of devices that have made their first offer and received nothing."""
+    return RunningSums(offered, np.zeros((len(devices.indices), *offered.shape[1:])))
 
 
-def draw(devices: Devices, inbox: Inbox, account: RunningSums, weights: Floats | None = None) -> tuple[Floats, Floats]:
-    """Return what neighbors' totals have grown by, weighted and summed, float64[n, k, w], and `edge_received` now."""
-    gain, edge_received = np.zeros_like(account.own), account.edge_received.copy()
+def receive_growth(
+    devices: Devices, inbox: Inbox, sums: RunningSums, weights: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Add up the growth of the neighbors' totals.
+
+    Parameters
+    ----------
+    weights : float64[e], optional
+        Factor of the growth over each own edge; None: all 1.
+
+    Returns
+    -------
+    gain : float64[n, k, w]
+    edge_received : float64[e, k, w]
+        The totals as received now.
+    """
+    gain, edge_received = np.zeros_like(sums.total), sums.edge_received.copy()
     for who, edges, theirs in iter_neighbor_tables(devices, inbox, gain.shape[1:]):
         growth = theirs - edge_received[edges]
         gain[who] += growth if weights is None else weights[edges, None, None] * growth

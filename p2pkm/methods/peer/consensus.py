@@ -1,34 +1,17 @@
 """Consensus k-means: Lloyd steps on sums that the devices average by gossip with Metropolis weights."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
-import numpy as np
-
-from p2pkm.core.batch import Devices, Floats, Mask
-from p2pkm.core.expected_messages import EveryTurn, Known
-from p2pkm.core.messages import DenseMessages, Inbox
-from p2pkm.core.protocols import MethodBase
-from p2pkm.core.states import register
-from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.core.validation import positive, whole
-from p2pkm.methods.building_blocks.averaging import WEIGHTED, centroids_from_sums, has_converged, local_sums, mix
+from p2pkm.core.batch import Devices, Floats
+from p2pkm.core.messages import Inbox
+from p2pkm.methods.building_blocks.averaging import WEIGHTED, mix
+from p2pkm.methods.building_blocks.lloyd_by_averages import LloydByAverages
 from p2pkm.methods.init.value import Init
-
-_LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
-
-
-@register("consensus")
-class ConsensusState(NamedTuple):
-    """centroids: float64[n, k, d]; converged: bool[n]; mass: float64[n, k, d + 1], the rows (S, n) being averaged."""
-
-    centroids: Floats
-    converged: Mask
-    mass: Floats
 
 
 @dataclass(frozen=True)
-class ConsensusLloyd(MethodBase):
+class ConsensusLloyd(LloydByAverages):
     r"""Average the sums and counts of all devices by gossip, then take a Lloyd step.
 
     A round is one Lloyd step of T turns. Device i with neighbors N_i and deg_i of them, w_ic its centroid c, starts
@@ -94,47 +77,8 @@ class ConsensusLloyd(MethodBase):
 
     name: ClassVar[str] = "consensus"
     default_rounds: ClassVar[int] = 30
+    link_weights: ClassVar[str] = WEIGHTED
 
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        object.__setattr__(self, "init", Init.of(self.init))
-        whole(self.k, 1, "clusters")
-        whole(self.gossips, 1, "gossips")
-        positive(self.tol, "tol", zero=True)
-
-    @property
-    def traits(self) -> MethodTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
-        return MethodTraits(
-            message_content=MessageContent.SUMS,
-            init=self.init,
-            follows_points=True,
-            link_weights=WEIGHTED,
-        )
-
-    @property
-    def schedule(self) -> str:
-        """Return the schedule: every device, T times a round."""
-        return f"jacobi*{self.gossips}"
-
-    def expected_messages(self, known: Known) -> EveryTurn:
-        """Return sums and counts of all k rows in every turn."""
-        return EveryTurn(self.k, known.features + 1, absent_rows=True)
-
-    def initial_state(self, devices: Devices, start: Any) -> ConsensusState:
-        """Start from the centroids of the last stage."""
-        asleep = np.zeros(len(devices), np.bool_)
-        return ConsensusState(start.centroids, asleep, local_sums(devices, start.centroids))
-
-    def message(self, state: ConsensusState, devices: Devices) -> DenseMessages:
-        """Send the mass."""
-        return DenseMessages(state.mass, np.where(devices.active_devices, self.k, -1))
-
-    def update(self, state: ConsensusState, inbox: Inbox, devices: Devices) -> ConsensusState:
-        """Average with the neighbors; in the last turn of a round divide, and measure anew."""
-        mass = mix(devices, state.mass, inbox)
-        if devices.turn < self.gossips - 1:
-            return state._replace(mass=mass)
-        centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
-        converged = has_converged(centroids, state.centroids, self.tol * devices.data_std)
-        return ConsensusState(centroids, converged, local_sums(devices, centroids))
+    def exchange(self, averages: Floats, inbox: Inbox, devices: Devices) -> Floats:
+        """Average with the neighbors by Metropolis weights."""
+        return mix(devices, averages, inbox)

@@ -1,28 +1,22 @@
 """Epidemic k-means: Lloyd steps on sums that random pairs of neighbors average."""
 
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
-from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.expected_messages import EveryTurn, Known
+from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.messages import DenseMessages, Inbox
-from p2pkm.core.protocols import MethodBase, OnGraph, Work
-from p2pkm.core.states import register
-from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.core.validation import positive, whole
-from p2pkm.methods.building_blocks.averaging import add_fresh, centroids_from_sums, has_converged, local_sums
+from p2pkm.core.protocols import Work
+from p2pkm.methods.building_blocks.averaging import add_fresh
+from p2pkm.methods.building_blocks.lloyd_by_averages import AveragesState, LloydByAverages
 from p2pkm.methods.building_blocks.random_matching import find_partners
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
 
-_SENT = MethodTraits(message_content=MessageContent.SUMS, follows_points=True)
-_LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
-
 
 @dataclass(frozen=True)
-class Epidemic(MethodBase):
+class Epidemic(LloydByAverages):
     r"""Average the sums and counts in random pairs, then take a Lloyd step.
 
     A round is one Lloyd step of C cycles. Device i starts from the sum S_ic and the number n_ic of its own points
@@ -91,87 +85,33 @@ class Epidemic(MethodBase):
 
     name: ClassVar[str] = "epidemic"
     default_rounds: ClassVar[int] = 20
+    turns_parameter: ClassVar[str] = "cycles"
+    receivers: ClassVar[Any] = "partner"
 
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        object.__setattr__(self, "init", Init.of(self.init))
-        whole(self.k, 1, "clusters")
-        whole(self.cycles, 1, "cycles")
-        positive(self.tol, "tol", zero=True)
+    def on(self, topology: Topology) -> "EpidemicOnGraph":
+        """Give the method the topology: the pairs depend on the whole graph."""
+        return EpidemicOnGraph(**{**vars(self), "topology": topology})
 
-    @property
-    def traits(self) -> MethodTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
-        return replace(_SENT, init=self.init)
-
-    @property
-    def schedule(self) -> str:
-        """Return the schedule: every device, C times a round."""
-        return f"jacobi*{self.cycles}"
-
-    def on(self, topology: Topology) -> "PairwiseSums":
-        """Return the algorithm that the loop runs: who meets whom depends on the whole graph."""
-        return PairwiseSums(self, topology)
-
-
-@register("epidemic")
-class PairwiseSumsState(NamedTuple):
-    """State of a batch.
-
-    Attributes
-    ----------
-    centroids : float64[n, k, d]
-    converged : bool[n]
-    mass : float64[n, k, d + 1]
-        The rows (S, n) being averaged.
-    """
-
-    centroids: Floats
-    converged: Mask
-    mass: Floats
+    def flops(self, work: Work) -> Integers:
+        """Count a turn: its part of the pass over the local points, and a table."""
+        return work.d * (3 * self.k + 2) * work.sizes // self.cycles + 2 * self.k * (work.d + 1)
 
 
 @dataclass(frozen=True)
-class PairwiseSums(OnGraph):
+class EpidemicOnGraph(Epidemic):
     """Epidemic k-means on a graph."""
 
-    method: Epidemic
-    topology: Topology
+    topology: Topology = field(kw_only=True)
 
-    name: ClassVar[str] = "epidemic"
-
-    @property
-    def schedule(self) -> str:
-        """Return the schedule of the method."""
-        return self.method.schedule
-
-    def expected_messages(self, known: Known) -> EveryTurn:
-        """Return sums and counts of all k rows, to one partner."""
-        return EveryTurn(self.k, known.features + 1, absent_rows=True, to="partner")
-
-    def flops(self, work: Work) -> Integers:
-        """Count a turn: its share of the pass over the own points, and a table."""
-        return work.d * (3 * self.k + 2) * work.sizes // self.method.cycles + 2 * self.k * (work.d + 1)
-
-    def initial_state(self, devices: Devices, start: Any) -> PairwiseSumsState:
-        """Start from the centroids of the last stage."""
-        asleep = np.zeros(len(devices), np.bool_)
-        return PairwiseSumsState(start.centroids, asleep, local_sums(devices, start.centroids))
-
-    def message(self, state: PairwiseSumsState, devices: Devices) -> DenseMessages:
+    def message(self, state: AveragesState, devices: Devices) -> DenseMessages:
         """Send the sums to the partner of the next cycle; a device without links sends them to no device."""
-        partner = find_partners(self.topology, devices, self.method.cycles)
+        partner = find_partners(self.topology, devices, self.cycles)
         sending = devices.active_devices & ((partner >= 0) | (devices.degrees == 0))
         rows = np.where(sending, self.k, -1)
-        return DenseMessages(state.mass, rows, edges=partner[devices.sources] == devices.indices)
+        return DenseMessages(state.averages, rows, edges=partner[devices.sources] == devices.indices)
 
-    def update(self, state: PairwiseSumsState, inbox: Inbox, devices: Devices) -> PairwiseSumsState:
-        """Average with the partner that just sent, if there is one; in the last turn of a round divide, and measure."""
+    def exchange(self, averages: Floats, inbox: Inbox, devices: Devices) -> Floats:
+        """Average with the partner that just sent, if there is one."""
         met = np.zeros(len(devices), np.bool_)
         met[devices.sources[inbox.fresh]] = True
-        mass = np.where(met, 0.5, 1.0)[:, None, None] * add_fresh(devices, inbox, state.mass)
-        if devices.turn < self.method.cycles - 1:
-            return state._replace(mass=mass)
-        centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
-        converged = has_converged(centroids, state.centroids, self.method.tol * devices.data_std)
-        return PairwiseSumsState(centroids, converged, local_sums(devices, centroids))
+        return np.where(met, 0.5, 1.0)[:, None, None] * add_fresh(devices, inbox, averages)

@@ -1,43 +1,21 @@
 """Sum-weight gossip k-means: Lloyd steps on sums of which every device keeps giving halves away."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
-from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.expected_messages import EveryTurn, Known
+from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.messages import DenseMessages, Inbox
-from p2pkm.core.protocols import MethodBase, Work
-from p2pkm.core.states import register
-from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.core.validation import positive, whole
-from p2pkm.methods.building_blocks.averaging import add_fresh, centroids_from_sums, has_converged, local_sums
+from p2pkm.core.protocols import Work
+from p2pkm.methods.building_blocks.averaging import add_fresh
+from p2pkm.methods.building_blocks.lloyd_by_averages import AveragesState, LloydByAverages
 from p2pkm.methods.building_blocks.random_matching import count_exchanges, pick_neighbor
 from p2pkm.methods.init.value import Init
 
-_LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
-
-
-@register("gossip-sum")
-class GossipSumState(NamedTuple):
-    """State of a batch.
-
-    Attributes
-    ----------
-    centroids : float64[n, k, d]
-    converged : bool[n]
-    mass : float64[n, k, d + 1]
-        The rows (S, n) being given away, before the next half has left.
-    """
-
-    centroids: Floats
-    converged: Mask
-    mass: Floats
-
 
 @dataclass(frozen=True)
-class GossipSum(MethodBase):
+class GossipSum(LloydByAverages):
     r"""Push halves of the sums and counts to random neighbors, then take a Lloyd step.
 
     A round is one Lloyd step of M turns. Device i starts from the sum S_ic and the number n_ic of its own points
@@ -104,48 +82,23 @@ class GossipSum(MethodBase):
 
     name: ClassVar[str] = "gossip-sum"
     default_rounds: ClassVar[int] = 20
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        object.__setattr__(self, "init", Init.of(self.init))
-        whole(self.k, 1, "clusters")
-        whole(self.sends, 1, "sends")
-        positive(self.tol, "tol", zero=True)
-
-    @property
-    def traits(self) -> MethodTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
-        return MethodTraits(message_content=MessageContent.SUMS, init=self.init, follows_points=True)
-
-    @property
-    def schedule(self) -> str:
-        """Return the schedule: every device, M times a round."""
-        return f"jacobi*{self.sends}"
-
-    def expected_messages(self, known: Known) -> EveryTurn:
-        """Return sums and counts of all k rows, to one neighbor in every turn."""
-        return EveryTurn(self.k, known.features + 1, absent_rows=True, to="one")
+    turns_parameter: ClassVar[str] = "sends"
+    receivers: ClassVar[Any] = "one"
 
     def flops(self, work: Work) -> Integers:
-        """Count a turn: its share of the pass over the own points, and two tables on average."""
+        """Count a turn: its part of the pass over the local points, and two tables on average."""
         return work.d * (3 * self.k + 2) * work.sizes // self.sends + 2 * self.k * (work.d + 1)
 
-    def initial_state(self, devices: Devices, start: Any) -> GossipSumState:
-        """Start from the centroids of the last stage."""
-        asleep = np.zeros(len(devices), np.bool_)
-        return GossipSumState(start.centroids, asleep, local_sums(devices, start.centroids))
+    def offered(self, averages: Floats, devices: Devices) -> Floats:
+        """Compute the half that is sent."""
+        return 0.5 * averages
 
-    def message(self, state: GossipSumState, devices: Devices) -> DenseMessages:
+    def message(self, state: AveragesState, devices: Devices) -> DenseMessages:
         """Send a half to a random neighbor."""
         edges = pick_neighbor(devices, count_exchanges(devices, self.sends))
-        return DenseMessages(0.5 * state.mass, np.where(devices.active_devices, self.k, -1), edges=edges)
+        return super().message(state, devices)._replace(edges=edges)
 
-    def update(self, state: GossipSumState, inbox: Inbox, devices: Devices) -> GossipSumState:
-        """Add up the half that is left and those that came; in the last turn of a round divide, and measure anew."""
-        left = np.where(devices.degrees > 0, 0.5, 1.0)[:, None, None] * state.mass
-        mass = add_fresh(devices, inbox, left)
-        if devices.turn < self.sends - 1:
-            return state._replace(mass=mass)
-        centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
-        converged = has_converged(centroids, state.centroids, self.tol * devices.data_std)
-        return GossipSumState(centroids, converged, local_sums(devices, centroids))
+    def exchange(self, averages: Floats, inbox: Inbox, devices: Devices) -> Floats:
+        """Add up the half that is left and those received."""
+        left = np.where(devices.degrees > 0, 0.5, 1.0)[:, None, None] * averages
+        return add_fresh(devices, inbox, left)

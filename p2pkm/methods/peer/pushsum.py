@@ -1,58 +1,19 @@
 """Push-sum k-means: Lloyd steps on sums that the devices share out among their neighbors."""
 
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from p2pkm.core.batch import Devices, Floats, Mask
-from p2pkm.core.expected_messages import EveryTurn, Known
-from p2pkm.core.messages import DenseMessages, Inbox
-from p2pkm.core.protocols import MethodBase
-from p2pkm.core.states import register
-from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.core.validation import positive, whole
-from p2pkm.methods.building_blocks.averaging import (
-    COUNTED,
-    RunningSums,
-    begin_account,
-    centroids_from_sums,
-    draw,
-    has_converged,
-    is_thin,
-    iter_neighbor_tables,
-    local_sums,
-    relative_weights,
-)
+from p2pkm.core.batch import Devices, Floats
+from p2pkm.core.messages import Inbox
+from p2pkm.methods.building_blocks.averaging import iter_neighbor_tables, relative_weights
+from p2pkm.methods.building_blocks.lloyd_by_averages import CountedLloyd
 from p2pkm.methods.init.value import Init
-from p2pkm.network.graph import Topology
-
-_LEAST = 1e-12  # points of mean weight; a cluster of which less has arrived keeps its centroid
-_LEAST_KEPT = 1e-3  # the same with counters, where corrections may leave little
-
-
-@register("pushsum")
-class PushSumState(NamedTuple):
-    """State of a batch.
-
-    Attributes
-    ----------
-    centroids : float64[n, k, d]
-    converged : bool[n]
-    mass : float64[n, k, d + 1]
-        The rows (S, n) being shared out; with counters without what is offered already.
-    account : RunningSums or None
-        None: no counters.
-    """
-
-    centroids: Floats
-    converged: Mask
-    mass: Floats
-    account: RunningSums | None = None
 
 
 @dataclass(frozen=True)
-class PushSumLloyd(MethodBase):
+class PushSumLloyd(CountedLloyd):
     r"""Share out the sums and counts among the neighbors, then take a Lloyd step.
 
     A round is one Lloyd step of T turns. Device i with neighbors N_i and deg_i of them, w_ic its centroid c, starts
@@ -129,94 +90,32 @@ class PushSumLloyd(MethodBase):
 
     name: ClassVar[str] = "pushsum"
     default_rounds: ClassVar[int] = 30
+    link_weights: ClassVar[str] = "divide what a device gives away"
 
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        object.__setattr__(self, "init", Init.of(self.init))
-        whole(self.k, 1, "clusters")
-        whole(self.gossips, 1, "gossips")
-        positive(self.tol, "tol", zero=True)
+    def offered(self, averages: Floats, devices: Devices) -> Floats:
+        """Compute the share of each neighbor."""
+        return averages / (1.0 + devices.degrees)[:, None, None]
 
-    @property
-    def traits(self) -> MethodTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
-        return MethodTraits(
-            message_content=MessageContent.SUMS,
-            init=self.init,
-            follows_points=True,
-            link_weights="divide what a device gives away",
-            needs_static_links=COUNTED if self.counters else "",
-        )
+    kept = offered
 
-    def under_faults(self, topology: Topology) -> Self:
-        """Return the method with counters, if that was left open; they need links that stay.
+    def received_weights(self, devices: Devices) -> Floats | None:
+        """Compute the weight of each link relative to the mean of the neighbor's links, float64[e]; None: all 1."""
+        return relative_weights(devices)
 
-        A total is the same for all neighbors.
-        """
-        return replace(self, counters=True) if self.counters is None and topology.varying is None else self
+    def exchange(self, averages: Floats, inbox: Inbox, devices: Devices) -> Floats:
+        """Add up the kept share and those of the neighbors."""
+        total, weights = self.kept(averages, devices), self.received_weights(devices)
+        for who, edges, theirs in iter_neighbor_tables(devices, inbox, total.shape[1:]):
+            total[who] += theirs if weights is None else weights[edges, None, None] * theirs
+        return total
 
-    @property
-    def schedule(self) -> str:
-        """Return the schedule: every device, T times a round."""
-        return f"jacobi*{self.gossips}"
-
-    def expected_messages(self, known: Known) -> EveryTurn:
-        """Return sums and counts of all k rows in every turn."""
-        return EveryTurn(self.k, known.features + 1, absent_rows=True)
-
-    def initial_state(self, devices: Devices, start: Any) -> PushSumState:
-        """Start from the centroids of the last stage."""
-        asleep, own = np.zeros(len(devices), np.bool_), local_sums(devices, start.centroids)
-        if not self.counters:
-            return PushSumState(start.centroids, asleep, own)
-        part = share(own, devices)
-        return PushSumState(start.centroids, asleep, part, begin_account(devices, own, part))
-
-    def message(self, state: PushSumState, devices: Devices) -> DenseMessages:
-        """Send the share of each neighbor, or the total of all shares so far."""
-        sent = share(state.mass, devices) if state.account is None else state.account.total
-        return DenseMessages(sent, np.where(devices.active_devices, self.k, -1))
-
-    def update(self, state: PushSumState, inbox: Inbox, devices: Devices) -> PushSumState:
-        """Add up the own share and those of the neighbors; in the last turn of a round divide, and measure anew."""
-        if state.account is not None:
-            return self._update(state, state.account, inbox, devices)
-        mass = share(state.mass, devices)
-        weights = relative_weights(devices)
-        for who, edges, theirs in iter_neighbor_tables(devices, inbox, mass.shape[1:]):
-            mass[who] += theirs if weights is None else weights[edges, None, None] * theirs
-        if devices.turn < self.gossips - 1:
-            return state._replace(mass=mass)
-        centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
-        converged = has_converged(centroids, state.centroids, self.tol * devices.data_std)
-        return PushSumState(centroids, converged, local_sums(devices, centroids))
-
-    def _update(self, state: PushSumState, account: RunningSums, inbox: Inbox, devices: Devices) -> PushSumState:
-        """Do the same with counters: what is kept, and what the totals of the neighbors have grown by."""
-        gain, edge_received = draw(devices, inbox, account, relative_weights(devices))
-        mass, own, centroids, converged = state.mass + gain, account.own, state.centroids, state.converged
-        if devices.turn == self.gossips - 1:
-            thin = is_thin(devices, mass, fair_share(devices))
-            found = centroids_from_sums(mass, state.centroids, _LEAST_KEPT * devices.unit)
-            centroids = np.where(thin[:, None, None], state.centroids, found)
-            converged = has_converged(centroids, state.centroids, self.tol * devices.data_std) & ~thin
-            own = local_sums(devices, centroids)
-            mass += own - account.own
-        part = share(mass, devices)
-        return PushSumState(centroids, converged, part, RunningSums(own, account.total + part, edge_received))
-
-
-def fair_share(devices: Devices) -> Floats:
-    """Return what each device should hold, in mean numbers of points: by its links, next to those around it."""
-    if devices.neighbor_mean_weights is None:
-        around = np.bincount(devices.sources, devices.neighbor_degrees, len(devices)) / np.maximum(devices.degrees, 1)
-        return np.minimum(1.0, (1.0 + devices.degrees) / (1.0 + around))
-    loads = devices.neighbor_mean_weights * (1.0 + devices.neighbor_degrees)
-    around = np.bincount(devices.sources, loads, len(devices)) / np.maximum(devices.degrees, 1)
-    own = devices.mean_link_weights * (1.0 + devices.degrees)
-    return np.minimum(1.0, np.divide(own, around, out=np.ones(len(devices)), where=around > 0.0))
-
-
-def share(mass: Floats, devices: Devices) -> Floats:
-    """Return what each device keeps, and what it gives to each of its neighbors."""
-    return mass / (1.0 + devices.degrees)[:, None, None]
+    def fair_shares(self, devices: Devices) -> Floats:
+        """Compare the links of each device with those of its neighbors, float64[n]."""
+        neighbors = np.maximum(devices.degrees, 1)
+        if devices.neighbor_mean_weights is None:
+            mean_degree = np.bincount(devices.sources, devices.neighbor_degrees, len(devices)) / neighbors
+            return np.minimum(1.0, (1.0 + devices.degrees) / (1.0 + mean_degree))
+        loads = devices.neighbor_mean_weights * (1.0 + devices.neighbor_degrees)
+        around = np.bincount(devices.sources, loads, len(devices)) / neighbors
+        own = devices.mean_link_weights * (1.0 + devices.degrees)
+        return np.minimum(1.0, np.divide(own, around, out=np.ones(len(devices)), where=around > 0.0))

@@ -1,60 +1,19 @@
 """Tracking k-means: every device follows the sums of all devices while its own change."""
 
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from p2pkm.core.batch import Devices, Floats, Mask
-from p2pkm.core.expected_messages import EveryTurn, Known
-from p2pkm.core.messages import DenseMessages, Inbox
-from p2pkm.core.protocols import MethodBase
-from p2pkm.core.states import register
-from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.core.validation import positive, whole
-from p2pkm.methods.building_blocks.averaging import (
-    COUNTED,
-    WEIGHTED,
-    RunningSums,
-    begin_account,
-    centroids_from_sums,
-    draw,
-    has_converged,
-    is_thin,
-    local_sums,
-    mix,
-    mixing,
-)
+from p2pkm.core.batch import Devices, Floats
+from p2pkm.core.messages import Inbox
+from p2pkm.methods.building_blocks.averaging import WEIGHTED, mix, mixing
+from p2pkm.methods.building_blocks.lloyd_by_averages import CountedLloyd
 from p2pkm.methods.init.value import Init
-from p2pkm.network.graph import Topology
-
-_LEAST = 1e-3  # points of mean weight; a cluster of which less has arrived keeps its centroid
-
-
-@register("tracking")
-class TrackingState(NamedTuple):
-    """State of a batch.
-
-    Attributes
-    ----------
-    centroids : float64[n, k, d]
-    converged : bool[n]
-    mass, own : float64[n, k, d + 1]
-        The rows z that follow the mean over all devices (with counters without what is offered already), and r, the
-        sums and counts of the own points.
-    account : RunningSums or None
-        None: no counters.
-    """
-
-    centroids: Floats
-    converged: Mask
-    mass: Floats
-    own: Floats
-    account: RunningSums | None = None
 
 
 @dataclass(frozen=True)
-class TrackingLloyd(MethodBase):
+class TrackingLloyd(CountedLloyd):
     r"""Follow the mean of all devices' sums and counts by dynamic average consensus, a Lloyd step at a time.
 
     A round is one Lloyd step of T turns. r_ic(t) = (S_ic, n_ic) are the sum and the number of the points of device i
@@ -129,82 +88,22 @@ class TrackingLloyd(MethodBase):
 
     name: ClassVar[str] = "tracking"
     default_rounds: ClassVar[int] = 150
+    continues: ClassVar[bool] = True
+    link_weights: ClassVar[str] = WEIGHTED
 
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        object.__setattr__(self, "init", Init.of(self.init))
-        whole(self.k, 1, "clusters")
-        whole(self.gossips, 1, "gossips")
-        positive(self.tol, "tol", zero=True)
+    def exchange(self, averages: Floats, inbox: Inbox, devices: Devices) -> Floats:
+        """Average with the neighbors by Metropolis weights."""
+        return mix(devices, averages, inbox)
 
-    @property
-    def traits(self) -> MethodTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
-        return MethodTraits(
-            message_content=MessageContent.SUMS,
-            init=self.init,
-            follows_points=True,
-            link_weights=WEIGHTED,
-            needs_static_links=COUNTED if self.counters else "",
-        )
+    def kept(self, averages: Floats, devices: Devices) -> Floats:
+        """Subtract the parts P_ij z of all neighbors."""
+        parts = np.bincount(devices.sources, mixing(devices), len(devices))
+        return averages - parts[:, None, None] * averages
 
-    def under_faults(self, topology: Topology) -> Self:
-        """Return the method with counters, if that was left open; they need links that stay.
+    def received_weights(self, devices: Devices) -> Floats:
+        """Compute P_ij of each own edge, float64[e]."""
+        return mixing(devices)
 
-        A total is the same for all neighbors.
-        """
-        return replace(self, counters=True) if self.counters is None and topology.varying is None else self
-
-    @property
-    def schedule(self) -> str:
-        """Return the schedule: every device, T times a round."""
-        return f"jacobi*{self.gossips}"
-
-    def expected_messages(self, known: Known) -> EveryTurn:
-        """Return sums and counts of all k rows in every turn."""
-        return EveryTurn(self.k, known.features + 1, absent_rows=True)
-
-    def initial_state(self, devices: Devices, start: Any) -> TrackingState:
-        """Start from the centroids of the last stage."""
-        own, asleep = local_sums(devices, start.centroids), np.zeros(len(devices), np.bool_)
-        if not self.counters:
-            return TrackingState(start.centroids, asleep, own, own)
-        account = begin_account(devices, own, own)
-        return TrackingState(start.centroids, asleep, own - offered(own, devices), own, account)
-
-    def message(self, state: TrackingState, devices: Devices) -> DenseMessages:
-        """Send the mass, or the total of all masses so far."""
-        sent = state.mass if state.account is None else state.account.total
-        return DenseMessages(sent, np.where(devices.active_devices, self.k, -1))
-
-    def update(self, state: TrackingState, inbox: Inbox, devices: Devices) -> TrackingState:
-        """Average with the neighbors; in the last turn of a round divide, measure, and correct what is followed."""
-        if state.account is not None:
-            return self._update(state, state.account, inbox, devices)
-        mass = mix(devices, state.mass, inbox)
-        if devices.turn < self.gossips - 1:
-            return state._replace(mass=mass)
-        centroids = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
-        converged = has_converged(centroids, state.centroids, self.tol * devices.data_std)
-        own = local_sums(devices, centroids)
-        return TrackingState(centroids, converged, mass + (own - state.own), own)
-
-    def _update(self, state: TrackingState, account: RunningSums, inbox: Inbox, devices: Devices) -> TrackingState:
-        """Do the same with counters: what is kept, and shares of what the totals of the neighbors have grown by."""
-        gain, edge_received = draw(devices, inbox, account, mixing(devices))
-        mass, own, centroids, converged = state.mass + gain, account.own, state.centroids, state.converged
-        if devices.turn == self.gossips - 1:
-            thin = is_thin(devices, mass, np.ones(len(devices)))
-            found = centroids_from_sums(mass, state.centroids, _LEAST * devices.unit)
-            centroids = np.where(thin[:, None, None], state.centroids, found)
-            converged = has_converged(centroids, state.centroids, self.tol * devices.data_std) & ~thin
-            own = local_sums(devices, centroids)
-            mass += own - account.own
-        kept = mass - offered(mass, devices)
-        return TrackingState(centroids, converged, kept, own, RunningSums(own, account.total + mass, edge_received))
-
-
-def offered(mass: Floats, devices: Devices) -> Floats:
-    """Return what each device gives to all of its neighbors together, sum_j P_ij z."""
-    shares = np.bincount(devices.sources, mixing(devices), len(devices))
-    return shares[:, None, None] * mass
+    def fair_shares(self, devices: Devices) -> Floats:
+        """Expect the mean number of points at every device, float64[n]."""
+        return np.ones(len(devices))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.testing import assert_array_equal
 
 from p2pkm.core.messages import DenseMessages
-from p2pkm.methods.building_blocks.averaging import begin_account, draw, is_thin, local_sums
+from p2pkm.methods.building_blocks.averaging import is_thin, local_sums, receive_growth, start_running_sums
 from tests.support.play_rounds import arrange
 
 
@@ -18,11 +18,11 @@ def test_clusters_of_fewer_points_than_asked_for_count_as_empty_and_those_of_as_
 
 def test_a_device_adds_what_the_running_total_of_a_neighbor_has_grown_by():
     table = arrange([[[0.0]], [[0.0]]], [(0, 1)])
-    account = begin_account(table.devices, np.zeros((2, 1, 2)), np.zeros((2, 1, 2)))
+    sums = start_running_sums(table.devices, np.zeros((2, 1, 2)))
     for total, grown in (([4.0, 1.0], [4.0, 1.0]), ([7.0, 3.0], [3.0, 2.0])):
         inbox = table.network.exchange(DenseMessages(np.array([[total], [total]]), np.ones(2, np.int64)))
-        gain, heard = draw(table.devices, inbox, account)
-        account = account._replace(edge_received=heard)
+        gain, received = receive_growth(table.devices, inbox, sums)
+        sums = sums._replace(edge_received=received)
         assert_array_equal(gain, [[grown], [grown]])
 
 

@@ -1,0 +1,211 @@
+"""Lloyd steps on averages over the graph: the base of the methods that average sums and counts of clusters.
+
+Each device sums and counts its points by cluster. The turns of a round average these tables over the network, and the
+last turn divides: the averaged sums over the averaged counts are the next centroids. A method defines one exchange.
+"""
+
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Mask
+from p2pkm.core.expected_messages import EveryTurn, Known
+from p2pkm.core.messages import DenseMessages, Inbox
+from p2pkm.core.protocols import MethodBase
+from p2pkm.core.states import register
+from p2pkm.core.traits import MessageContent, MethodTraits
+from p2pkm.core.validation import positive, whole
+from p2pkm.methods.building_blocks.averaging import (
+    RunningSums,
+    centroids_from_sums,
+    has_converged,
+    is_thin,
+    local_sums,
+    receive_growth,
+    start_running_sums,
+)
+from p2pkm.methods.init.value import Init
+from p2pkm.network.graph import Topology
+
+COUNTED = "with counters=true sends totals that are the same for all neighbors, over links that have to last"
+# Points of mean weight: a cluster of which less has arrived keeps its centroid. Where averages continue from the last
+# round, corrections may leave a small remainder in a cluster without points.
+_LEAST = 1e-12
+_LEAST_CORRECTED = 1e-3
+
+
+@register("averages")
+class AveragesState(NamedTuple):
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+    converged : bool[n]
+    averages : float64[n, k, d + 1]
+        The rows (S, n) being averaged; with running totals without the part that is offered to neighbors.
+    local : float64[n, k, d + 1] or None
+        The local sums and counts that the averages contain, if each round continues the averages of the last one;
+        None: each round starts from new local sums.
+    totals : RunningSums or None
+        Running totals of all offers; None: no counters.
+    """
+
+    centroids: Floats
+    converged: Mask
+    averages: Floats
+    local: Floats | None = None
+    totals: RunningSums | None = None
+
+
+class LloydByAverages(MethodBase):
+    """Lloyd steps on the averages of all devices' sums and counts; a method overrides `exchange`.
+
+    Attributes
+    ----------
+    turns_parameter : str
+        Name of the parameter that is the number of turns per Lloyd step.
+    continues : bool
+        Whether a round continues the averages of the last one, corrected by the change of the local sums.
+    receivers : {"all", "partner", "one"}
+        See `p2pkm.core.expected_messages.EveryTurn`.
+    link_weights : str
+        Effect of link weights, see `p2pkm.core.traits.MethodTraits`.
+    """
+
+    turns_parameter: ClassVar[str] = "gossips"
+    continues: ClassVar[bool] = False
+    receivers: ClassVar[Any] = "all"
+    link_weights: ClassVar[str] = ""
+
+    init: Init | str
+
+    def __post_init__(self) -> None:
+        """Validate the parameters."""
+        object.__setattr__(self, "init", Init.of(self.init))
+        whole(self.k, 1, "clusters")
+        whole(self.turns, 1, self.turns_parameter)
+        positive(self.tol, "tol", zero=True)
+
+    @property
+    def turns(self) -> int:
+        """Turns per Lloyd step."""
+        turns: int = vars(self)[self.turns_parameter]
+        return turns
+
+    @property
+    def schedule(self) -> str:
+        """Schedule: all devices are active in every turn of a round."""
+        return f"jacobi*{self.turns}"
+
+    @property
+    def traits(self) -> MethodTraits:
+        """Traits of the method, see `p2pkm.core.traits`."""
+        return MethodTraits(
+            message_content=MessageContent.SUMS,
+            init=self.init,
+            follows_points=True,
+            link_weights=self.link_weights,
+        )
+
+    def expected_messages(self, known: Known) -> EveryTurn:
+        """Count sums and counts of all k rows in every turn."""
+        return EveryTurn(self.k, known.features + 1, absent_rows=True, to=self.receivers)
+
+    def offered(self, averages: Floats, devices: Devices) -> Floats:
+        """Compute the table that each device sends, float64[n, k, d + 1]."""
+        return averages
+
+    def exchange(self, averages: Floats, inbox: Inbox, devices: Devices) -> Floats:
+        """Compute the averages after one exchange, float64[n, k, d + 1]."""
+        raise NotImplementedError(f"{type(self).__name__} does not define how averages are exchanged")
+
+    def initial_state(self, devices: Devices, start: Any) -> AveragesState:
+        """Measure local sums and counts at the centroids of the last stage."""
+        local = local_sums(devices, start.centroids)
+        none = np.zeros(len(devices), np.bool_)
+        return AveragesState(start.centroids, none, local, local if self.continues else None)
+
+    def message(self, state: AveragesState, devices: Devices) -> DenseMessages:
+        """Send the offered table, or the running total of all offers."""
+        sent = self.offered(state.averages, devices) if state.totals is None else state.totals.total
+        return DenseMessages(sent, np.where(devices.active_devices, self.k, -1))
+
+    def update(self, state: AveragesState, inbox: Inbox, devices: Devices) -> AveragesState:
+        """Exchange averages; in the last turn of a round take a Lloyd step."""
+        averages = self.exchange(state.averages, inbox, devices)
+        return self.finish_turn(state._replace(averages=averages), devices)
+
+    def finish_turn(self, state: AveragesState, devices: Devices) -> AveragesState:
+        """Divide sums by counts and measure local sums at the new centroids, in the last turn of a round alone."""
+        if devices.turn < self.turns - 1:
+            return state
+        centroids, converged = self.divide(state, devices)
+        local = local_sums(devices, centroids)
+        if state.local is None:
+            return AveragesState(centroids, converged, local)
+        return AveragesState(centroids, converged, state.averages + (local - state.local), local)
+
+    def divide(self, state: AveragesState, devices: Devices) -> tuple[Floats, Mask]:
+        """Compute the centroids and which devices have converged, float64[n, k, d] and bool[n]."""
+        least = _LEAST if state.local is None else _LEAST_CORRECTED
+        centroids = centroids_from_sums(state.averages, state.centroids, least * devices.unit)
+        return centroids, has_converged(centroids, state.centroids, self.tol * devices.data_std)
+
+
+class CountedLloyd(LloydByAverages):
+    """Lloyd steps on averages that can be exchanged as running totals, so that lost messages lose no sums.
+
+    A method with the parameter `counters` overrides `kept`, `fair_shares` and `received_weights`, too.
+    """
+
+    counters: bool | None
+
+    @property
+    def traits(self) -> MethodTraits:
+        """Traits of the method, see `p2pkm.core.traits`."""
+        return replace(super().traits, needs_static_links=COUNTED if self.counters else "")
+
+    def under_faults(self, topology: Topology) -> Self:
+        """Set counters if they are undecided. They require links that last: a total is the same for all neighbors."""
+        return self.replaced(counters=True) if self.counters is None and topology.varying is None else self
+
+    def kept(self, averages: Floats, devices: Devices) -> Floats:
+        """Compute what each device holds after its offers to all neighbors, float64[n, k, d + 1]."""
+        raise NotImplementedError
+
+    def fair_shares(self, devices: Devices) -> Floats:
+        """Compute what each device holds in the long run, in mean numbers of points of a device, float64[n]."""
+        raise NotImplementedError
+
+    def received_weights(self, devices: Devices) -> Floats | None:
+        """Compute the weight of the offers over each own edge, float64[e]; None: all 1."""
+        raise NotImplementedError
+
+    def initial_state(self, devices: Devices, start: Any) -> AveragesState:
+        """Measure local sums and counts; with counters make the first offer."""
+        state = super().initial_state(devices, start)
+        if not self.counters:
+            return state
+        local = state.averages
+        totals = start_running_sums(devices, self.offered(local, devices))
+        return state._replace(averages=self.kept(local, devices), local=local, totals=totals)
+
+    def update(self, state: AveragesState, inbox: Inbox, devices: Devices) -> AveragesState:
+        """Exchange averages, with counters by the growth of the neighbors' totals."""
+        totals = state.totals
+        if totals is None:
+            return super().update(state, inbox, devices)
+        gain, edge_received = receive_growth(devices, inbox, totals, self.received_weights(devices))
+        state = self.finish_turn(state._replace(averages=state.averages + gain), devices)
+        total = totals.total + self.offered(state.averages, devices)
+        return state._replace(averages=self.kept(state.averages, devices), totals=RunningSums(total, edge_received))
+
+    def divide(self, state: AveragesState, devices: Devices) -> tuple[Floats, Mask]:
+        """Compute the centroids; with counters those of devices that hold too little stay."""
+        centroids, converged = super().divide(state, devices)
+        if state.totals is None:
+            return centroids, converged
+        thin = is_thin(devices, state.averages, self.fair_shares(devices))
+        return np.where(thin[:, None, None], state.centroids, centroids), converged & ~thin
