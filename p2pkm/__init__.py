@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from p2pkm.methods.peer.private import Private as Private
     from p2pkm.methods.peer.pushsum import PushSumLloyd as PushSumLloyd
     from p2pkm.methods.peer.tracking import TrackingLloyd as TrackingLloyd
-    from p2pkm.methods.peer.treelloyd import TreeLloyd as TreeLloyd
     from p2pkm.methods.server.centralized import Central as Central
     from p2pkm.methods.server.feca import FeCA as FeCA
     from p2pkm.methods.server.ffcm import FFCM as FFCM
@@ -72,6 +71,7 @@ if TYPE_CHECKING:
     from p2pkm.methods.server.kfed import KFED as KFED
     from p2pkm.methods.server.mavg import MAvg as MAvg
     from p2pkm.methods.server.mufc import MUFC as MUFC
+    from p2pkm.methods.tree.treelloyd import TreeLloyd as TreeLloyd
     from p2pkm.metrics.result import Result as Result
     from p2pkm.network.graph import Topology as Topology
     from p2pkm.network.link_model import LinkModel as LinkModel
@@ -116,7 +116,7 @@ _HOMES = {
     "Private": "p2pkm.methods.peer.private",
     "PushSumLloyd": "p2pkm.methods.peer.pushsum",
     "TrackingLloyd": "p2pkm.methods.peer.tracking",
-    "TreeLloyd": "p2pkm.methods.peer.treelloyd",
+    "TreeLloyd": "p2pkm.methods.tree.treelloyd",
     "communities": "p2pkm.data.synthetic_communities",
     "Shards": "p2pkm.data.shards",
     "DataStream": "p2pkm.data.stream",

@@ -3,9 +3,9 @@
 from typing import Any
 
 from p2pkm.core.errors import ExperimentError
-from p2pkm.methods.peer.treelloyd import TreeLloyd
 from p2pkm.methods.registry import suggest_methods
-from p2pkm.methods.tree_tracking import TrackingTreeLloyd
+from p2pkm.methods.tree.tracking import TrackingTreeLloyd
+from p2pkm.methods.tree.treelloyd import TreeLloyd
 
 
 def check_following(algorithm: Any, *, timed: bool) -> None:

@@ -133,8 +133,8 @@ def test_tree_lloyd_finds_what_steps_alone_do_not(tmp_path, monkeypatch):
         return result.summary["ratio_mean"]
 
     assert play() < 1.001
-    monkeypatch.setattr("p2pkm.methods.tree_tracking._RISE", np.inf)
-    monkeypatch.setattr("p2pkm.methods.tree_tracking._LOOK", np.inf)
+    monkeypatch.setattr("p2pkm.methods.tree.tracking._RISE", np.inf)
+    monkeypatch.setattr("p2pkm.methods.tree.tracking._LOOK", np.inf)
     assert play() > 1.2
 
 

@@ -45,13 +45,13 @@ from p2pkm.kernels import pick
 from p2pkm.methods.building_blocks import tree_sums
 from p2pkm.methods.building_blocks.quantization import count_bits
 from p2pkm.methods.building_blocks.spanning_tree import grow
-from p2pkm.methods.building_blocks.tree_search import aside
 from p2pkm.methods.init import pipelines, registry
 from p2pkm.methods.init.lean import Cells, pack_rows
 from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.init.total_variance import TotalVariance
 from p2pkm.methods.init.tree_summaries import TreeSummaries
 from p2pkm.methods.peer import private
+from p2pkm.methods.tree.search import aside
 from p2pkm.metrics import alignment, closing_rows, cost_ratio, monitor, replay_frames, stream_figures, summary
 from p2pkm.metrics.clustering import distance, silhouettes
 from p2pkm.metrics.milestones import never_reached, trace, write_rounds, write_share

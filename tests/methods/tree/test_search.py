@@ -8,14 +8,14 @@ import p2pkm
 import topologies
 from p2pkm.core.batch import Stream
 from p2pkm.kernels.reference import uniforms
-from p2pkm.methods.building_blocks import tree_search
-from tests.methods.peer.test_treelloyd import GRAPHS, agree, draw, halve, lloyd
+from p2pkm.methods.tree import search
+from tests.methods.tree.test_treelloyd import GRAPHS, agree, draw, halve, lloyd
 from tests.support.play_rounds import arrange, play, squared
 
 K, D = 5, 2
 
 
-def search(data, links, start, rounds=140, **more):
+def breathe(data, links, start, rounds=140, **more):
     table = arrange(data, links, **more)
     method = p2pkm.TreeLloyd(len(start), search="breathing", tol=0.0).on(table.topology)
     history, state = play(method, table, np.array([start] * len(data)), rounds)
@@ -31,7 +31,7 @@ def test_a_search_lowers_the_cost_and_ends_at_a_lloyd_point(name):
     for seed in range(2):
         data = draw(9, seed, sizes=np.full(9, 25))
         pooled, start = np.concatenate(data), np.random.default_rng(seed).normal(6, 4, (K, D))
-        history, state, _ = search(data, GRAPHS[name][1], start)
+        history, state, _ = breathe(data, GRAPHS[name][1], start)
         assert state.converged.all() and (history == history[:, :1]).all()
         costs = [squared(pooled, table[0]).min(axis=1).sum() for table in history]
         assert (np.diff(costs) <= 1e-12 * costs[0]).all()
@@ -53,13 +53,13 @@ def test_a_search_lowers_the_cost_and_ends_at_a_lloyd_point(name):
 @pytest.mark.slow
 def test_the_result_does_not_depend_on_the_tree():
     data, start = draw(9, 3, sizes=np.full(9, 25)), np.random.default_rng(3).normal(6, 4, (K, D))
-    found = [search(data, links, start)[1] for n, links in GRAPHS.values() if n == 9]
+    found = [breathe(data, links, start)[1] for n, links in GRAPHS.values() if n == 9]
     for other in found:
         assert_allclose(other.centroids, found[0].centroids, rtol=1e-9)
 
 
 class Search:
-    """A search as the text of `tree_search` has it, on the points of all, row by row."""
+    """A search as the text of `search` has it, on the points of all, row by row."""
 
     def __init__(self, points, step, coarse, draw):
         self.points, self.step, self.coarse, self.draw = points, step, coarse, draw
@@ -76,7 +76,7 @@ class Search:
             sums = np.rint((self.points[own] - origin[c]).sum(axis=0) / (self.coarse * self.step))
             moved[c] = np.rint(self.coarse * sums / own.sum())
             errors[:, c] = least[own].sum(), (second - least)[own].sum()
-        return least.sum(), moved, *tree_search.shorten(errors / self.step**2)
+        return least.sum(), moved, *search.shorten(errors / self.step**2)
 
     def descend(self, origin, table):
         """Return the last table of which the cost is known to have fallen, and its cost."""
@@ -104,15 +104,15 @@ class Search:
     def play(self, origin, table):
         """Return the rows at the end and their cost."""
         kept, cost = self.descend(origin, table)
-        rows, trials, phi = tree_search.MOST, 0, None
-        while rows and trials < tree_search.TRIALS:
+        rows, trials, phi = search.MOST, 0, None
+        while rows and trials < search.TRIALS:
             phi = self.measure(origin, kept)[2] if phi is None else phi
             base, table = self.add(origin, kept, phi, cost, rows)
             for _ in range(2):
                 table = self.measure(base, table)[1]
             utility = self.measure(base, table)[3]
             added = np.isfinite(base[:, 0]).sum() - np.isfinite(origin[:, 0]).sum()
-            out = tree_search.choose_least(utility, base + self.step * table, added)
+            out = search.choose_least(utility, base + self.step * table, added)
             base[out], table[out] = np.inf, 0.0
             now, before = np.inf, np.inf
             for step in range(5):
@@ -133,13 +133,13 @@ class Search:
 @pytest.mark.parametrize(("k", "seed"), [(3, 0), (6, 4)])  # the second has all ten trials
 def test_the_twin_finds_the_same_rows_in_as_many_rounds(k, seed):
     points, start = draw(1, seed, sizes=[60])[0], np.random.default_rng(seed).normal(6, 4, (k, D))
-    key, origin = arrange([points], []).devices.shared_key, np.full((k + tree_search.MOST, D), np.inf)
+    key, origin = arrange([points], []).devices.shared_key, np.full((k + search.MOST, D), np.inf)
     origin[:k], (step, _, coarse) = start, agree([points], [], start)
     twin = Search(
         points, step, coarse, lambda t: uniforms(key, Stream.CHOICE, [t], origin.size)[0].reshape(origin.shape)
     )
     rows, cost = twin.play(origin, np.zeros(origin.shape))
-    history, state, _ = search([points], [], start, twin.round)
+    history, state, _ = breathe([points], [], start, twin.round)
     assert state.converged.all()
     assert_array_equal(history[-1, 0], rows)
     assert_allclose(state.costs[0] * state.units[0, 0] ** 2, cost)
@@ -148,7 +148,7 @@ def test_the_twin_finds_the_same_rows_in_as_many_rounds(k, seed):
 def test_errors_and_utilities_by_hand():
     table = arrange([np.array([[0.0], [1.0], [9.0]]), np.zeros((0, 1))], [(0, 1)])
     rows = np.array([[[0.0], [10.0], [np.inf]]] * 2)
-    found = [tree_search.sum_errors(table.devices, rows, np.ones(2), utility=flag) for flag in (False, True)]
+    found = [search.sum_errors(table.devices, rows, np.ones(2), utility=flag) for flag in (False, True)]
     assert_array_equal(found[0], [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
     assert_array_equal(found[1], [[180.0, 80.0, 0.0], [0.0, 0.0, 0.0]])  # 100 - 0 + 81 - 1 and 81 - 1
 
@@ -165,26 +165,24 @@ def test_an_order_is_a_byte_and_two_more_per_row_that_is_added_or_taken_out():
 
 def test_16_bits_hold_8_digits():
     values = np.array([0.0, 1.0, 257.0, 259.0, 1e-30, 3.0])
-    assert_array_equal(tree_search.shorten(values)[[0, 1, 2, 3, 5]], [0.0, 1.0, 256.0, 260.0, 3.0])
+    assert_array_equal(search.shorten(values)[[0, 1, 2, 3, 5]], [0.0, 1.0, 256.0, 260.0, 3.0])
     many = np.random.default_rng(0).uniform(0, 1e9, 1000)
-    assert_allclose(tree_search.shorten(many), many, rtol=2.0**-8)
-    assert_array_equal(tree_search.shorten(tree_search.shorten(many)), tree_search.shorten(many))
+    assert_allclose(search.shorten(many), many, rtol=2.0**-8)
+    assert_array_equal(search.shorten(search.shorten(many)), search.shorten(many))
 
 
 def test_the_neighbor_of_a_row_that_was_taken_out_stays():
     rows = np.array([[0.0], [1.0], [50.0], [90.0], [np.inf]])
-    assert_array_equal(tree_search.choose_least(np.array([1.0, 2.0, 3.0, 4.0, 0.0]), rows, 2), [0, 2])
-    assert_array_equal(tree_search.choose_least(np.array([1.0, 2.0, 3.0, 4.0, 0.0]), rows, 3), [0, 2, 1])
-    assert_array_equal(
-        tree_search.choose_largest(np.array([1.0, 5.0, 5.0, 9.0, 7.0]), np.array([0, 1, 2, 4]), 3), [4, 1, 2]
-    )
+    assert_array_equal(search.choose_least(np.array([1.0, 2.0, 3.0, 4.0, 0.0]), rows, 2), [0, 2])
+    assert_array_equal(search.choose_least(np.array([1.0, 2.0, 3.0, 4.0, 0.0]), rows, 3), [0, 2, 1])
+    assert_array_equal(search.choose_largest(np.array([1.0, 5.0, 5.0, 9.0, 7.0]), np.array([0, 1, 2, 4]), 3), [4, 1, 2])
 
 
 @pytest.mark.parametrize("k", [1, pytest.param(2, marks=SLOW), 9])
 def test_a_search_runs_with_few_and_with_many_rows(k):
     data = draw(9, 1)
     start = np.random.default_rng(1).normal(6, 4, (k, D))
-    history, state, _ = search(data, GRAPHS["star"][1], start)
+    history, state, _ = breathe(data, GRAPHS["star"][1], start)
     assert state.converged.all() and np.isfinite(history).all()
 
 

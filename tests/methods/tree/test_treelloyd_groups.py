@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.methods.init.tree_groups import TreeGroupsState
-from tests.methods.peer.test_treelloyd import GRAPHS, draw, halve
+from tests.methods.tree.test_treelloyd import GRAPHS, draw, halve
 from tests.support.play_rounds import arrange, squared
 
 

@@ -19,7 +19,7 @@ from p2pkm.engine.loop import Start
 from p2pkm.methods.schedules import make
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
-from tests.methods.peer.test_treelloyd import GRAPHS, K, choose_units, draw, halve
+from tests.methods.tree.test_treelloyd import GRAPHS, K, choose_units, draw, halve
 from tests.support.play_rounds import arrange, last, random_links, squared
 from tests.support.run_cli import here
 

@@ -14,7 +14,7 @@ from p2pkm.core.protocols import Work
 from p2pkm.core.wire_format import encode
 from p2pkm.methods.building_blocks import tree_sums
 from p2pkm.methods.building_blocks.spanning_tree import Tree
-from p2pkm.methods.peer.treelloyd import OverTree
+from p2pkm.methods.tree.treelloyd import OverTree
 from tests.support.play_rounds import arrange, play, random_links, squared
 
 GRAPHS = {

@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from p2pkm.core.batch import Stream
 from p2pkm.kernels.reference import uniforms
-from p2pkm.methods.building_blocks import tree_search
-from p2pkm.methods.tree_tracking import TrackingTreeLloyd
+from p2pkm.methods.tree import search
+from p2pkm.methods.tree.tracking import TrackingTreeLloyd
 from tests.support.play_rounds import arrange, play, squared
 
 K, D = 4, 2
@@ -41,7 +41,7 @@ class Tracker:
             moved[c] = np.rint(self.coarse * sums / own.sum())
             gain += own.sum() * ((moved[c] - self.table[c]) ** 2).sum()
             errors[:, c] = least[own].sum(), (second - least)[own].sum()
-        return least.sum(), moved, gain, *tree_search.shorten(errors)
+        return least.sum(), moved, gain, *search.shorten(errors)
 
     def play(self, t, points):
         """Take in the points of a round."""
@@ -92,7 +92,7 @@ class Tracker:
             for _ in range(2):
                 self.table = self.measure()[1]
             utility = self.measure()[4]
-            out = tree_search.choose_least(utility, self.origin + self.step * self.table, count)
+            out = search.choose_least(utility, self.origin + self.step * self.table, count)
             self.origin[out], self.table[out] = np.inf, 0.0
             for step in range(3):
                 now, moved, *_ = self.measure()

@@ -15,11 +15,12 @@ from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import one_of, positive, whole
 from p2pkm.core.wire_format import to_bytes
 from p2pkm.kernels.reference import uniforms
-from p2pkm.methods.building_blocks import tree_search, tree_sums
-from p2pkm.methods.building_blocks.regrown_tree import Growth, OverRegrownTree
+from p2pkm.methods.building_blocks import tree_sums
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
 from p2pkm.methods.init.tree_groups import TreeGroupsState, check_groups, count_groups, take_group
 from p2pkm.methods.init.value import Init
+from p2pkm.methods.tree import search
+from p2pkm.methods.tree.regrown_tree import Growth, OverRegrownTree
 from p2pkm.network.graph import Topology
 
 # what an order tells, added up; ADD and REMOVE mark rows; MANY times: with ADD how far rows are put aside, else how
@@ -56,7 +57,7 @@ class TreeLloydState(NamedTuple):
     costs : float64[n]
         At a root the pooled cost of `kept`, in squared steps times units of weight; +inf before it is known.
     trial : float64[n, 4]
-        At a root of a search `tree_search.Trial`.
+        At a root of a search `search.Trial`.
     tried : float64[n]
         At a root the cost of the last table in a trial.
     phi : float64[n, k]
@@ -122,7 +123,7 @@ class TreeLloyd(MethodBase):
     G k rows with groups. On the wire: whole numbers in Rice or adaptive code, costs in 8 bytes, orders in 1 byte.
 
     Under faults, where devices leave and return: they grow the tree by messages, and anew when one is missing or back;
-    see `p2pkm.methods.building_blocks.regrown_tree`. Sums and certificate begin anew each time, from the last table of
+    see `p2pkm.methods.tree.regrown_tree`. Sums and certificate begin anew each time, from the last table of
     the new root and on a grid of its own, of the points of all devices that are there and connected. Devices that are
     cut off from each other go on separately. Messages between those who are there must arrive.
 
@@ -148,7 +149,7 @@ class TreeLloyd(MethodBase):
     search : {"none", "breathing"}
         What follows the last step: breathing puts up to 5 rows where the error is large and takes out as many of the
         least utility, at most 10 times, and keeps what lowers the pooled cost; errors and utilities go up the tree as
-        16-bit numbers when the root asks for them. See `p2pkm.methods.building_blocks.tree_search`.
+        16-bit numbers when the root asks for them. See `p2pkm.methods.tree.search`.
     groups : int, "auto" or False
         How many groups of devices have clusterings of their own; auto: the root chooses their number; False: all
         points have one clustering. Groups bring their own start, so `init` stays at its default, and there is no
@@ -256,7 +257,7 @@ class OverTree(OnGraph):
     @property
     def places(self) -> int:
         """Return how many rows a table has room for."""
-        return self.k + tree_search.MOST * self.searches
+        return self.k + search.MOST * self.searches
 
     @property
     def grouped(self) -> bool:
@@ -318,7 +319,7 @@ class OverTree(OnGraph):
         table, sums = np.zeros(reference.shape), np.zeros((*reference.shape[:2], d + 1))
         state = TreeLloydState(
             start.centroids, start.centroids, np.zeros(n, np.bool_), reference, np.zeros((n, tree_sums.UNITS)), table,
-            table, reference, sums, sums, np.full(n, np.inf), np.tile(np.array(tree_search.Trial()), (n, 1)),
+            table, reference, sums, sums, np.full(n, np.inf), np.tile(np.array(search.Trial()), (n, 1)),
             np.full(n, np.inf), np.zeros(reference.shape[:2]), np.zeros((n, 1, 1)), np.zeros((n, 1, tree_sums.UNITS)),
             group, group,
         )  # fmt: skip
@@ -347,7 +348,7 @@ class OverTree(OnGraph):
         """Return the tables of sums, costs and errors that go up, or of orders and moves that go down."""
         if not (up and self.searches):
             return state.up if up else state.down
-        return _put(state.up, (..., -1), tree_search.shorten(state.up[..., -1]))
+        return _put(state.up, (..., -1), search.shorten(state.up[..., -1]))
 
     def count_wire(
         self, state: TreeLloydState, who: Integers, tables: Floats, devices: Devices, *, up: bool
@@ -417,7 +418,7 @@ class OverTree(OnGraph):
                 who = (asked & order) > 0
                 if who.any():
                     up[who, rows, -1] = 1.0  # errors were asked for
-                    up[who, :rows, -1] = tree_search.sum_errors(devices, table, scale, utility=utility)[who]
+                    up[who, :rows, -1] = search.sum_errors(devices, table, scale, utility=utility)[who]
         return state._replace(own=own, up=up, down=np.zeros((n, rows + 1, d)))
 
     def _count_groups(
@@ -442,7 +443,7 @@ class OverTree(OnGraph):
         state = state._replace(sums=sums, costs=state.costs.copy(), down=state.down.copy(), trial=state.trial.copy(),
                                tried=state.tried.copy(), phi=state.phi.copy())  # fmt: skip
         for root, move in zip(roots.tolist(), moves, strict=True):
-            trial = tree_search.Trial(*state.trial[root].tolist())
+            trial = search.Trial(*state.trial[root].tolist())
             if trial.phase == _LLOYD:
                 order, trial = self._step(state, root, move, trial, devices.unit)
             else:
@@ -454,8 +455,8 @@ class OverTree(OnGraph):
         return state
 
     def _step(
-        self, state: TreeLloydState, root: int, move: Floats, trial: tree_search.Trial, point: float
-    ) -> tuple[int, tree_search.Trial]:
+        self, state: TreeLloydState, root: int, move: Floats, trial: search.Trial, point: float
+    ) -> tuple[int, search.Trial]:
         """Return the order of a root after a Lloyd step."""
         before, now = float(state.costs[root]), float(state.up[root, -1, 0])
         fell, finer = now < before, _count_halvings(state, root, now, point)
@@ -536,7 +537,7 @@ class OverTree(OnGraph):
             reference=_put(state.reference, who, table), kept_reference=_put(state.kept_reference, who, table),
             kept=_put(state.kept, who, 0.0), table=_put(state.table, who, 0.0), units=_put(state.units, who, units),
             own=_put(state.own, who, 0.0), sums=_put(state.sums, who, 0.0), costs=_put(state.costs, who, np.inf),
-            trial=_put(state.trial, who, np.array(tree_search.Trial())), tried=_put(state.tried, who, np.inf),
+            trial=_put(state.trial, who, np.array(search.Trial())), tried=_put(state.tried, who, np.inf),
             phi=_put(state.phi, who, 0.0),
         )  # fmt: skip
 
@@ -554,32 +555,32 @@ def _count_halvings(state: TreeLloydState, root: int, cost: float, point: float)
     return tree_sums.count_halvings(1.0, float(wish[0]), state.table[root])
 
 
-def _try(state: TreeLloydState, root: int, move: Floats, trial: tree_search.Trial) -> tuple[int, tree_search.Trial]:
+def _try(state: TreeLloydState, root: int, move: Floats, trial: search.Trial) -> tuple[int, search.Trial]:
     """Return the order of a root in a trial, and write what it marks into `down`."""
     now, steps, errors = float(state.up[root, -1, 0]), trial.steps + 1, state.up[root, :-1, -1]
     if trial.phase == _ASKED:
         state.phi[root] = errors
         return _grow(state, root, trial, 0)
-    if trial.phase == _GROWN and steps <= tree_search.GROWN:
-        return _MOVE + (_UTILITY if steps == tree_search.GROWN else 0), trial._replace(steps=steps)
+    if trial.phase == _GROWN and steps <= search.GROWN:
+        return _MOVE + (_UTILITY if steps == search.GROWN else 0), trial._replace(steps=steps)
     if trial.phase == _GROWN:
         rows = _place(state.reference[[root]], state.units[[root]], state.table[[root]])[0]
         added = np.isfinite(rows[:, 0]).sum() - np.isfinite(state.kept_reference[root, :, 0]).sum()
-        state.down[root, 1 + tree_search.choose_least(errors, rows, int(added)), 0] = 1.0
+        state.down[root, 1 + search.choose_least(errors, rows, int(added)), 0] = 1.0
         state.tried[root] = np.inf
         return _REMOVE, trial._replace(phase=_SHRUNK, steps=0.0)
-    if steps <= tree_search.SHRUNK and move.any() and now < state.tried[root]:
+    if steps <= search.SHRUNK and move.any() and now < state.tried[root]:
         state.tried[root] = now
         return _MOVE, trial._replace(steps=steps)
     return _judge(state, root, trial, now)
 
 
-def _judge(state: TreeLloydState, root: int, trial: tree_search.Trial, now: float) -> tuple[int, tree_search.Trial]:
+def _judge(state: TreeLloydState, root: int, trial: search.Trial, now: float) -> tuple[int, search.Trial]:
     """Return the order of a root at the end of a trial."""
-    trials, better = trial.trials + 1, now < state.costs[root] * (1.0 - tree_search.GAIN)
+    trials, better = trial.trials + 1, now < state.costs[root] * (1.0 - search.GAIN)
     rows = trial.rows if better else trial.rows - 1
-    over = not rows or trials >= tree_search.TRIALS
-    trial = tree_search.Trial(0.0 if over else rows, trials, _LLOYD if over else _ASKED)
+    over = not rows or trials >= search.TRIALS
+    trial = search.Trial(0.0 if over else rows, trials, _LLOYD if over else _ASKED)
     if better:
         state.costs[root] = now
     if over:  # Lloyd steps to the end, which begin with the sums of the table that is kept
@@ -588,12 +589,12 @@ def _judge(state: TreeLloydState, root: int, trial: tree_search.Trial, now: floa
     return (_KEEP + _PHI, trial) if better else _grow(state, root, trial, _BACK)
 
 
-def _grow(state: TreeLloydState, root: int, trial: tree_search.Trial, word: int) -> tuple[int, tree_search.Trial]:
+def _grow(state: TreeLloydState, root: int, trial: search.Trial, word: int) -> tuple[int, search.Trial]:
     """Return the order to add rows beside those of the largest error, whose numbers mark the new ones, from 1."""
     kept = np.isfinite(state.kept_reference[root, :, 0])
-    chosen = tree_search.choose_largest(state.phi[root], np.flatnonzero(kept), int(trial.rows))
+    chosen = search.choose_largest(state.phi[root], np.flatnonzero(kept), int(trial.rows))
     state.down[root, 1 + np.flatnonzero(~kept)[: len(chosen)], 0] = 1.0 + chosen
-    aside = tree_search.aside(float(state.costs[root]), float(state.sums[root, :, -1].sum()))
+    aside = search.aside(float(state.costs[root]), float(state.sums[root, :, -1].sum()))
     return word + _ADD + _MANY * int(aside), trial._replace(phase=_GROWN, steps=0.0)
 
 

@@ -9,10 +9,10 @@ from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.expected_messages import Known, TreeWalk
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.traits import MethodTraits
-from p2pkm.methods.building_blocks import tree_search, tree_sums
+from p2pkm.methods.building_blocks import tree_sums
 from p2pkm.methods.building_blocks.spanning_tree import grow
-from p2pkm.methods.peer import treelloyd
-from p2pkm.methods.peer.treelloyd import OverTree, TreeLloyd, TreeLloydState
+from p2pkm.methods.tree import search, treelloyd
+from p2pkm.methods.tree.treelloyd import OverTree, TreeLloyd, TreeLloydState
 from p2pkm.network.graph import Topology
 
 _EVERY = 2  # rounds from one step to the next
@@ -133,7 +133,7 @@ class TrackOverTree(OverTree):
         """Return what goes up or down; costs are numbers of 24 bits."""
         tables = super().outgoing(state, up=up)
         if up:
-            tables[:, -1, 0] = tree_search.shorten(tables[:, -1, 0], _DIGITS)
+            tables[:, -1, 0] = search.shorten(tables[:, -1, 0], _DIGITS)
         return tables
 
     def update(self, state: TreeLloydState, inbox: Inbox, devices: Devices) -> TreeLloydState:
@@ -267,7 +267,7 @@ def _add(state: TreeLloydState, root: int, rows: int, word: int) -> int:
     """Return the order to begin a trial with so many rows."""
     memory = state.trial[root]
     memory[_PHASE], memory[_ROWS], memory[_STEPS] = _GROW, rows, 0
-    order, _ = treelloyd._grow(state, root, tree_search.Trial(rows=float(rows)), word)
+    order, _ = treelloyd._grow(state, root, search.Trial(rows=float(rows)), word)
     return order
 
 
@@ -277,7 +277,7 @@ def _remove(state: TreeLloydState, root: int) -> int:
     memory[_PHASE], memory[_STEPS] = _SHRINK, 0
     rows = treelloyd._place(state.reference[one], state.units[one], state.table[one])[0]
     added = np.isfinite(rows[:, 0]).sum() - np.isfinite(state.kept_reference[root, :, 0]).sum()
-    state.down[root, 1 + tree_search.choose_least(state.up[root, :-1, -1], rows, int(added)), 0] = 1.0
+    state.down[root, 1 + search.choose_least(state.up[root, :-1, -1], rows, int(added)), 0] = 1.0
     return treelloyd._REMOVE
 
 
