@@ -105,9 +105,9 @@ class Coreset(MethodBase):
         whole(self.n_init, 1, "n_init")
         one_of(self.spread, ("flood", "tree"), "spread")
 
-    def on(self, topology: Topology) -> "Flooded | OverTree":
+    def on(self, topology: Topology) -> "Flooded | CoresetOnTree":
         """Return the algorithm that the loop runs: when who sends depends on the whole graph."""
-        return Flooded(self, max(1, topology.hops)) if self.spread == "flood" else OverTree(self, grow(topology))
+        return Flooded(self, max(1, topology.hops)) if self.spread == "flood" else CoresetOnTree(self, grow(topology))
 
     def begin(self, devices: Devices) -> "CoresetState":
         """Return the state in which every device has clustered its own points; it holds no table yet."""
@@ -247,7 +247,7 @@ class Flooded(OnGraph):
 
 
 @dataclass(frozen=True)
-class OverTree(OnGraph):
+class CoresetOnTree(OnGraph):
     """`Coreset` along trees, layer by layer: costs up, their sum down, rows up, centroids down.
 
     Each way takes as many turns as the deepest tree has layers below its root.

@@ -300,13 +300,13 @@ class Private(MethodBase):
             "epsilon_alone": None if math.isinf(epsilon) else epsilon,
         }  # fmt: skip
 
-    def on(self, topology: Topology) -> "OverTree":
+    def on(self, topology: Topology) -> "PrivateOnGraph":
         """Return the algorithm that the loop runs, over a spanning tree of the graph."""
-        return OverTree(self, grow(topology))
+        return PrivateOnGraph(self, grow(topology))
 
 
 @dataclass(frozen=True)
-class OverTree(OnGraph):
+class PrivateOnGraph(OnGraph):
     """`Private` along a tree: a round is one sum, up and down; what is sent at the opening are keys."""
 
     method: Private

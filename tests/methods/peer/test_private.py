@@ -48,7 +48,7 @@ def batch(blocks, graph=None):
 def record(monkeypatch, method, graph, shards, **options):
     """Run, and return the result with the words of all devices (noise and masks included) and the totals by sum."""
     own, totals = [], []
-    prepare, read = private.OverTree._prepare, private.OverTree._read
+    prepare, read = private.PrivateOnGraph._prepare, private.PrivateOnGraph._read
 
     def keep_own(self, state, devices):
         found = prepare(self, state, devices)
@@ -60,8 +60,8 @@ def record(monkeypatch, method, graph, shards, **options):
         return read(self, state, devices)
 
     with monkeypatch.context() as during:
-        during.setattr(private.OverTree, "_prepare", keep_own)
-        during.setattr(private.OverTree, "_read", keep_total)
+        during.setattr(private.PrivateOnGraph, "_prepare", keep_own)
+        during.setattr(private.PrivateOnGraph, "_read", keep_total)
         return p2pkm.simulate(method, graph, shards, **options), own, totals
 
 
