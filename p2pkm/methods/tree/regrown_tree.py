@@ -3,19 +3,20 @@
 In a round each device is present or absent for good, and nothing announces it. With n devices and D = n - 1, the
 longest way there can be, a round has three parts, of 2 D, D and D exchanges and a last turn in which is read:
 
-1. Election. A device that received no order in the round before sends ``(stamp, rank, 0)`` to its neighbors, and joins
-   in as soon as it receives such a message. Every device keeps the best triple, a higher stamp first, then a lower
-   rank, then fewer hops, forwards it with a hop more when it has become better, and takes the sender as its parent. So
-   all devices that are connected take the same one as their root, at the end of shortest paths. The stamp is the round
-   of the last order that a device has received, so that one that was away for long does not bring back its old table.
-   The rank is the place in the tree that the whole graph would have, root first: what everybody knows.
+1. Election. A device that received no command in the round before sends ``(stamp, rank, 0)`` to its neighbors. A
+   device joins in as soon as it receives such a message. Every device keeps the best triple, a higher stamp first, then
+   a lower rank, then fewer hops, forwards it with a hop more when it has become better, and takes the sender as its
+   parent. So all devices that are connected take the same one as their root, at the end of shortest paths. The stamp is
+   the round of the last command that a device has received, so that one that was away for long does not bring back its
+   old table. The rank is the place in the tree that the whole graph would have, root first: it is known to all.
 2. Up. After an election: the moments of the points below, and who receives them takes the sender as its child. Else
    sums and cost. A device of which a child is silent stays silent itself.
 3. Down. After an election the root sends step, unit and the table that it has come to, from which all begin anew:
-   with absolute sums and no cost to compare with. Else moves and an order.
+   with absolute sums and no cost to compare with. Else moves and a command.
 
-So a missing device makes the root silent, nobody receives an order, and all elect again in the next round; children of
-the missing one do so, too. Who is back received no order either. What a device acts on is what it received or did not.
+So a missing device makes the root silent, nobody receives a command, and all elect again in the next round; children of
+the missing one do so, too. A device that is back received no command either. What a device acts on is what it received
+or did not.
 """
 
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ class Growth(NamedTuple):
     Attributes
     ----------
     stamp : int64[n]
-        Round of the last order; -1: none.
+        Round of the last command; -1: none.
     best : int64[n, 3]
         The best triple: minus the stamp, the rank, hops.
     elects, improved, complete : bool[n]
@@ -66,8 +67,8 @@ class Growth(NamedTuple):
     edge_child: Mask
 
 
-class Walk(Protocol):
-    """What a walk up and down takes from the method whose tree it grows."""
+class TreeMethod(Protocol):
+    """Method whose tree is grown by messages, as far as a round uses it."""
 
     @property
     def k(self) -> int:
@@ -97,16 +98,16 @@ class Walk(Protocol):
         """Return the table from which every device would begin anew, float64[n, r, d]."""
 
     def measure(self, state: Any, devices: Devices) -> Any:
-        """Return the state with what goes up in `up`, and an empty order in `down`."""
+        """Prepare the convergecast in `up`, and an empty command in `down`."""
 
     def decide(self, state: Any, roots: Integers, devices: Devices) -> Any:
-        """Return the state in which the roots have made up their orders in `down`."""
+        """Write the commands of the roots into `down`."""
 
-    def obey(self, state: Any, who: Integers, devices: Devices) -> Any:
-        """Return the state in which some devices have followed the order in `down`."""
+    def apply_commands(self, state: Any, who: Integers, devices: Devices) -> Any:
+        """Apply the commands in `down` at some devices."""
 
     def stops(self, state: Any) -> Mask:
-        """Return whose order is to stop, bool[n]."""
+        """Find the devices whose command is to stop, bool[n]."""
 
     def outgoing(self, state: Any, *, up: bool) -> Floats:
         """Return the tables that go up or down, float64[n, r, w]."""
@@ -119,22 +120,22 @@ class Walk(Protocol):
 class OverRegrownTree(MethodBase):
     """A method along a tree, in rounds as above; its state has a field `growth`."""
 
-    walk: Walk
+    method: TreeMethod
 
     @property
     def k(self) -> int:
         """Return the number of clusters."""
-        return self.walk.k
+        return self.method.k
 
     @property
     def traits(self) -> MethodTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        return self.walk.traits
+        return self.method.traits
 
     @property
     def longest(self) -> int:
         """Return the most links from a root to a device; at least one."""
-        return max(1, len(self.walk.tree.parent) - 1)
+        return max(1, len(self.method.tree.parent) - 1)
 
     @property
     def schedule(self) -> str:
@@ -151,8 +152,8 @@ class OverRegrownTree(MethodBase):
 
     def initial_state(self, devices: Devices, start: Any) -> Any:
         """Return a state without a tree."""
-        state, n, e = self.walk.initial_state(devices, start), len(devices), len(devices.indices)
-        rows, no, none = self.walk.latest(state).shape[1], np.zeros(n, np.bool_), np.zeros(e, np.bool_)
+        state, n, e = self.method.initial_state(devices, start), len(devices), len(devices.indices)
+        rows, no, none = self.method.latest(state).shape[1], np.zeros(n, np.bool_), np.zeros(e, np.bool_)
         return state._replace(units=np.ones_like(state.units), growth=Growth(
             np.full(n, -1), np.zeros((n, _TRIPLE), np.int64), no, no, no, np.zeros((n, 1, tree_sums.MOMENTS)),
             np.zeros((n, _head_rows(devices.d) + rows, devices.d)), none, none,
@@ -181,7 +182,7 @@ class OverRegrownTree(MethodBase):
 
     def _combine(self, state: Any, sending: Mask, edges: Mask, devices: Devices, *, up: bool) -> DenseMessages:
         """Return the messages of those who walk and of those who begin anew, whose numbers fill rows of one width."""
-        growth, plain = state.growth, self.walk.outgoing(state, up=up)
+        growth, plain = state.growth, self.method.outgoing(state, up=up)
         begins, elects = growth.moments if up else growth.begins, growth.elects
         (n, r, w), numbers = plain.shape, begins.shape[1] * begins.shape[2]
         needed = -(-numbers // w)
@@ -190,7 +191,7 @@ class OverRegrownTree(MethodBase):
         flat[elects, :numbers] = begins.reshape(n, numbers)[elects]
         wire, walks = np.zeros(n, np.int64), np.flatnonzero(sending & ~elects)
         if len(walks):
-            wire[walks] = self.walk.count_wire(state, walks, plain[walks], devices, up=up)
+            wire[walks] = self.method.count_wire(state, walks, plain[walks], devices, up=up)
         real = np.isfinite(begins)
         bitmap = np.where(real.all(axis=(1, 2)), 0, -(-begins.shape[1] // 8))
         unused = 0 if up else _head_rows(w) * w - _UNITS
@@ -215,12 +216,12 @@ class OverRegrownTree(MethodBase):
 
     def _rank(self, devices: Devices) -> Integers:
         """Return the place of each device in the tree of the whole graph, int64[n]."""
-        rank = np.empty(len(self.walk.tree.layer), np.int64)
-        rank[np.argsort(self.walk.tree.layer, kind="stable")] = np.arange(len(rank))
+        rank = np.empty(len(self.method.tree.layer), np.int64)
+        rank[np.argsort(self.method.tree.layer, kind="stable")] = np.arange(len(rank))
         return rank[devices.ids]
 
     def _begin(self, state: Any, devices: Devices) -> Any:
-        """Let those call for an election who received no order in the round before."""
+        """Start an election at devices that received no command in the round before."""
         growth = state.growth
         calls = (growth.stamp != devices.round - 1) & ~state.converged
         growth = growth._replace(elects=np.zeros(len(devices), np.bool_))
@@ -229,9 +230,9 @@ class OverRegrownTree(MethodBase):
     def _prepare(self, state: Any, devices: Devices) -> Any:
         """Begin the way up: with the moments of the own points after an election, else with a step."""
         growth = state.growth
-        return self.walk.measure(state, devices)._replace(growth=growth._replace(
+        return self.method.measure(state, devices)._replace(growth=growth._replace(
             improved=np.zeros_like(growth.elects), complete=np.ones_like(growth.elects),
-            moments=self.walk.moments(state, devices) if growth.elects.any() else growth.moments,
+            moments=self.method.moments(state, devices) if growth.elects.any() else growth.moments,
             edge_child=growth.edge_child & ~growth.elects[devices.sources],
         ))  # fmt: skip
 
@@ -255,19 +256,19 @@ class OverRegrownTree(MethodBase):
         return state._replace(growth=growth)
 
     def _decide(self, state: Any, devices: Devices) -> Any:
-        """Let the roots decide that have received everything, and follow their own orders."""
+        """Decide at the roots that have received everything, and apply their commands to themselves."""
         growth = state.growth
         roots = (growth.best[:, 2] == 0) & growth.complete & ~state.converged & devices.active_devices
         new, old = np.flatnonzero(roots & growth.elects), np.flatnonzero(roots & ~growth.elects)
         if len(new):
             begins, d = growth.begins.copy(), devices.d
             begins[new] = 0.0
-            units = self.walk.choose_units(state, new, growth.moments[new], devices)
+            units = self.method.choose_units(state, new, growth.moments[new], devices)
             begins[new, : _head_rows(d)] = _pad(units, _head_rows(d) * d).reshape(len(new), _head_rows(d), d)
-            begins[new, _head_rows(d) :] = self.walk.latest(state)[new]
+            begins[new, _head_rows(d) :] = self.method.latest(state)[new]
             state = state._replace(growth=growth._replace(begins=begins))
         if len(old):
-            state = self.walk.decide(state, old, devices)
+            state = self.method.decide(state, old, devices)
         return self._follow(state, roots, devices)
 
     def _take_parents(self, state: Any, inbox: Inbox, devices: Devices) -> Any:
@@ -285,20 +286,20 @@ class OverRegrownTree(MethodBase):
         return self._follow(state._replace(down=down, growth=growth._replace(begins=begins)), reached, devices)
 
     def _follow(self, state: Any, reached: Mask, devices: Devices) -> Any:
-        """Return the state in which the devices that have just been reached have done as they were told."""
+        """Apply the root's command at the devices that received it in this turn."""
         growth = state.growth
         state = state._replace(growth=growth._replace(stamp=np.where(reached, devices.round, growth.stamp)))
         new, old = np.flatnonzero(reached & growth.elects), np.flatnonzero(reached & ~growth.elects)
         if len(new):
             head = _head_rows(devices.d)
             units = growth.begins[new, :head].reshape(len(new), head * devices.d)[:, :_UNITS]
-            state = self.walk.restart(state, new, growth.begins[new, head:], units)
-        return self.walk.obey(state, old, devices) if len(old) else state
+            state = self.method.restart(state, new, growth.begins[new, head:], units)
+        return self.method.apply_commands(state, old, devices) if len(old) else state
 
     def _check_termination(self, state: Any, devices: Devices) -> Any:
-        """Return the state in which those are done whose order was to stop, or whose points have no spread."""
+        """Mark devices as converged whose command is to stop, or whose points have no spread."""
         growth = state.growth
-        done = np.where(growth.elects, state.units[:, 0] == 0.0, self.walk.stops(state))
+        done = np.where(growth.elects, state.units[:, 0] == 0.0, self.method.stops(state))
         return state._replace(converged=state.converged | (done & (growth.stamp == devices.round)))
 
 

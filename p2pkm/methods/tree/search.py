@@ -7,8 +7,6 @@ d1 and d2 are the distances of a point to the nearest and the second nearest row
 cost fell, else taken back, and the next one is with m - 1.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
@@ -18,15 +16,6 @@ MOST, TRIALS = 5, 10  # rows that are added at first; trials
 GROWN, SHRUNK = 2, 4  # Lloyd steps before and after rows are taken out
 GAIN = 1e-6  # relative fall of the cost for which a trial is kept
 _ASIDE = 0.05  # of the root mean square distance: how far a row is put beside another one
-
-
-class Trial(NamedTuple):
-    """Where a root stands: rows to add, trials so far, and the last phase and its steps; all are numbers."""
-
-    rows: float = MOST
-    trials: float = 0.0
-    phase: float = 0.0
-    steps: float = 0.0
 
 
 def sum_errors(devices: Devices, tables: Floats, scale: Floats, *, utility: bool) -> Floats:

@@ -1,18 +1,21 @@
 """Tree Lloyd on points that change: few exact steps along the tree, and breathing where the cost has risen."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.expected_messages import Known, TreeWalk
 from p2pkm.core.messages import DenseMessages, Inbox
+from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
 from p2pkm.methods.building_blocks import tree_sums
 from p2pkm.methods.building_blocks.spanning_tree import grow
-from p2pkm.methods.tree import search, treelloyd
-from p2pkm.methods.tree.treelloyd import OverTree, TreeLloyd, TreeLloydState
+from p2pkm.methods.tree import search
+from p2pkm.methods.tree.command import BACK, ERRORS, KEEP, MOVE, STOP, UTILITIES, Command, read_codes
+from p2pkm.methods.tree.root import Totals, add_rows, remove_rows
+from p2pkm.methods.tree.treelloyd import TreeLloyd, TreeLloydOnGraph, TreeLloydState, place, put
 from p2pkm.network.graph import Topology
 
 _EVERY = 2  # rounds from one step to the next
@@ -21,19 +24,58 @@ _RISE = 0.05  # relative rise above a quarter of these for which rows are tried;
 _CHANCE = 1.5  # or so many standard deviations of the mean squared distance of so many points, if that is more
 _LOOK = 5  # measurements after which rows are tried anyway
 _MOST = 2  # rows that are added at first
-_GROWN, _SHRUNK = 2, 2  # Lloyd steps before and after rows are taken out
+_STEPS_GROWN, _STEPS_SHRUNK = 2, 2  # Lloyd steps before and after rows are taken out
 _MOST_STEPS, _WORTH = 3, 5e-3  # steps of a round, and the relative fall of the cost that leads to another one
 _GAIN = 1e-3  # relative fall of the cost for which a trial is kept
 _WAITS = (0, 2, 4)  # measurements without a trial after no failure, one, and more
-_WALKS = 2 + _MOST * (_GROWN + _SHRUNK + 2)  # up and down the tree in a round, at most
+_WALKS = 2 + _MOST * (_STEPS_GROWN + _STEPS_SHRUNK + 2)  # up and down the tree in a round, at most
 _LEAST = 2.0**-12  # of the squares around the mean of the start: within clusters there are as many
 _FINENESS = 2.0**-4  # of the standard deviation within clusters: the step
 _ALIKE = 2.0**-46  # of the largest coordinate: points that differ by less are alike but for rounding
 _COARSE, _UNKNOWN = 2.0**-30, 2.0**-20  # the step then: of the largest coordinate; where all are 0
 _DIGITS = 16  # of a cost, in binary
 _USED = 0.1  # of the bits of all walks, on average
-_FIT, _STEP, _MORE, _ASKED, _GROW, _SHRINK = range(6)  # phases of a root
-_PHASE, _ROWS, _STEPS, _LOOKED, _RISEN, _TRIED, _WAIT, _FAILED, _LOWS = range(9)  # columns of what a root remembers
+# Phases of a root: fit in round 1; a measurement and step; further steps of a round; errors of the rows are requested;
+# steps after rows were added, and after as many were removed.
+FIT, STEP, MORE, ASKED, GROWN, SHRUNK = range(6)
+
+
+@register("treelloyd:tracking-root")
+class TrackingRoot(NamedTuple):
+    """State of a root. As a part of a batch's state each field has a row per device, undefined except at roots.
+
+    Attributes
+    ----------
+    cost : float
+        Pooled cost as measured last, or of the table before a trial, in squared steps times units of weight.
+    errors : float64[r]
+        Errors of the rows of the table before a trial.
+    phase, steps : int
+        Phase, and tree passes in it.
+    rows : int
+        Rows to add in a trial.
+    looked, wait, failed : int
+        Measurements since the last trial; measurements until the next one; failed trials in a row while the cost has
+        risen.
+    risen : bool
+        Whether the cost has risen enough for a step in the next round.
+    tried : float
+        Cost per unit of weight at the last trial that a rise led to.
+    lows : float64[16]
+        Costs per unit of weight of the last measurements, the newest last; +inf: none.
+    """
+
+    cost: Any
+    errors: Any
+    phase: Any
+    steps: Any
+    rows: Any
+    looked: Any
+    wait: Any
+    failed: Any
+    risen: Any
+    tried: Any
+    lows: Any
 
 
 @dataclass(frozen=True)
@@ -66,14 +108,14 @@ class TrackingTreeLloyd(TreeLloyd):
         """Return what it is, see `p2pkm.core.traits`."""
         return replace(super().traits, guarantees_descent=False, tolerates_absence=False)
 
-    def on(self, topology: Topology) -> "TrackOverTree":
+    def on(self, topology: Topology) -> "TrackingOnGraph":
         """Return the algorithm that the loop runs, over a spanning tree of the graph."""
-        return TrackOverTree(self, grow(topology))
+        return TrackingOnGraph(self, grow(topology))
 
 
 @dataclass(frozen=True)
-class TrackOverTree(OverTree):
-    """`TrackingTreeLloyd` along trees: so many walks of `OverTree` are a round; most of them are silent."""
+class TrackingOnGraph(TreeLloydOnGraph):
+    """`TrackingTreeLloyd` along trees: so many walks of `TreeLloydOnGraph` are a round; most of them are silent."""
 
     cost_bytes: ClassVar[int] = 3
 
@@ -98,12 +140,13 @@ class TrackOverTree(OverTree):
         again = tuple(way._replace(certain=False, bits=_USED * (way.bits or 64.0)) for way in one.again)
         return replace(one, ways=one.ways + again * (_WALKS - 1), again=again * _WALKS)
 
-    def initial_state(self, devices: Devices, start: Any) -> TreeLloydState:
-        """Start from the centroids of the last stage; a root remembers no cost."""
-        state = super().initial_state(devices, start)
-        memory = np.zeros((len(devices), _LOWS + _MEMORY))
-        memory[:, _LOWS:] = np.inf
-        return state._replace(trial=memory)
+    def start_roots(self, n: int, rows: int) -> TrackingRoot:
+        """Create the states of n roots before their first round; no cost is known."""
+        zeros = np.zeros(n, np.int64)
+        return TrackingRoot(
+            np.full(n, np.inf), np.zeros((n, rows)), zeros + FIT, zeros, zeros, zeros, zeros, zeros,
+            np.zeros(n, np.bool_), np.zeros(n), np.full((n, _MEMORY), np.inf),
+        )  # fmt: skip
 
     def moments(self, state: TreeLloydState, devices: Devices) -> Floats:
         """Return `tree_sums.measure` of the own points; the cost is at least a share of that of the mean row."""
@@ -141,7 +184,7 @@ class TrackOverTree(OverTree):
         if devices.turn == 0 and devices.round > 1:
             asleep = state.units[:, 0] == 0.0  # without points nothing moves
             if devices.round % _EVERY:
-                asleep = asleep | ((state.down[:, 0, 0].astype(np.int64) & treelloyd._PHI) == 0)
+                asleep = asleep | ((read_codes(state.down) & ERRORS) == 0)
             state = state._replace(converged=asleep)
         if self._rests(state):
             return state
@@ -159,7 +202,7 @@ class TrackOverTree(OverTree):
         return state.up.shape[1] == self.places + 1 and bool(state.converged.all())
 
     def measure(self, state: TreeLloydState, devices: Devices) -> TreeLloydState:
-        """Begin a step where there is one; who rests remembers what it sent last, and its last order."""
+        """Begin a step where there is one; who rests remembers what it sent last, and its last command."""
         if self._rests(state):
             return state
         found = super().measure(state, devices)
@@ -167,138 +210,112 @@ class TrackOverTree(OverTree):
         down = np.where(rests, state.down, found.down) if state.down.shape == found.down.shape else found.down
         return found._replace(own=np.where(rests, state.own, found.own), down=down)
 
-    def decide(self, state: TreeLloydState, roots: Integers, devices: Devices) -> TreeLloydState:
-        """Return the state in which the roots have made up their orders."""
-        sums = state.sums.copy()
-        sums[roots] += state.up[roots, :-1, : sums.shape[2]]
-        moves = tree_sums.find_moves(sums[roots], state.table[roots], state.units[roots, 2])
-        state = state._replace(sums=sums, costs=state.costs.copy(), down=state.down.copy(), trial=state.trial.copy(),
-                               phi=state.phi.copy())  # fmt: skip
-        for root, move in zip(roots.tolist(), moves, strict=True):
-            state.trial[root, _STEPS] += 1
-            order = self._choose_order(state, root, move)
-            if order & treelloyd._STOP and state.trial[root, _RISEN]:
-                order += treelloyd._PHI  # a step in the next round, too
-            state.down[root, 0, 0] += order
-            if order & treelloyd._MOVE:
-                state.down[root, 1:] = move
-        return state
+    def choose_command(self, root: TrackingRoot, totals: Totals) -> tuple[TrackingRoot, Command]:
+        """Decide at a root: its next state, and its command."""
+        return decide(root, totals, self.method.tol)
 
-    def _choose_order(self, state: TreeLloydState, root: int, move: Floats) -> int:
-        """Return the order of a root that has received all sums."""
-        memory, now = state.trial[root], float(state.up[root, -1, 0])
-        phase, steps = int(memory[_PHASE]), memory[_STEPS]
-        if phase == _FIT:
-            return self._fit(state, root, move, now)
-        if phase == _STEP:
-            return _step(state, root, move, now)
-        if phase == _MORE:
-            return _go_on(state, root, move, now)
-        if phase == _ASKED:
-            state.phi[root], state.costs[root] = state.up[root, :-1, -1], now
-            return _add(state, root, int(memory[_ROWS]), treelloyd._KEEP)
-        if phase == _GROW:
-            last = treelloyd._UTILITY if steps == _GROWN else 0
-            return treelloyd._MOVE + last if steps <= _GROWN else _remove(state, root)
-        return treelloyd._MOVE if steps <= _SHRUNK and move.any() else _judge(state, root, now)
-
-    def _fit(self, state: TreeLloydState, root: int, move: Floats, now: float) -> int:
-        """Return the order of a root after a Lloyd step of round 1."""
-        memory, before = state.trial[root], float(state.costs[root])
-        state.costs[root] = now
-        falls = before == np.inf or before - now >= self.method.tol * before
-        if move.any() and falls and memory[_STEPS] < _WALKS - 1:
-            return treelloyd._KEEP + treelloyd._MOVE
-        memory[_PHASE] = _STEP
-        _remember(state, root, now)
-        return treelloyd._MOVE + treelloyd._STOP
-
-    def obey(self, state: TreeLloydState, who: Integers, devices: Devices) -> TreeLloydState:
-        """Follow the orders; who rests from now on keeps the table that it has come to."""
-        state = super().obey(state, who, devices)
-        rests = who[(state.down[who, 0, 0].astype(np.int64) & treelloyd._STOP) > 0]
+    def apply_commands(self, state: TreeLloydState, who: Integers, devices: Devices) -> TreeLloydState:
+        """Apply the commands; devices that stop keep the table that they have."""
+        state = super().apply_commands(state, who, devices)
+        rests = who[self.stops(state)[who]]
         if not len(rests):
             return state
         table, reference = state.table[rests], state.reference[rests]
-        rows = treelloyd._place(reference, state.units[rests], table)
+        rows = place(reference, state.units[rests], table)
         order = np.argsort(~np.isfinite(rows[:, :, 0]), axis=1, kind="stable")[:, : self.k]
-        put = treelloyd._put
         return state._replace(
             centroids=put(state.centroids, rests, np.take_along_axis(rows, order[:, :, None], axis=1)),
             kept=put(state.kept, rests, table), kept_reference=put(state.kept_reference, rests, reference),
         )  # fmt: skip
 
 
-def _step(state: TreeLloydState, root: int, move: Floats, now: float) -> int:
-    """Return the order of a root that has measured: a step, and the errors of the rows if it is time to look."""
-    memory = state.trial[root]
-    known = memory[_LOWS:][np.isfinite(memory[_LOWS:])]
+def decide(root: TrackingRoot, totals: Totals, tol: float) -> tuple[TrackingRoot, Command]:
+    """Decide on the next command; `tol` is the relative fall of the cost that ends the fit of round 1."""
+    root, command = _choose(root._replace(steps=root.steps + 1), totals, tol)
+    if command.code & STOP and root.risen:
+        # a step in the next round, too
+        command = command._replace(code=command.code + ERRORS)
+    return root, command
+
+
+def _choose(root: TrackingRoot, totals: Totals, tol: float) -> tuple[TrackingRoot, Command]:
+    """Decide by the phase."""
+    if root.phase == FIT:
+        return _fit(root, totals, tol)
+    if root.phase == STEP:
+        return _step(root, totals)
+    if root.phase == MORE:
+        return _continue(root, totals)
+    if root.phase == ASKED:
+        return _grow(root._replace(errors=totals.errors, cost=totals.cost), totals, int(root.rows), KEEP)
+    if root.phase == GROWN:
+        if root.steps <= _STEPS_GROWN:
+            return root, Command(MOVE + (UTILITIES if root.steps == _STEPS_GROWN else 0))
+        return root._replace(phase=SHRUNK, steps=0), remove_rows(totals)
+    if root.steps <= _STEPS_SHRUNK and totals.moves.any():
+        return root, Command(MOVE)
+    return _judge(root, totals)
+
+
+def _fit(root: TrackingRoot, totals: Totals, tol: float) -> tuple[TrackingRoot, Command]:
+    """Decide after a Lloyd step of round 1."""
+    before, now = float(root.cost), totals.cost
+    falls = before == np.inf or before - now >= tol * before
+    root = root._replace(cost=now)
+    if totals.moves.any() and falls and root.steps < _WALKS - 1:
+        return root, Command(KEEP + MOVE)
+    return _remember(root._replace(phase=STEP), totals), Command(MOVE + STOP)
+
+
+def _step(root: TrackingRoot, totals: Totals) -> tuple[TrackingRoot, Command]:
+    """Decide after a measurement: a step, and a request for errors of the rows if a trial is due."""
+    known = root.lows[np.isfinite(root.lows)]
     low = float(np.quantile(known, 0.25)) if len(known) else np.inf
-    mean = _remember(state, root, now)
-    memory[_LOOKED] += 1
-    numbers = max(float(state.sums[root, :, -1].sum()), 1.0) * state.table.shape[2]
+    root = _remember(root, totals)
+    mean, looked = root.lows[-1], root.looked + 1
+    numbers = max(totals.weight, 1.0) * totals.moves.shape[1]
     rise = max(_RISE, _CHANCE * float(np.sqrt(2.0 / numbers)))
     risen = mean > (1.0 + rise) * low
-    due = risen and (memory[_WAIT] == 0 or mean > (1.0 + rise) * memory[_TRIED])
-    memory[_TRIED] = mean if due else memory[_TRIED]
-    memory[_RISEN] = mean > (1.0 + rise / 2.0) * low
-    memory[_WAIT], memory[_FAILED] = max(memory[_WAIT] - 1, 0), memory[_FAILED] * risen
-    state.costs[root] = now
-    if due or memory[_LOOKED] >= _LOOK:
-        memory[_PHASE], memory[_ROWS] = _ASKED, _MOST if due else 1
-        return treelloyd._MOVE + treelloyd._PHI
-    memory[_STEPS] = 1
-    return _go_on(state, root, move, now)
+    due = risen and (root.wait == 0 or mean > (1.0 + rise) * root.tried)
+    root = root._replace(
+        cost=totals.cost, looked=looked, tried=mean if due else root.tried, risen=mean > (1.0 + rise / 2.0) * low,
+        wait=max(root.wait - 1, 0), failed=root.failed if risen else 0,
+    )  # fmt: skip
+    if due or looked >= _LOOK:
+        return root._replace(phase=ASKED, rows=_MOST if due else 1), Command(MOVE + ERRORS)
+    return _continue(root._replace(steps=1), totals)
 
 
-def _go_on(state: TreeLloydState, root: int, move: Floats, now: float) -> int:
-    """Return the order of a root for a step of a round: the last one if it promises little.
+def _continue(root: TrackingRoot, totals: Totals) -> tuple[TrackingRoot, Command]:
+    """Decide on a step of a round: the last one if it promises little.
 
     If no point changes its cluster, the cost falls by n_c |z_c|^2 in each row, else by more.
     """
-    memory, gain = state.trial[root], float(np.cumsum(state.sums[root, :, -1:] * move**2)[-1])
-    state.costs[root] = now
-    again = gain > _WORTH * now and memory[_STEPS] < _MOST_STEPS
-    memory[_PHASE] = _MORE if again else _STEP
-    return treelloyd._MOVE + (0 if again else treelloyd._STOP)
+    gain = float(np.cumsum(totals.counts[:, None] * totals.moves**2)[-1])
+    again = gain > _WORTH * totals.cost and root.steps < _MOST_STEPS
+    root = root._replace(cost=totals.cost, phase=MORE if again else STEP)
+    return root, Command(MOVE if again else MOVE + STOP)
 
 
-def _add(state: TreeLloydState, root: int, rows: int, word: int) -> int:
-    """Return the order to begin a trial with so many rows."""
-    memory = state.trial[root]
-    memory[_PHASE], memory[_ROWS], memory[_STEPS] = _GROW, rows, 0
-    order, _ = treelloyd._grow(state, root, search.Trial(rows=float(rows)), word)
-    return order
+def _grow(root: TrackingRoot, totals: Totals, rows: int, code: int) -> tuple[TrackingRoot, Command]:
+    """Start a trial with some more rows."""
+    command = add_rows(totals, root.errors, rows, root.cost, code)
+    return root._replace(phase=GROWN, rows=rows, steps=0), command
 
 
-def _remove(state: TreeLloydState, root: int) -> int:
-    """Return the order to take out as many rows as were added, those that are missed least."""
-    memory, one = state.trial[root], [root]
-    memory[_PHASE], memory[_STEPS] = _SHRINK, 0
-    rows = treelloyd._place(state.reference[one], state.units[one], state.table[one])[0]
-    added = np.isfinite(rows[:, 0]).sum() - np.isfinite(state.kept_reference[root, :, 0]).sum()
-    state.down[root, 1 + search.choose_least(state.up[root, :-1, -1], rows, int(added)), 0] = 1.0
-    return treelloyd._REMOVE
-
-
-def _judge(state: TreeLloydState, root: int, now: float) -> int:
-    """Return the order of a root at the end of a trial."""
-    memory, better = state.trial[root], now < state.costs[root] * (1.0 - _GAIN)
-    if not better and memory[_ROWS] > 1:
-        return _add(state, root, int(memory[_ROWS]) - 1, treelloyd._BACK)
-    memory[_PHASE], memory[_LOOKED] = _STEP, 0
-    memory[_FAILED] = 0 if better else memory[_FAILED] + memory[_RISEN]
-    memory[_WAIT] = _WAITS[min(int(memory[_FAILED]), len(_WAITS) - 1)]
+def _judge(root: TrackingRoot, totals: Totals) -> tuple[TrackingRoot, Command]:
+    """Decide at the end of a trial."""
+    better = totals.cost < root.cost * (1.0 - _GAIN)
+    if not better and root.rows > 1:
+        return _grow(root, totals, int(root.rows) - 1, BACK)
+    failed = 0 if better else root.failed + int(root.risen)
+    root = root._replace(phase=STEP, looked=0, failed=failed, wait=_WAITS[min(int(failed), len(_WAITS) - 1)])
     if not better:
-        return treelloyd._BACK + treelloyd._STOP
-    _remember(state, root, now)
-    return treelloyd._MOVE + treelloyd._STOP
+        return root, Command(BACK + STOP)
+    return _remember(root, totals), Command(MOVE + STOP)
 
 
-def _remember(state: TreeLloydState, root: int, now: float) -> float:
-    """Return the cost for a unit of weight, which the root keeps in the place of the oldest one."""
-    memory = state.trial[root]
-    mass = float(state.sums[root, :, -1].sum())
-    mean = now / mass if mass > 0.0 else np.inf
-    memory[_LOWS:] = np.append(memory[_LOWS + 1 :], mean)
-    return mean
+def _remember(root: TrackingRoot, totals: Totals) -> TrackingRoot:
+    """Replace the oldest cost per unit of weight by that of now."""
+    mean = totals.cost / totals.weight if totals.weight > 0.0 else np.inf
+    return root._replace(lows=np.append(root.lows[1:], mean))

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
+from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.expected_messages import Known, TreeWalk, Way
 from p2pkm.core.messages import DenseMessages, Inbox, silence
@@ -14,23 +14,33 @@ from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import one_of, positive, whole
 from p2pkm.core.wire_format import to_bytes
-from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks import tree_sums
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
 from p2pkm.methods.init.tree_groups import TreeGroupsState, check_groups, count_groups, take_group
 from p2pkm.methods.init.value import Init
 from p2pkm.methods.tree import search
+from p2pkm.methods.tree.command import (
+    ADD,
+    BACK,
+    ERRORS,
+    KEEP,
+    MANY,
+    MOVE,
+    STOP,
+    UTILITIES,
+    Command,
+    change_rows,
+    count_bytes,
+    read_codes,
+)
 from p2pkm.methods.tree.regrown_tree import Growth, OverRegrownTree
+from p2pkm.methods.tree.root import Root, Totals, decide, start_roots
 from p2pkm.network.graph import Topology
 
-# what an order tells, added up; ADD and REMOVE mark rows; MANY times: with ADD how far rows are put aside, else how
-# often the step is halved, which is with KEEP alone; one byte holds all halvings and the 144 useful sums of the others
-_KEEP, _BACK, _MOVE, _STOP, _ADD, _REMOVE, _PHI, _UTILITY, _MANY = 1, 2, 4, 8, 16, 32, 64, 128, 256
-_ORDER, _MARK, _ASIDE, _ERROR = 1, 2, 2, 2  # bytes
 _SHORT = 4  # bytes of a number of the first round
+_ERROR = 2  # bytes of an error of a row
 _UP, _DOWN = 5.0, 3.0  # bits of a number in the first step, about
 _INIT = "rows:lean=true"
-_LLOYD, _ASKED, _GROWN, _SHRUNK = range(4)  # phases of a root
 
 
 @register("treelloyd")
@@ -54,20 +64,14 @@ class TreeLloydState(NamedTuple):
         Sums and counts of the own points as they were last sent.
     sums : float64[n, k, d + 1]
         Sums and counts of all points below, and the own ones.
-    costs : float64[n]
-        At a root the pooled cost of `kept`, in squared steps times units of weight; +inf before it is known.
-    trial : float64[n, 4]
-        At a root of a search `search.Trial`.
-    tried : float64[n]
-        At a root the cost of the last table in a trial.
-    phi : float64[n, k]
-        At a root the errors of the rows of `kept`.
+    root : Root
+        State of the roots.
     up, down : float64[n, r, w]
         What each device sends to its parent and to its children.
     group, tried_group : int64[n] or None
         The groups of the devices, of `centroids` and of the table that is tried; None: all points have one clustering.
     growth : Growth or None
-        What each device knows of a tree that is grown by messages; None: the tree of the whole graph.
+        Each device's part of a tree that is grown by messages; None: the tree of the whole graph.
     """
 
     centroids: Floats
@@ -80,10 +84,7 @@ class TreeLloydState(NamedTuple):
     kept_reference: Floats
     own: Floats
     sums: Floats
-    costs: Floats
-    trial: Floats
-    tried: Floats
-    phi: Floats
+    root: Any
     up: Floats
     down: Floats
     group: Integers | None = None
@@ -230,10 +231,10 @@ class TreeLloyd(MethodBase):
             guarantees_descent=True,
         )
 
-    def on(self, topology: Topology) -> "OverTree | OverRegrownTree":
+    def on(self, topology: Topology) -> "TreeLloydOnGraph | OverRegrownTree":
         """Return the algorithm that the loop runs, over a spanning tree of the graph."""
-        walk = OverTree(self, grow(topology))
-        return OverRegrownTree(walk) if self.regrows else walk
+        on_graph = TreeLloydOnGraph(self, grow(topology))
+        return OverRegrownTree(on_graph) if self.regrows else on_graph
 
     def under_faults(self, topology: Topology) -> "TreeLloyd":
         """Return the method whose devices grow their tree by messages, anew when one is missing."""
@@ -241,7 +242,7 @@ class TreeLloyd(MethodBase):
 
 
 @dataclass(frozen=True)
-class OverTree(OnGraph):
+class TreeLloydOnGraph(OnGraph):
     """`TreeLloyd` along trees, layer by layer."""
 
     method: TreeLloyd
@@ -280,7 +281,7 @@ class OverTree(OnGraph):
         return f"jacobi*{2 * self.depth + 1}"
 
     def expected_messages(self, known: Known) -> TreeWalk:
-        """Return the moments up and the units down; then sums and a cost up, moves and an order down."""
+        """Expect moments up and units down; then sums and a cost up, moves and a command down."""
         (parent, layers), d = self.tree, known.features
         one, sure = np.ones(len(layers), np.int64), np.ones(len(layers), np.bool_)
         count, fixed = self.counts
@@ -319,9 +320,8 @@ class OverTree(OnGraph):
         table, sums = np.zeros(reference.shape), np.zeros((*reference.shape[:2], d + 1))
         state = TreeLloydState(
             start.centroids, start.centroids, np.zeros(n, np.bool_), reference, np.zeros((n, tree_sums.UNITS)), table,
-            table, reference, sums, sums, np.full(n, np.inf), np.tile(np.array(search.Trial()), (n, 1)),
-            np.full(n, np.inf), np.zeros(reference.shape[:2]), np.zeros((n, 1, 1)), np.zeros((n, 1, tree_sums.UNITS)),
-            group, group,
+            table, reference, sums, sums, self.start_roots(n, reference.shape[1]), np.zeros((n, 1, 1)),
+            np.zeros((n, 1, tree_sums.UNITS)), group, group,
         )  # fmt: skip
         return state._replace(up=self.moments(state, devices))
 
@@ -345,10 +345,10 @@ class OverTree(OnGraph):
         return sent._replace(wire=wire)
 
     def outgoing(self, state: TreeLloydState, *, up: bool) -> Floats:
-        """Return the tables of sums, costs and errors that go up, or of orders and moves that go down."""
+        """Select the tables of sums, costs and errors for parents, or of commands and moves for children."""
         if not (up and self.searches):
             return state.up if up else state.down
-        return _put(state.up, (..., -1), search.shorten(state.up[..., -1]))
+        return put(state.up, (..., -1), search.shorten(state.up[..., -1]))
 
     def count_wire(
         self, state: TreeLloydState, who: Integers, tables: Floats, devices: Devices, *, up: bool
@@ -358,7 +358,7 @@ class OverTree(OnGraph):
         What goes up: whole numbers, the cost, errors if asked for.
         """
         if not up:
-            return _count_down(tables, devices)
+            return count_bytes(tables, devices)
         real = np.isfinite(state.reference[who, :, 0]).sum(axis=1)
         changes = tables[:, :-1, :-1] if self.searches else tables[:, :-1]
         errors = np.where(tables[:, -1, -1] > 0.0, _ERROR * real, 0) if self.searches else 0
@@ -384,26 +384,26 @@ class OverTree(OnGraph):
         elif position.up:
             return state
         if first:
-            state = state._replace(units=_put(state.units, who, state.down[who, 0, : tree_sums.UNITS]))
+            state = state._replace(units=put(state.units, who, state.down[who, 0, : tree_sums.UNITS]))
         else:
-            state = self.obey(state, who, devices)
+            state = self.apply_commands(state, who, devices)
         return self._check_termination(state, first=first) if position.ends else state
 
     def _check_termination(self, state: TreeLloydState, *, first: bool) -> TreeLloydState:
-        """Return the state in which those are done whose order was to stop, or whose points have no spread."""
+        """Mark devices as converged whose command is to stop, or whose points have no spread."""
         done = state.units[:, 0] == 0.0 if first else self.stops(state)
         return state._replace(converged=state.converged | done)
 
     def _announce_units(self, state: TreeLloydState, roots: Integers, devices: Devices) -> TreeLloydState:
         """Return the state in which the roots have chosen step and unit."""
         return state._replace(
-            down=_put(state.down, roots, self.choose_units(state, roots, state.up[roots], devices)[:, None])
+            down=put(state.down, roots, self.choose_units(state, roots, state.up[roots], devices)[:, None])
         )
 
     def measure(self, state: TreeLloydState, devices: Devices) -> TreeLloydState:
         """Begin a step: prepare what goes up, the change of the own sums, the own cost, and errors if asked for."""
         n, rows, d = state.table.shape
-        table = _place(state.reference, state.units, state.table)
+        table = place(state.reference, state.units, state.table)
         if state.tried_group is None:
             own, costs = tree_sums.count_own(devices, table, state.reference, state.units)
         else:
@@ -413,9 +413,9 @@ class OverTree(OnGraph):
         up = np.zeros((n, rows + 1, d + 1 + self.searches))
         up[:, :rows, : d + 1], up[:, rows, 0] = own - state.own, costs / np.where(scale > 0.0, scale, 1.0)
         if self.searches:
-            asked = state.down[:, 0, 0].astype(np.int64) if devices.round > 2 else np.zeros(n, np.int64)
-            for order, utility in ((_PHI, False), (_UTILITY, True)):
-                who = (asked & order) > 0
+            asked = read_codes(state.down) if devices.round > 2 else np.zeros(n, np.int64)
+            for code, utility in ((ERRORS, False), (UTILITIES, True)):
+                who = (asked & code) > 0
                 if who.any():
                     up[who, rows, -1] = 1.0  # errors were asked for
                     up[who, :rows, -1] = search.sum_errors(devices, table, scale, utility=utility)[who]
@@ -436,66 +436,65 @@ class OverTree(OnGraph):
         return group, sums.reshape(n, rows, d + 1), costs[every, group]
 
     def decide(self, state: TreeLloydState, roots: Integers, devices: Devices) -> TreeLloydState:
-        """Return the state in which the roots have made up their orders."""
-        sums = state.sums.copy()
+        """Write the commands of the roots, which have received all sums."""
+        sums, down = state.sums.copy(), state.down.copy()
         sums[roots] += state.up[roots, :-1, : sums.shape[2]]
         moves = tree_sums.find_moves(sums[roots], state.table[roots], state.units[roots, 2])
-        state = state._replace(sums=sums, costs=state.costs.copy(), down=state.down.copy(), trial=state.trial.copy(),
-                               tried=state.tried.copy(), phi=state.phi.copy())  # fmt: skip
-        for root, move in zip(roots.tolist(), moves, strict=True):
-            trial = search.Trial(*state.trial[root].tolist())
-            if trial.phase == _LLOYD:
-                order, trial = self._step(state, root, move, trial, devices.unit)
-            else:
-                order, trial = _try(state, root, move, trial)
-            state.down[root, 0, 0] += order
-            if order & _MOVE:
-                state.down[root, 1:] = move
-            state.trial[root] = trial
-        return state
+        state = state._replace(sums=sums, down=down)
+        memory = [one.copy() for one in state.root]
+        for i, move in zip(roots.tolist(), moves, strict=True):
+            totals = self._total(state, i, move, devices)
+            after, command = self.choose_command(type(state.root)(*(one[i] for one in memory)), totals)
+            for one, value in zip(memory, after, strict=True):
+                one[i] = value
+            command.write(down[i], move)
+        return state._replace(root=type(state.root)(*memory))
 
-    def _step(
-        self, state: TreeLloydState, root: int, move: Floats, trial: search.Trial, point: float
-    ) -> tuple[int, search.Trial]:
-        """Return the order of a root after a Lloyd step."""
-        before, now = float(state.costs[root]), float(state.up[root, -1, 0])
-        fell, finer = now < before, _count_halvings(state, root, now, point)
-        state.costs[root] = now if fell else before
-        goes_on = fell and not (before < np.inf and before - now < self.method.tol * before)
-        if goes_on and finer:
-            state.costs[root] = np.inf  # the same table comes again, in other numbers
-            return _KEEP + _MANY * finer, trial
-        if goes_on and move.any():
-            return _KEEP + _MOVE, trial
-        word = _KEEP if fell else _BACK
-        if self.searches and trial.rows and state.costs[root] > 0.0:
-            return word + _PHI, trial._replace(phase=_ASKED)
-        return word + _STOP, trial
+    def start_roots(self, n: int, rows: int) -> Any:
+        """Create the states of n roots before their first round."""
+        return start_roots(n, rows)
 
-    def obey(self, state: TreeLloydState, who: Integers, devices: Devices) -> TreeLloydState:
-        """Return the state in which some devices have followed the order that they hold."""
-        told, marks = state.down[who, 0, 0].astype(np.int64)[:, None, None], state.down[who, 1:]
+    def choose_command(self, root: Any, totals: Totals) -> tuple[Any, Command]:
+        """Decide at a root: its next state, and its command."""
+        return decide(root, totals, self.method.tol, searches=self.searches)
+
+    def _total(self, state: TreeLloydState, root: int, moves: Floats, devices: Devices) -> Totals:
+        """Collect the totals of a root."""
+        cost, units = float(state.up[root, -1, 0]), state.units[[root]]
+        rows = place(state.reference[[root]], units, state.table[[root]])[0]
+        mass = float(units[0, 1]) * state.sums[root, :, -1:].sum(axis=0)
+        real = np.isfinite(state.reference[[root], :, 0]).sum(axis=1)
+        wish = tree_sums.find_step(cost * units[:, 1], mass, real, rows.shape[1], devices.unit)
+        return Totals(
+            cost, state.sums[root, :, -1], moves, state.up[root, :-1, -1], rows,
+            np.isfinite(state.kept_reference[root, :, 0]),
+            tree_sums.count_halvings(1.0, float(wish[0]), state.table[root]),
+        )  # fmt: skip
+
+    def apply_commands(self, state: TreeLloydState, who: Integers, devices: Devices) -> TreeLloydState:
+        """Apply the commands that some devices hold."""
+        codes, moves = read_codes(state.down[who])[:, None, None], state.down[who, 1:]
         table, reference, own, sums = state.table[who], state.reference[who], state.own[who], state.sums[who]
-        kept = np.where(told & _KEEP, table, state.kept[who])
-        base = np.where(told & _KEEP, reference, state.kept_reference[who])
-        table, found = np.where(told & _BACK, kept, table), np.where(told & _BACK, base, reference)
-        table = table + np.where(told & _MOVE, marks, 0.0)
-        finer = np.exp2(np.where(told & _ADD, 0, told // _MANY))
+        kept = np.where(codes & KEEP, table, state.kept[who])
+        base = np.where(codes & KEEP, reference, state.kept_reference[who])
+        table, found = np.where(codes & BACK, kept, table), np.where(codes & BACK, base, reference)
+        table = table + np.where(codes & MOVE, moves, 0.0)
+        finer = np.exp2(np.where(codes & ADD, 0, codes // MANY))
         table, kept = table * finer, kept * finer
         units = np.column_stack((state.units[who, 0] / finer[:, 0, 0], state.units[who, 1:]))
         if self.searches:
-            table, found = _change_rows(table, found, state.down[who], devices)
+            table, found = change_rows(table, found, state.down[who], devices)
             fresh = (found != reference).any(axis=2)[:, :, None]  # rows of which nothing was sent
             own, sums = np.where(fresh, 0.0, own), np.where(fresh, 0.0, sums)
         if state.group is not None and state.tried_group is not None:
-            group = np.where(told[:, 0, 0] & _KEEP, state.tried_group[who], state.group[who])
-            state = state._replace(group=_put(state.group, who, group))
-        rows = self._choose_rows(state, who, _place(base, units, kept))
+            group = np.where(codes[:, 0, 0] & KEEP, state.tried_group[who], state.group[who])
+            state = state._replace(group=put(state.group, who, group))
+        rows = self._choose_rows(state, who, place(base, units, kept))
         return state._replace(
-            centroids=_put(state.centroids, who, rows), previous=_put(state.previous, who, state.centroids[who]),
-            kept=_put(state.kept, who, kept), table=_put(state.table, who, table),
-            reference=_put(state.reference, who, found), kept_reference=_put(state.kept_reference, who, base),
-            own=_put(state.own, who, own), sums=_put(state.sums, who, sums), units=_put(state.units, who, units),
+            centroids=put(state.centroids, who, rows), previous=put(state.previous, who, state.centroids[who]),
+            kept=put(state.kept, who, kept), table=put(state.table, who, table),
+            reference=put(state.reference, who, found), kept_reference=put(state.kept_reference, who, base),
+            own=put(state.own, who, own), sums=put(state.sums, who, sums), units=put(state.units, who, units),
         )  # fmt: skip
 
     def _choose_rows(self, state: TreeLloydState, who: Integers, rows: Floats) -> Floats:
@@ -514,7 +513,7 @@ class OverTree(OnGraph):
 
         It is the one that is tried, for that is a Lloyd step from the certified one; amid a search the certified one.
         """
-        kept, tried = (_place(base, state.units, steps) for base, steps in (
+        kept, tried = (place(base, state.units, steps) for base, steps in (
             (state.kept_reference, state.kept), (state.reference, state.table)))  # fmt: skip
         same = (np.isfinite(kept) == np.isfinite(tried)).all(axis=(1, 2))
         return np.where(same[:, None, None], tried, kept)
@@ -533,104 +532,25 @@ class OverTree(OnGraph):
         """Return the state in which some devices begin anew: from a table, float64[b, r, d], on a grid of its own."""
         rows = self._choose_rows(state, who, table)
         return state._replace(
-            centroids=_put(state.centroids, who, rows), previous=_put(state.previous, who, state.centroids[who]),
-            reference=_put(state.reference, who, table), kept_reference=_put(state.kept_reference, who, table),
-            kept=_put(state.kept, who, 0.0), table=_put(state.table, who, 0.0), units=_put(state.units, who, units),
-            own=_put(state.own, who, 0.0), sums=_put(state.sums, who, 0.0), costs=_put(state.costs, who, np.inf),
-            trial=_put(state.trial, who, np.array(search.Trial())), tried=_put(state.tried, who, np.inf),
-            phi=_put(state.phi, who, 0.0),
+            centroids=put(state.centroids, who, rows), previous=put(state.previous, who, state.centroids[who]),
+            reference=put(state.reference, who, table), kept_reference=put(state.kept_reference, who, table),
+            kept=put(state.kept, who, 0.0), table=put(state.table, who, 0.0), units=put(state.units, who, units),
+            own=put(state.own, who, 0.0), sums=put(state.sums, who, 0.0),
+            root=Root(*map(put, state.root, [who] * len(Root._fields), start_roots(len(who), table.shape[1]))),
         )  # fmt: skip
 
     def stops(self, state: TreeLloydState) -> Mask:
-        """Return whose order is to stop, bool[n]."""
-        return (state.down[:, 0, 0].astype(np.int64) & _STOP) > 0
+        """Find the devices whose command is to stop, bool[n]."""
+        return (read_codes(state.down) & STOP) > 0
 
 
-def _count_halvings(state: TreeLloydState, root: int, cost: float, point: float) -> int:
-    """Return how often the step can be halved before it is below what would be chosen at this cost."""
-    unit = float(state.units[root, 1])
-    mass = unit * state.sums[root, :, -1:].sum(axis=0)
-    rows = np.isfinite(state.reference[[root], :, 0]).sum(axis=1)
-    wish = tree_sums.find_step(np.array([cost * unit]), mass, rows, state.table.shape[2], point)
-    return tree_sums.count_halvings(1.0, float(wish[0]), state.table[root])
-
-
-def _try(state: TreeLloydState, root: int, move: Floats, trial: search.Trial) -> tuple[int, search.Trial]:
-    """Return the order of a root in a trial, and write what it marks into `down`."""
-    now, steps, errors = float(state.up[root, -1, 0]), trial.steps + 1, state.up[root, :-1, -1]
-    if trial.phase == _ASKED:
-        state.phi[root] = errors
-        return _grow(state, root, trial, 0)
-    if trial.phase == _GROWN and steps <= search.GROWN:
-        return _MOVE + (_UTILITY if steps == search.GROWN else 0), trial._replace(steps=steps)
-    if trial.phase == _GROWN:
-        rows = _place(state.reference[[root]], state.units[[root]], state.table[[root]])[0]
-        added = np.isfinite(rows[:, 0]).sum() - np.isfinite(state.kept_reference[root, :, 0]).sum()
-        state.down[root, 1 + search.choose_least(errors, rows, int(added)), 0] = 1.0
-        state.tried[root] = np.inf
-        return _REMOVE, trial._replace(phase=_SHRUNK, steps=0.0)
-    if steps <= search.SHRUNK and move.any() and now < state.tried[root]:
-        state.tried[root] = now
-        return _MOVE, trial._replace(steps=steps)
-    return _judge(state, root, trial, now)
-
-
-def _judge(state: TreeLloydState, root: int, trial: search.Trial, now: float) -> tuple[int, search.Trial]:
-    """Return the order of a root at the end of a trial."""
-    trials, better = trial.trials + 1, now < state.costs[root] * (1.0 - search.GAIN)
-    rows = trial.rows if better else trial.rows - 1
-    over = not rows or trials >= search.TRIALS
-    trial = search.Trial(0.0 if over else rows, trials, _LLOYD if over else _ASKED)
-    if better:
-        state.costs[root] = now
-    if over:  # Lloyd steps to the end, which begin with the sums of the table that is kept
-        state.costs[root] = np.inf
-        return _KEEP if better else _BACK, trial
-    return (_KEEP + _PHI, trial) if better else _grow(state, root, trial, _BACK)
-
-
-def _grow(state: TreeLloydState, root: int, trial: search.Trial, word: int) -> tuple[int, search.Trial]:
-    """Return the order to add rows beside those of the largest error, whose numbers mark the new ones, from 1."""
-    kept = np.isfinite(state.kept_reference[root, :, 0])
-    chosen = search.choose_largest(state.phi[root], np.flatnonzero(kept), int(trial.rows))
-    state.down[root, 1 + np.flatnonzero(~kept)[: len(chosen)], 0] = 1.0 + chosen
-    aside = search.aside(float(state.costs[root]), float(state.sums[root, :, -1].sum()))
-    return word + _ADD + _MANY * int(aside), trial._replace(phase=_GROWN, steps=0.0)
-
-
-def _change_rows(table: Floats, reference: Floats, down: Floats, devices: Devices) -> tuple[Floats, Floats]:
-    """Return tables and references after rows were added or taken out, as the orders of these devices say."""
-    orders, marks = down[:, 0, 0].astype(np.int64), down[:, 1:, 0].astype(np.int64)
-    table, reference = table.copy(), reference.copy()
-    who, row = np.nonzero((marks > 0) & ((orders & _ADD) > 0)[:, None])
-    if len(who):
-        _, places, d = table.shape
-        draws = uniforms(devices.shared_key, Stream.CHOICE, [devices.round], places * d)[0].reshape(places, d)
-        offsets = np.rint((2.0 * draws[row] - 1.0) * (orders[who] // _MANY)[:, None])
-        offsets[:, 0] += ~offsets.any(axis=1)
-        beside = marks[who, row] - 1
-        table[who, row], reference[who, row] = table[who, beside] + offsets, reference[who, beside]
-    who, row = np.nonzero((marks > 0) & ((orders & _REMOVE) > 0)[:, None])
-    table[who, row], reference[who, row] = 0.0, np.inf
-    return table, reference
-
-
-def _count_down(tables: Floats, devices: Devices) -> Integers:
-    """Return the bytes on the wire of what goes down, int64[b]: an order, and moves or marks of rows."""
-    orders, marks = tables[:, 0, 0].astype(np.int64), np.count_nonzero(tables[:, 1:, 0], axis=1)
-    bits = devices.kernels.integer_bits(tables[:, 1:].astype(np.int64))
-    moves = np.where(orders & _MOVE, to_bytes(bits), 0)
-    marked = np.where(orders & (_ADD | _REMOVE), _MARK * marks, 0) + np.where(orders & _ADD, _ASIDE, 0)
-    return _ORDER + moves + marked
-
-
-def _place(reference: Floats, units: Floats, steps: Floats) -> Floats:
-    """Return where the rows of a table of whole numbers are."""
+def place(reference: Floats, units: Floats, steps: Floats) -> Floats:
+    """Compute the rows of a table of whole numbers, float64[n, r, d]."""
     return reference + units[:, 0, None, None] * steps
 
 
-def _put(values: Any, where: Any, some: Any) -> Any:
-    """Return a copy with some values replaced."""
+def put(values: Any, where: Any, some: Any) -> Any:
+    """Copy values and replace some of them."""
     found = values.copy()
     found[where] = some
     return found

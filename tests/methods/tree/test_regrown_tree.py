@@ -55,7 +55,7 @@ def play(data, links, start, absences, rounds, **options):
         states.append(state)
         traffic.append((*network.ledger.totals, network.ledger.wire_total))
     rank = np.empty(len(data), np.int64)
-    rank[np.argsort(method.walk.tree.layer, kind="stable")] = np.arange(len(data))
+    rank[np.argsort(method.method.tree.layer, kind="stable")] = np.arange(len(data))
     return Played(states, rank, np.diff(np.array(traffic), axis=0))
 
 

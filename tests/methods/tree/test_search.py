@@ -41,7 +41,7 @@ def test_a_search_lowers_the_cost_and_ends_at_a_lloyd_point(name):
         better += costs[-1] < 0.99 * plain
         root = int(np.argmax(state.sums[:, :, -1].sum(axis=1)))
         assert_array_equal(state.sums[root], state.own.sum(axis=0))
-        assert_allclose(state.costs[root] * step**2 * unit, costs[-1])
+        assert_allclose(state.root.cost[root] * step**2 * unit, costs[-1])
         assert np.isfinite(state.kept_reference[root, :, 0]).sum() == K
         nearest = squared(pooled, history[-1, 0]).argmin(axis=1)
         for c in np.unique(nearest):
@@ -142,7 +142,7 @@ def test_the_twin_finds_the_same_rows_in_as_many_rounds(k, seed):
     history, state, _ = breathe([points], [], start, twin.round)
     assert state.converged.all()
     assert_array_equal(history[-1, 0], rows)
-    assert_allclose(state.costs[0] * state.units[0, 0] ** 2, cost)
+    assert_allclose(state.root.cost[0] * state.units[0, 0] ** 2, cost)
 
 
 def test_errors_and_utilities_by_hand():

@@ -14,7 +14,7 @@ from p2pkm.core.protocols import Work
 from p2pkm.core.wire_format import encode
 from p2pkm.methods.building_blocks import tree_sums
 from p2pkm.methods.building_blocks.spanning_tree import Tree
-from p2pkm.methods.tree.treelloyd import OverTree
+from p2pkm.methods.tree.treelloyd import TreeLloydOnGraph
 from tests.support.play_rounds import arrange, play, random_links, squared
 
 GRAPHS = {
@@ -176,7 +176,7 @@ def test_a_step_is_halved_where_the_cost_has_fallen():
     pooled = np.concatenate(data)
     costs = np.array([squared(pooled, table[0]).min(axis=1).sum() for table in history])
     assert (np.diff(costs) <= 0.0).all()
-    assert_allclose([costs[-1], state.costs.min() * step**2], cost)
+    assert_allclose([costs[-1], state.root.cost.min() * step**2], cost)
     apart = squared(pooled, history[-1, 0])
     exact = sum(((own - own.mean(axis=0)) ** 2).sum() for own in (pooled[apart.argmin(axis=1) == c] for c in range(3))
                 if len(own))  # fmt: skip
@@ -195,7 +195,7 @@ def test_a_step_that_raises_the_cost_is_taken_back():
         assert_array_equal(state.kept, np.array([kept] * 3))
         assert_array_equal(state.table, state.kept)
         step, unit, _ = state.units[1]
-        assert_allclose(state.costs[1] * step**2 * unit, cost)
+        assert_allclose(state.root.cost[1] * step**2 * unit, cost)
         costs = [squared(pooled, table[0]).min(axis=1).sum() for table in history]
         assert (np.diff(costs) <= 0).all()
         found += back
@@ -331,14 +331,14 @@ def test_an_absent_row_stays_absent():
 def test_what_passes_over_the_links(name, monkeypatch):
     """Two messages per link of the tree and step, with the bytes of a table that can be read."""
     (n, links), said = GRAPHS[name], []
-    message = OverTree.message
+    message = TreeLloydOnGraph.message
 
     def watched(self, state, devices):
         messages = message(self, state, devices)
         said.append((devices.round, messages))
         return messages
 
-    monkeypatch.setattr(OverTree, "message", watched)
+    monkeypatch.setattr(TreeLloydOnGraph, "message", watched)
     data, start = draw(n, 4), np.random.default_rng(4).normal(6, 4, (K, D))
     table = arrange(data, links)
     method = p2pkm.TreeLloyd(K).on(table.topology)
