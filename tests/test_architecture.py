@@ -73,11 +73,11 @@ BLAS = {  # what may reach BLAS or LAPACK, whose bits depend on the number of th
     "LogisticRegression",
 }  # fmt: skip
 NO_BLAS = {  # calls outside of `single_thread` that are none of BLAS, or whose caller has the limit
-    "p2pkm/experiments/attack.py": {"noisy_sums": "norm of whole numbers, compared"},
-    "p2pkm/experiments/pair_leaks.py": {"combine": "within pair_leaks"},
+    "p2pkm/privacy/run_attack.py": {"noisy_sums": "norm of whole numbers, compared"},
+    "p2pkm/privacy/pair_leaks.py": {"combine": "within pair_leaks"},
     "p2pkm/methods/tree/regrown_tree.py": {"_elect": "whole numbers"},
-    "p2pkm/methods/deep/networks.py": {"_apply_linear": "JAX", "_through": "JAX"},
-    "p2pkm/methods/deep/training.py": {"loss": "JAX"},
+    "p2pkm/deep/networks.py": {"_apply_linear": "JAX", "_through": "JAX"},
+    "p2pkm/deep/training.py": {"loss": "JAX"},
     "p2pkm/network/ledger.py": {"totals": "whole numbers", "wire_total": "whole numbers"},
     "p2pkm/privacy/row_space.py": {"_multiply": "exact products and sums"},
     "p2pkm/viz/figures/partition.py": {"_draw_map": "norm of a color scale"},

@@ -175,16 +175,10 @@ def _follow() -> int:
         return error.code  # rank 0 says so
     if world.size == 1:
         return ExperimentError.code
-    return worker_loop(world, {"study": _follow_study, "probe": _follow_probe})
+    return worker_loop(world, {"study": _follow_study})
 
 
 def _follow_study(world: Any, order: dict[str, Any]) -> None:
     from p2pkm.experiments.studies.run_study import follow_study
 
     follow_study(world, order)
-
-
-def _follow_probe(world: Any, order: dict[str, Any]) -> None:
-    from p2pkm.experiments.plan.time_model import follow_probe
-
-    follow_probe(world, order)

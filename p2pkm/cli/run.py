@@ -110,24 +110,17 @@ def compare_command(**options: Any) -> int:
                  "run, 2 wrong command line, 3 it cannot: wrong data or graph, or too little memory.")  # fmt: skip
 @without("seeds", "coupling_path", "out", "force", "dry_run", "quiet", "verbose", "plot", "require_converged", "faults",
           "stale_policy", "checkpoint_every")  # fmt: skip
-@click.option("--out", metavar="FOLDER", help="Draw the scaling curves into a folder.")
 @click.option("--ranks", type=click.IntRange(1, 100_000), help="Ranks of the run.  [default: those that are running]")
-@click.option("--latency", type=float, help="Seconds of a message between ranks, such as 2e-5 in a cluster.  "
-              "[default: measured between two ranks here]")  # fmt: skip
-@click.option("--bandwidth", type=float, help="Bytes per second between ranks, such as 1e10.  [default: measured]")
-@click.option("--measure", is_flag=True, help="Run a few rounds on 1 and 2 ranks and compare with the prediction.")
-def plan_command(
-    ranks: int | None, latency: float | None, bandwidth: float | None, measure: bool, **options: Any
-) -> int:
-    """Estimate what a run would need, without running it: memory, messages, bytes and seconds per round.
+def plan_command(ranks: int | None, **options: Any) -> int:
+    """Estimate what a run would need, without running it: memory, messages, bytes and seconds.
 
-    Messages and bytes are exact where they do not depend on the data, else "at most". Seconds come from short trials on
-    this machine; with --link-model, virtual seconds come, too. No point is generated or read for it. Code 3 if the run
-    does not fit into memory; the environment variable P2PKM_MEMORY, such as 8G, says how much there is.
+    Messages and bytes are exact where they do not depend on the data, else "at most". Seconds are those of a pilot, a
+    run of at most 2,000 devices and two rounds in this process, scaled linearly. Code 3 if the run does not fit into
+    memory; the environment variable P2PKM_MEMORY, such as 8G, sets the memory that is free.
     """
     from p2pkm.experiments.plan.run import Wanted, lead_plan
 
-    wanted = Wanted(ranks, latency, bandwidth, measure, options["form"] == "json")
+    wanted = Wanted(ranks, options["form"] == "json")
     return lead_plan(_read_experiment(options), wanted)
 
 

@@ -159,7 +159,7 @@ def test_a_seed_is_a_whole_number(seed):
 
 
 def test_a_rank_does_what_it_is_told_until_it_is_told_how_to_end():
-    orders, done = iter([{"study": 1}, {"probe": 2}, {"study": 3}, {"exit": np.array(5)}]), []
-    errands = {name: lambda world, order, name=name: done.append(order[name]) for name in ("study", "probe")}
+    orders, done = iter([{"study": 1}, {"other": 2}, {"study": 3}, {"exit": np.array(5)}]), []
+    errands = {name: lambda world, order, name=name: done.append(order[name]) for name in ("study", "other")}
     assert worker_loop(SimpleNamespace(broadcast=lambda nothing: next(orders)), errands) == 5
     assert done == [1, 2, 3]

@@ -133,8 +133,7 @@ def run(*more):
 
 
 def test_it_is_planned(kind):
-    words = ("--ranks", 1, "--latency", 1e-4, "--bandwidth", 1e9, "--format", "json")
-    ending = here("plan", *RUN[:-1], *words)
+    ending = here("plan", *RUN[:-1], "--ranks", 1, "--format", "json")
     assert ending.code == 0, ending.err
     last, summary = json.loads(ending.out)["stages"][-1], run()
     assert last["known"] and last["rounds"] == 5

@@ -688,8 +688,8 @@ P2PKM_MEMORY=nanG plan                    | 2 | expected a size
 P2PKM_MEMORY=1e400 plan                   | 2 | expected a size
 plan --ranks 0                            | 2 | is not in the range
 plan --ranks 1000000000                   | 2 | is not in the range
-plan --latency -1                         | 2 | latency is -1.0
-plan --bandwidth inf                      | 2 | bandwidth is inf
+plan --latency 1e-4                       | 2 | No such option
+plan --measure                            | 2 | No such option
 plan --devices 0                          | 2 | devices is 0
 plan --graph complete --devices 1000000   | 3 | links, more than
 plan --graph file:billion.npz             | 3 | nodes, but only 2 values

@@ -14,11 +14,10 @@ from p2pkm.experiments.config import RunSpecs
 from p2pkm.experiments.plan.draft import RunPlan, resolve_experiment
 from p2pkm.experiments.plan.free_memory import available
 from p2pkm.experiments.plan.memory_model import MemoryInputs, refuse
-from p2pkm.experiments.plan.time_model import count_turns
 from p2pkm.experiments.plan.volume import flood
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.metrics.monitor import usual_every
-from p2pkm.network.graph import LARGE
+from p2pkm.network.graph import LARGE, Topology
 
 _DEGREE = 2  # of a graph whose spec has no degree, at least; and of a star
 _ENTRY, _SHARE, _CHAIN = 4, 8, 9  # bytes per link in use and round, with own weights; per directed edge if drawn anew
@@ -96,5 +95,13 @@ def _weigh_changes(plan: RunPlan, load: MemoryInputs) -> MemoryInputs:
         return load
     each = _ENTRY + (_SHARE if graph.own_mixing is not None else 0)
     tape = int(2 * used * each) * graph.period if graph.period else _CHAIN * len(topology.indices)
-    exchanges = (plan.experiment.rounds or 0) * count_turns(plan.algorithm, topology) + 1
+    exchanges = (plan.experiment.rounds or 0) * _count_turns(plan.algorithm, topology) + 1
     return load._replace(tape=max(tape, 1), exchanges=exchanges if topology.n <= LARGE else 0)
+
+
+def _count_turns(algorithm: Any, topology: Topology) -> int:
+    """Return the number of exchanges of a round."""
+    word, _, turns = algorithm.on(topology).schedule.partition("*")
+    if word == "colored":
+        return int(topology.colors.max(initial=0)) + 1
+    return int(turns or (2 if word == "star" else 1))

@@ -5,11 +5,13 @@ from typing import Any, TextIO
 
 from p2pkm.core.units import count, write_size
 
+_ROUNDS = {0: "no round", 1: "one round", 2: "two rounds"}
+
 
 def show(found: dict[str, Any], out: TextIO) -> None:
     """Print what `p2pkm.experiments.plan.run.lead_plan` found."""
     out.write(
-        "\n".join([*_head(found), *_memory(found), *_traffic(found), *_seconds(found), *_virtual(found), *_tail(found)])
+        "\n".join([*_head(found), *_memory(found), *_split(found), *_traffic(found), *_seconds(found), *_tail(found)])
         + "\n"
     )
     out.flush()
@@ -65,52 +67,39 @@ def _traffic(found: dict[str, Any]) -> Iterator[str]:
             yield f"          {name:<18}{label:<18}{messages:>22}{volumes:>28}{wire}"
 
 
-def _seconds(found: dict[str, Any]) -> Iterator[str]:
-    link = found["link"]
+def _split(found: dict[str, Any]) -> Iterator[str]:
     yield ""
-    yield (
-        f"seconds   per round, a core for every rank; a message takes {1e6 * link['latency']:.3g} us, "
-        f"{write_size(link['bandwidth'])}/s ({link['source']})"
-    )
-    yield f"  {'ranks':>8}{'seconds':>12}{'faster':>9}{'edge cut':>14}{'halo size':>12}  rank partition"
-    first = found["strong"][0]["seconds"]
-    for row in found["strong"]:
-        speedup = first / row["seconds"] if row["seconds"] else 1.0
+    yield f"split     {'ranks':>8}{'devices':>12}{'halo size':>12}{'edge cut':>12}  rank partition"
+    for row in found["split"]:
         yield (
-            f"  {row['ranks']:>8,}{row['seconds']:>12.4g}{speedup:>8.1f}x{row['edge_cut']:>14,}{row['halo_size']:>12,}"
+            f"          {row['ranks']:>8,}{row['devices']:>12,}{row['halo_size']:>12,}{row['edge_cut']:>12,}"
             f"  {row['rank_partition']}"
         )
-    for row in found["weak"]:
-        yield f"  {row['ranks']:>8,}{row['seconds']:>12.4g}  with {count(row['devices'], 'device')}"
-    for row in found["measured"]:
-        yield (
-            f"  measured on {row['ranks']}: {row['seconds']:.4g} s, predicted {row['predicted']:.4g} s, "
-            f"off by {100 * row['error']:+.0f} %"
-        )
 
 
-def _virtual(found: dict[str, Any]) -> Iterator[str]:
-    told = found["virtual"]
-    if told is None:
-        return
+def _seconds(found: dict[str, Any]) -> Iterator[str]:
+    pilot, told = found["pilot"], found["experiment"]
     yield ""
-    yield f"virtual   seconds, estimated on the link model {told['net']}"
-    if not told["known"]:
-        yield "  not known before the run"
+    if "reason" in pilot:
+        yield f"seconds   not measured: {pilot['reason']}"
         return
-    labels = {"opening": "until the first round", "first": "round 1", "round": "a later round, on average",
-              "total": f"<= {count(told['rounds'], 'round')}, all in all"}  # fmt: skip
-    for name, label in labels.items():
-        kind = told["kind"][name]
-        yield f"  {label:<30}{'' if kind == 'exact' else kind:>8} {told[name]:.6g} s"
-    if "about" in told["kind"].values():
-        yield "  about: as if all devices had equally many points, or as in the rounds before"
+    most = "" if told.get("all_rounds") else "<= "
+    yield (
+        f"seconds   about {_write_seconds(pilot['total'])} for {most}{count(told['rounds'], 'round')}: "
+        f"{_write_seconds(pilot['round'])} for each, {_write_seconds(pilot['start'])} for all other stages"
+    )
+    yield (
+        f"  measured with {count(pilot['devices'], 'device')}, {count(pilot['points'], 'point')}, "
+        f"{_ROUNDS.get(pilot['rounds'], pilot['rounds'])} here; scaled linearly; for one process"
+    )
+    yield "  without reading points, central baseline, records, figures and files"
+
+
+def _write_seconds(value: float) -> str:
+    return f"{value:,.0f} s" if value >= 100 else f"{value:.3g} s"
 
 
 def _tail(found: dict[str, Any]) -> Iterator[str]:
     for refusal in found["refusals"][1:]:
         yield ""
         yield f"refused   {refusal}"
-    if found["figures"]:
-        yield ""
-        yield f"figures   {' '.join(found['figures'])}"

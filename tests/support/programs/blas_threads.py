@@ -114,13 +114,6 @@ def _gossip_attack():
     return np.stack(attack_gossip(view, 30, 1.0, 3000, 1))
 
 
-def _costs():
-    from p2pkm.experiments.plan.time_model import fit
-
-    rows = np.random.default_rng(1).random((4000, 4))
-    return fit(rows, rows @ np.ones(4) + np.cumsum(rows[:, 0]) * 1e-6)
-
-
 def spectra():
     """Return the measures of graphs: exact ones, estimates by Lanczos' recurrence, and those of graphs that change."""
     small, large = topologies.small_world(400, degree=6, seed=1), topologies.small_world(1500, degree=6, seed=1)
@@ -152,7 +145,6 @@ def measurements():
         "layout by pivots": lambda: _layout(topologies.small_world(3000, degree=6, seed=1)),
         "pair leaks": lambda: leaks().leak,
         "gossip attack": _gossip_attack,
-        "time model": _costs,
     }
 
 
