@@ -130,7 +130,8 @@ class Session:
             return self._run_python(block)
         expected = int(block.keys.get("code", 0))
         commands = list(plain_commands(block.text))
-        if commands and all(words is not None for words in commands):
+        # ranks are processes of their own: in this process their output would not be caught
+        if commands and all(words is not None and "--ranks" not in words for words in commands):
             printed, code = self._run_in_process([words for words in commands if words is not None])
         else:
             printed, code = self._run_in_shell(block.text)
