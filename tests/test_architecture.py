@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.run_cli import ranks, there
+
 ROOT = Path(__file__).parents[1]
 TREES = {
     path: ast.parse(path.read_text())
@@ -319,6 +321,56 @@ def test_what_an_import_costs(statement, absent):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     loaded = set(done.stdout.split("LOADED")[1].split())
     assert not loaded & set(absent.split())
+
+
+WORKER = {  # what of the program the ranks other than rank 0 load: the command line's entry, and what runs a method
+    "p2pkm.cli": ("main",),
+    "p2pkm.core": (),
+    "p2pkm.kernels": (),
+    "p2pkm.data": ("identifiers", "readers.intake", "shards", "stream", "stream_tape", "table"),
+    "p2pkm.network": (),
+    "p2pkm.methods": (),
+    "p2pkm.channel": (),
+    "p2pkm.metrics": (),
+    "p2pkm.engine": (),
+    "p2pkm.experiments": ("config", "worker"),
+    "topologies": ("checks", "csr_graph", "errors", "mixing", "plugins", "single_thread", "validation"),
+}
+
+
+def _find_strays(loaded):
+    """Find modules of the program that no worker may load; packages without a list may be loaded as a whole."""
+    strays = []
+    for name in loaded:
+        home = next((package for package in WORKER if name.startswith(f"{package}.")), "")
+        rest, allowed = name[len(home) + 1 :], WORKER.get(home, ())
+        known = name in {"p2pkm", *WORKER} or any(f"{one}.".startswith(f"{rest}.") for one in allowed)
+        if not (known or (home and not allowed)):
+            strays.append(name)
+    return strays
+
+
+def test_a_worker_imports_what_it_runs():
+    program = "import sys, p2pkm.cli.main, p2pkm.experiments.worker; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    loaded = done.stdout.split()
+    assert _find_strays(name for name in loaded if name.startswith(("p2pkm", "topologies"))) == []
+    absent = {"scipy", "networkx", "numba", "pandas", "pyarrow", "matplotlib", "click", "rich", "sklearn", "jax"}
+    assert not absent & set(loaded)
+
+
+@pytest.mark.mpi
+def test_a_worker_has_imported_no_more_when_the_main_run_ends(tmp_path):
+    program = (
+        "import sys; from p2pkm.cli.main import main; from p2pkm.core.mpi_environment import expected_rank; "
+        "main(sys.argv[2:]); open(f'{sys.argv[1]}/{expected_rank()}', 'w').write(' '.join(sys.modules))"
+    )
+    run = ["--graph", "ring", "--devices", "16", "--no-plot", "-q", "--out", "none", "--rounds", "3"]
+    done = there(*ranks(3), "-c", program, tmp_path, *run)
+    assert done.code == 0, done.err
+    for rank in ("1", "2"):
+        loaded = (tmp_path / rank).read_text().split()
+        assert _find_strays(name for name in loaded if name.startswith(("p2pkm", "topologies"))) == []
 
 
 def test_the_top_level_holds_what_the_architecture_says():

@@ -166,7 +166,7 @@ def _dismiss(code: int) -> None:
 
 def _follow() -> int:
     """Run what rank 0 broadcasts until it sends the end."""
-    from p2pkm.experiments.run import worker_loop
+    from p2pkm.experiments.worker import worker_loop
     from p2pkm.network.world import connect
 
     try:

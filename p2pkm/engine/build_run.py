@@ -25,7 +25,6 @@ from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import RunOutline
 from p2pkm.core.spec import suggest
 from p2pkm.core.validation import bounded, check_limits, find_limits, single
-from p2pkm.data.out_of_core.shards import Sharded
 from p2pkm.data.readers.intake import ANSWERS, FILLING
 from p2pkm.data.shards import Shards
 from p2pkm.data.stream import PointStream, build_stream, pack_stream, rebuild_stream
@@ -378,10 +377,13 @@ def _check_points(algorithm: Any, options: RunOptions, topology: Topology, point
         raise DataError(f"k_max is {most}, but there are {points.m} points; expected at most as many, or none given")
     if algorithm.k > points.m:
         raise DataError(f"{algorithm.k} clusters of {points.m} points; expected at most as many clusters as points")
-    if isinstance(points, Sharded) and options.rank_partition == "metis" and ranks > 1:
-        raise ExperimentError(
-            "rank_partition 'metis' with points on disk, of which every rank reads one range; take blocks"
-        )
+    if options.rank_partition == "metis" and ranks > 1:
+        from p2pkm.data.out_of_core.shards import Sharded
+
+        if isinstance(points, Sharded):
+            raise ExperimentError(
+                "rank_partition 'metis' with points on disk, of which every rank reads one range; take blocks"
+            )
     count = int(topology.components.max()) + 1
     if count > 1 and options.k_max is not None:
         raise TopologyError(

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from p2pkm.core.cache import memoize_in_study
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.spec import Spec, complete, parameters, parse, suggest
-from p2pkm.data.assign import assign, count_in_column, default_partition, list_notes, name_devices
 from p2pkm.engine.run_options import METHOD_FIELDS, RunOptions
 from p2pkm.methods.registry import known
 
@@ -131,6 +130,7 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
     P2PKMError
         If anything cannot be used; nothing has been written then.
     """
+    from p2pkm.data.assign import assign, count_in_column, default_partition, list_notes, name_devices
     from p2pkm.data.out_of_core.index import open_stored
     from p2pkm.data.out_of_core.shards import Sharded
     from p2pkm.data.partition import known as known_partitions

@@ -3,21 +3,21 @@
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from p2pkm.core.errors import DataError, NetworkError
+from p2pkm.core.errors import NetworkError
 from p2pkm.core.mpi_environment import check_threads, launched
 from p2pkm.core.termination import STOPPED
 from p2pkm.engine.receive_shard import receive_part
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.engine.signals import code_of as ended_by
-from p2pkm.experiments.config import Prepared, parse_graph, parse_method, parse_specs, prepare, record_defaults
+from p2pkm.experiments.config import Prepared, parse_specs, prepare, record_defaults
 from p2pkm.experiments.console import Console, Silent
 from p2pkm.kernels import compiles
 from p2pkm.metrics.result import Result
@@ -192,23 +192,6 @@ def _draw_all(experiment: RunOptions, result: Result, folder: Path) -> None:
     draw_all(result, folder, **experiment.draw_kinds())
 
 
-def worker_loop(world: World, errands: Mapping[str, Callable[[World, dict[str, Any]], None]]) -> int:
-    """Do what rank 0 broadcasts until it says how to end; return the exit code.
-
-    Parameters
-    ----------
-    errands : mapping
-        What to call for an order that is not a run, by the name in it.
-    """
-    with asked_to_stop() as interrupted:  # also while waiting: rank 0 decides what becomes of its first Ctrl-C
-        while True:
-            order = world.broadcast(None)
-            if "exit" in order:
-                return int(order["exit"])
-            errand = next((errands[name] for name in errands if name in order), partial(_join, interrupted=interrupted))
-            errand(world, order)
-
-
 def _deal(world: World, prepared: Prepared, start: Any, saved: Checkpoint | None) -> Any:
     """Tell every rank what to run and deal the points; return rank 0's own part."""
     import numpy as np
@@ -239,32 +222,6 @@ def _split(shards: Any, start: Any, division: Any) -> Iterator[dict[str, Any]]:
         own = division.of(rank)
         part = {} if shards is None else shards.take(own).to_arrays()
         yield part if start is None else part | {"start": start[own]}
-
-
-def _join(world: World, order: dict[str, Any], interrupted: Callable[[], int]) -> None:
-    """Run what rank 0 runs."""
-    from p2pkm.engine.build_run import build_run
-    from p2pkm.engine.run_job import run_job
-
-    experiment = RunOptions.from_mapping(json.loads(order["experiment"].tobytes()), "the experiment")
-    algorithm = parse_method(experiment).build(experiment.draft_k)  # registers its states
-    try:
-        part = receive_part(world, order, world.scatter(None))
-    except DataError:
-        return  # rank 0 says so
-    run = build_run(algorithm, experiment, _read_topology(order, experiment, algorithm), None, ranks=world.size,
-                    arrays=order)  # fmt: skip
-    run_job(run, replace(part, interrupted=interrupted), world)
-
-
-def _read_topology(order: dict[str, Any], experiment: RunOptions, algorithm: Any) -> Any:
-    """Build the topology from what was broadcast; a graph that changes anew, for its rounds may be endless."""
-    from p2pkm.experiments.config import build_topology
-    from p2pkm.network.graph import Topology
-
-    if "changing" not in order:
-        return Topology.from_arrays(order)
-    return build_topology(parse_graph(experiment, algorithm), experiment.devices, 1)
 
 
 def code_of(stop: str, experiment: RunOptions) -> int:

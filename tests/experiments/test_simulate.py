@@ -14,7 +14,7 @@ from p2pkm.core.spec import Spec
 from p2pkm.data.assign import assign
 from p2pkm.data.sources import load, parse_source
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.run import worker_loop
+from p2pkm.experiments.worker import worker_loop
 from tests.support.run_cli import solve
 
 FIGURES = ("chain_sha256", "messages", "bytes", "silhouette", "simplified_silhouette", "l2_centers", "ratio_mean")
