@@ -18,6 +18,7 @@ from p2pkm.core.chunks import iter_chunks
 from p2pkm.core.errors import DataError
 from p2pkm.core.messages import Interned, RaggedArray, expand_ranges
 from p2pkm.core.states import find, name_of
+from p2pkm.methods.init.registry import import_stages
 from p2pkm.network.graph import Topology
 from p2pkm.network.rank_partition import RankPartition
 from p2pkm.network.transport import Network
@@ -168,6 +169,9 @@ def _leaves(outline: Outline) -> Iterator[Outline]:
 def _build(kind: str, parts: dict[str, Any]) -> Any:
     """Return the state of that name; nothing else can be asked for."""
     found = find(kind)
+    if found is None:
+        import_stages()  # a run has imported its own method alone
+        found = find(kind)
     if found is None or set(found._fields) != set(parts):
         raise DataError(
             f"the checkpoint names {kind!r}, which is no state that this program or the plug-in of its method has "

@@ -4,8 +4,6 @@ from typing import Any
 
 from p2pkm.core.errors import ExperimentError
 from p2pkm.methods.registry import suggest_methods
-from p2pkm.methods.tree.tracking import TrackingTreeLloyd
-from p2pkm.methods.tree.treelloyd import TreeLloyd
 
 
 def check_following(algorithm: Any, *, timed: bool) -> None:
@@ -35,6 +33,9 @@ def check_following(algorithm: Any, *, timed: bool) -> None:
 
 def follow(algorithm: Any) -> Any:
     """Return the method in the form that follows points that change."""
+    from p2pkm.methods.tree.tracking import TrackingTreeLloyd
+    from p2pkm.methods.tree.treelloyd import TreeLloyd
+
     if isinstance(algorithm, TreeLloyd) and not isinstance(algorithm, TrackingTreeLloyd):
         return TrackingTreeLloyd(**vars(algorithm))
     return algorithm

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-import p2pkm.experiments.simulate  # noqa: F401 - registers the stages
 from p2pkm.core import states
 from p2pkm.core.errors import DataError
 from p2pkm.engine.state_tree import gather, rebuild
+from p2pkm.methods.init.registry import import_stages
 from p2pkm.methods.registry import METHODS, find
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
@@ -16,12 +16,12 @@ from p2pkm.network.local import LocalNetwork
 from topologies import ring
 
 NAMES = {
-    "admm", "bounding-box", "consensus", "coreset", "d2-sampling", "deep", "deep:learned", "dgc", "epidemic",
-    "flood", "flooded-summaries", "gossip-sum", "group-links", "gtvmin", "imputation", "interned", "leader",
-    "local", "local-kmeanspp", "median-imputation", "min-id-agreement", "number-of-clusters", "pairwise-gossip",
-    "private", "pushsum", "ragged-array", "regrown-tree", "rehearsal", "rehearsal:walk", "running-sums",
-    "saturation-thresholds", "select-candidate", "standardization", "star", "total-variance", "tracking", "tree",
-    "tree-groups", "tree-summaries", "tree-summaries:walk", "tree:front", "tree:routes", "treelloyd",
+    "admm", "averages", "bounding-box", "coreset", "d2-sampling", "deep", "deep:learned", "dgc", "flood",
+    "flooded-summaries", "group-links", "gtvmin", "imputation", "interned", "leader", "local", "local-kmeanspp",
+    "median-imputation", "min-id-agreement", "number-of-clusters", "pairwise-gossip", "private", "ragged-array",
+    "regrown-tree", "rehearsal", "rehearsal:walk", "running-sums", "saturation-thresholds", "select-candidate",
+    "standardization", "star", "total-variance", "tree", "tree-groups", "tree-summaries", "tree-summaries:walk",
+    "tree:front", "tree:routes", "treelloyd", "treelloyd:root", "treelloyd:tracking-root",
 }  # fmt: skip
 
 
@@ -38,6 +38,7 @@ def _network():
 def test_names_are_those_of_the_checkpoints_that_are_out_there():
     for name in METHODS:
         find(name)
+    import_stages()
     assert {name for name, kind in states._KINDS.items() if kind.__module__.startswith("p2pkm.")} == NAMES
 
 

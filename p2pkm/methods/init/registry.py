@@ -1,6 +1,11 @@
-"""The initializations by name: functions that make the stages, whose keyword parameters are the keys of a spec."""
+"""The initializations by name: functions that make the stages, whose keyword parameters are the keys of a spec.
+
+Each imports its stages when it is called, for every rank imports this module and a run has one initialization.
+"""
 
 from collections.abc import Callable
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,15 +16,6 @@ from p2pkm.core.plugins import INITS as GROUP
 from p2pkm.core.plugins import extend
 from p2pkm.core.protocols import Algorithm
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
-from p2pkm.methods.init.bounding_box import BoundingBox
-from p2pkm.methods.init.distributed_d2_sampling import DistributedD2Sampling
-from p2pkm.methods.init.flooded_summaries import FloodedSummaries
-from p2pkm.methods.init.leader_broadcast import Leader, elect
-from p2pkm.methods.init.local_kmeanspp import LocalKMeansPP
-from p2pkm.methods.init.min_id_agreement import MinIdAgreement
-from p2pkm.methods.init.select_candidate import SelectCandidate
-from p2pkm.methods.init.tree_rows import TreeRows
-from p2pkm.methods.init.tree_summaries import TreeSummaries
 from p2pkm.network.graph import Topology
 
 CANDIDATES = 5  # of init global
@@ -48,16 +44,22 @@ def global_(at: InitContext, *, candidates: int = CANDIDATES) -> tuple[Algorithm
 
 def local(at: InitContext) -> tuple[Algorithm, ...]:
     """Seed every device from its own points."""
+    from p2pkm.methods.init.local_kmeanspp import LocalKMeansPP
+
     return (LocalKMeansPP(at.k),)
 
 
 def bounding_box(at: InitContext) -> tuple[Algorithm, ...]:
     """Draw shared uniform seeds in the common bounding box."""
+    from p2pkm.methods.init.bounding_box import BoundingBox
+
     return (BoundingBox(at.k),)
 
 
 def leader(at: InitContext) -> tuple[Algorithm, ...]:
     """Spread the own seeds of one device along a tree."""
+    from p2pkm.methods.init.leader_broadcast import Leader, elect
+
     leaders = elect(at.topology, at.sizes, at.k, at.key)
     return (Leader(at.k, at.topology.grow(leaders)[0]),)
 
@@ -66,6 +68,9 @@ def d2_sampling(
     at: InitContext, *, greedy: bool = True, draw: Literal["points", "centroids"] = "points"
 ) -> tuple[Algorithm, ...]:
     """Draw each seed with D^2 weighting from all points, by a race; greedy: the best of 2 + floor(ln k) draws."""
+    from p2pkm.methods.init.distributed_d2_sampling import DistributedD2Sampling
+    from p2pkm.methods.init.select_candidate import SelectCandidate
+
     draws = trials(at.k, greedy)
     races = [DistributedD2Sampling(at.k, number, draws, draw == "centroids") for number in range(at.k)]
     return tuple(stage for race in races for stage in ((race, SelectCandidate(at.k, draws)) if greedy else (race,)))
@@ -73,6 +78,10 @@ def d2_sampling(
 
 def flooded_summaries(at: InitContext, *, hops: int | None = None, candidates: int = 1) -> tuple[Algorithm, ...]:
     """Cluster the flooded summaries of all devices, or of those within `hops` links."""
+    from p2pkm.methods.init.flooded_summaries import FloodedSummaries
+    from p2pkm.methods.init.min_id_agreement import MinIdAgreement
+    from p2pkm.methods.init.select_candidate import SelectCandidate
+
     first = FloodedSummaries(at.k, hops, candidates)
     if at.faults_apply and hops is None:  # devices may hold different pairs
         return (
@@ -85,11 +94,15 @@ def flooded_summaries(at: InitContext, *, hops: int | None = None, candidates: i
 
 def tree_summaries(at: InitContext, *, candidates: int = 1, rows: int | None = None) -> tuple[Algorithm, ...]:
     """Cluster the summaries of all devices at the root of a tree, of which at most `rows` rows pass each link."""
+    from p2pkm.methods.init.tree_summaries import TreeSummaries
+
     return (TreeSummaries(at.k, grow_shallow(at.topology), candidates, rows),)
 
 
 def rows(at: InitContext, *, per_cluster: int = 2, least: int = 1, lean: bool = False) -> tuple[Algorithm, ...]:
     """Search thoroughly among the rows of all devices at the root of a tree."""
+    from p2pkm.methods.init.tree_rows import TreeRows
+
     return (TreeRows(at.k, grow_shallow(at.topology), per_cluster=per_cluster, least=least, lean=lean),)
 
 
@@ -133,3 +146,12 @@ INITS: dict[str, Callable[..., tuple[Algorithm, ...]]] = {
 def known(spec: str | None) -> dict[str, Callable[..., Any]]:
     """Return the initializations by name, and, unless a spec begins with one of them, those of other packages."""
     return extend(INITS, GROUP, spec)
+
+
+def import_stages() -> None:
+    """Import the stages of all initializations and the forms of tree Lloyd, so that their states are registered."""
+    from p2pkm.methods import init, tree
+
+    for package in (init, tree):
+        for module in iter_modules(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
