@@ -169,6 +169,14 @@ def test_what_the_transform_of_the_page_cannot_be_combined_with_is_rejected(pack
     assert ending.code == 2 and "cannot be combined with" in said and cause in said and "--transforms half" in said
 
 
+@pytest.mark.parametrize(("method", "why"), [
+    ("treelloyd", "sends whole numbers already"), ("coreset", "sends neither centroids nor sums"),
+])  # fmt: skip
+def test_the_transform_of_the_page_rejects_methods_that_it_could_not_shorten(package, method, why):
+    ending = here(*SMALL, "--devices", 8, "--transforms", "half", "--algorithm", method, "--out", "none")
+    assert ending.code == 2 and f"--transforms half cannot be used with {method}, which {why}" in ending.err
+
+
 def test_the_transform_of_the_page_continues_from_checkpoints(package, tmp_path, monkeypatch):
     words = (*SMALL, "--devices", 7, "--rounds", 6, "--tol", 0, "--transforms", "half", "--record-every", 1, "-q")
     with monkeypatch.context() as patched:
