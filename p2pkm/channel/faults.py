@@ -64,7 +64,7 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
     option: ClassVar[str] = "faults"
     delays: ClassVar[bool] = True
     incompatible_with: ClassVar[Reasons] = {
-        Condition.LINK_MODEL: "the link model does not know which devices and links are unavailable",
+        Condition.LINK_MODEL: "virtual time does not know which devices were unavailable",
     }
     alters = False  # `Devices.late` decides what is claimed
 

@@ -909,11 +909,11 @@ def test_faults_are_said_to_spare_the_stages_that_need_all_messages():
     injector = object.__new__(FaultInjector)
     injector._faults = SimpleNamespace(ignored_events=0)
     rest = "stages=all affects that, too"
-    for stages, injector._stages, notes in (
-        ((spared, struck, own), "method", [f"faults affect own, not what comes before (spared); {rest}"]),
-        ((struck, own, after), "method", [f"faults affect own, not what comes before or after (after); {rest}"]),
-        ((spared, own), "all", ["faults do not affect spared: these need all messages, and get them"]),
-        ((struck, own), "all", []),
+    for stages, injector.exposes, notes in (
+        ((spared, struck, own), False, [f"faults affect own, not what comes before (spared); {rest}"]),
+        ((struck, own, after), False, [f"faults affect own, not what comes before or after (after); {rest}"]),
+        ((spared, own), True, ["faults do not affect spared: these need all messages, and get them"]),
+        ((struck, own), True, []),
     ):
         assert injector.notes(stages) == notes
 
