@@ -124,7 +124,7 @@ class MUFC(ServerMethodBase):
             one_shot=True,
             normalization="coordinate" if self.low is None or self.high is None else (self.low, self.high),
             no_suppression="sends sums that are masked as a whole",
-            ignores_weights=not self.local_lloyd,
+            ignores_weights=True,
             needs_reliable_links="adds up masked tables, whose masks cancel only if the messages of all clients arrive",
         )
 
