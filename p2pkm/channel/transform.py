@@ -176,7 +176,7 @@ class Transform:
     def __init_subclass__(cls) -> None:
         """Derive the random stream from the name."""
         super().__init_subclass__()
-        if "name" in vars(cls):
+        if "name" in vars(cls) and "purpose" not in vars(cls):
             cls.purpose = _PLUGINS + (zlib.crc32(cls.name.encode()) & (_PLUGINS - 1))
 
     @classmethod
