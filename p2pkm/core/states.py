@@ -2,12 +2,22 @@
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 _NAME = re.compile(r"[a-z0-9]+([-:][a-z0-9]+)*")
 _Kind = TypeVar("_Kind", bound=type)
 _KINDS: dict[str, type] = {}
 _NAMES: dict[type, str] = {}
+
+
+class Checkpointable(Protocol):
+    """An object that lives as long as a run and is part of its checkpoints, as named arrays and plain values."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state between two rounds."""
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Go on from a snapshot, once the stage in which it was taken has been opened."""
 
 
 def register(name: str) -> Callable[[_Kind], _Kind]:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Kernels
-from p2pkm.core.states import unnamed
+from p2pkm.core.states import Checkpointable, unnamed
 from p2pkm.data.shards import Shards
 from p2pkm.engine.active_links import ActiveLinks
 from p2pkm.engine.loop import StageState
@@ -14,17 +14,7 @@ from p2pkm.engine.state_tree import fingerprint, gather
 from p2pkm.metrics.monitor import Monitor
 
 
-class Checkpointable(Protocol):
-    """What lives as long as a run and is kept with it: it offers its state as `p2pkm.engine.state_tree` takes it."""
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the state between two rounds."""
-
-    def restore(self, kept: dict[str, Any]) -> None:
-        """Go on from a snapshot, once the stage in which it was taken has been opened."""
-
-
-class CheckpointWriter(Protocol):
+class CheckpointSink(Protocol):
     """Where rank 0 puts the checkpoints of a run, and when; `p2pkm.storage.checkpoint` writes them into a folder."""
 
     @property
@@ -45,12 +35,12 @@ class CheckpointWriter(Protocol):
 
 
 class Checkpointer:
-    """See `p2pkm.engine.loop.Checkpointer` for the meaning of each method.
+    """Checkpoints of one run; see `p2pkm.engine.loop.SupportsCheckpoints` for the meaning of each method.
 
     Parameters
     ----------
     monitor : Monitor
-    vault : CheckpointWriter or None
+    vault : CheckpointSink or None
         Where checkpoints go; rank 0 alone may have one, and then all ranks take part.
     own : Shards
         The points of this rank as they came, before any scaling.
@@ -71,7 +61,7 @@ class Checkpointer:
     def __init__(
         self,
         monitor: Monitor,
-        vault: CheckpointWriter | None,
+        vault: CheckpointSink | None,
         own: Shards,
         kernels: Kernels,
         saved: dict[str, Any] | None,

@@ -46,7 +46,7 @@ class StageState(NamedTuple):
     turn: int = 0
 
 
-class Checkpointer(Protocol):
+class SupportsCheckpoints(Protocol):
     """What keeps a run that it may be taken up again; on rank 0 it decides when, and all ranks keep at once."""
 
     @property
@@ -88,7 +88,7 @@ class RunContext(NamedTuple):
     monitor: Monitor
     interrupted: Callable[[], int]
     graph: "TimeVaryingGraph | None" = None
-    keeper: Checkpointer | None = None
+    keeper: SupportsCheckpoints | None = None
     events: "Events | None" = None
     channel: Channel = Channel()
     all_rounds: bool = False

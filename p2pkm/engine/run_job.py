@@ -15,7 +15,7 @@ from p2pkm.data.readers.intake import FILLING
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch, choose_kernels, count_classes, sizes_of, weigh_division
 from p2pkm.engine.build_run import RunConfig, require_same_run
-from p2pkm.engine.checkpointing import Checkpointer, CheckpointWriter
+from p2pkm.engine.checkpointing import Checkpointer, CheckpointSink
 from p2pkm.engine.event_driven import schedule_events
 from p2pkm.engine.feature_scaling import apply, fill, impute, scale
 from p2pkm.engine.loop import RunContext, run
@@ -86,7 +86,7 @@ class RootHooks:
         Gets every record as it is made.
     tell : callable
         Gets what the user should know of the stages, before they run.
-    checkpoints : CheckpointWriter or None
+    checkpoints : CheckpointSink or None
     scores : OptionalMetrics
         What to score besides.
     names : dict
@@ -96,7 +96,7 @@ class RootHooks:
     begin: Callable[[], None] = lambda: None
     sink: Callable[[Record], None] = lambda record: None
     tell: Callable[[str], None] = lambda note: None
-    checkpoints: CheckpointWriter | None = None
+    checkpoints: CheckpointSink | None = None
     scores: OptionalMetrics = OptionalMetrics()  # noqa: RUF009 - a tuple
     names: dict[str, Any] = field(default_factory=dict)
 

@@ -288,7 +288,7 @@ class _Trial:
 
 
 class _Kept:
-    """Checkpoints in memory, one after every round; see `p2pkm.engine.checkpointing.CheckpointWriter`."""
+    """Checkpoints in memory, one after every round; see `p2pkm.engine.checkpointing.CheckpointSink`."""
 
     open = True
 

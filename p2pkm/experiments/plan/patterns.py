@@ -149,7 +149,7 @@ def _count_by_round(facts: Facts, sent: EveryTurn) -> Callable[[int], Integers]:
             edges = pick_neighbor(devices.with_active_edges(edges, devices.neighbor_degrees), now)
         return np.bincount(topology.sources[edges & sending[topology.sources]], minlength=topology.n)
 
-    # where neighbors of a turn are drawn, a period of the links is none of the messages
+    # where neighbors of a turn are drawn, links may repeat without the messages repeating
     period = graph.period if graph is not None and sent.to == "all" else None
 
     @lru_cache(period or 2)
