@@ -87,6 +87,42 @@ class Inbox(NamedTuple):
         came = np.ones(len(self.senders), np.bool_) if self.sent is None else self.sent[self.senders]
         return came if self.over is None else came & self.over
 
+    @property
+    def received(self) -> Mask:
+        """Own edges over which a table was received since they came into use, bool[e]."""
+        return self.slots >= 0
+
+    def rows_of(self, edges: Any) -> Any:
+        """Count the rows of the tables last received over own edges, int64[b]; -1: none was received.
+
+        Parameters
+        ----------
+        edges : int, int64[b], bool[e] or slice
+            Of one edge the result has no axis b.
+        """
+        slots = self.slots[edges]
+        return np.where(slots < 0, -1, self.rows[slots])
+
+    def tables_of(self, edges: Any, rows: int, width: int) -> Floats:
+        """Read the tables last received over own edges, float64[b, rows, width].
+
+        They are undefined beyond the rows of a table, see `rows_of`, and where none was received.
+
+        Parameters
+        ----------
+        edges : int, int64[b], bool[e] or slice
+            Of one edge the result is a view without axis b, never to be written to.
+        rows, width : int
+            At most as many as the largest table has.
+        """
+        return self.tables[self.slots[edges], :rows, :width]
+
+    def with_tables(self, edges: Integers, tables: Floats, rows: Integers) -> "Inbox":
+        """Replace everything received: table i, float64[t, r, w], came over edge i of `edges`, int64[b] with b <= t."""
+        slots = np.full(len(self.slots), -1)
+        slots[edges] = np.arange(len(edges))
+        return self._replace(tables=tables, rows=rows, slots=slots)
+
 
 class Tables(NamedTuple):
     """Tables of rows in one array, which several of them may share.

@@ -147,7 +147,7 @@ class DeepFeCA(DeepMethod):
         """Let the hub average the parameters, and send them."""
         theta = state.derived.theta.copy()
         for i in np.flatnonzero(devices.active_devices):
-            rows = _read(inbox, inbox.slots[devices.indptr[i] : devices.indptr[i + 1]], state, theta.shape[1] + 1)
+            rows = _read(inbox, slice(*devices.indptr[i : i + 2]), state, theta.shape[1] + 1)
             total = np.cumsum(rows[:, 0])[-1]
             if total > 0.0:
                 theta[i] = np.cumsum(rows[:, :1] * rows[:, 1:], axis=0)[-1] / total
@@ -156,18 +156,18 @@ class DeepFeCA(DeepMethod):
 
     def _report(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
         """Let the clients take over the parameters, and report of their features."""
-        theta, acts = state.derived.theta.copy(), devices.active_devices
-        theta[acts] = _read(inbox, inbox.slots[devices.indptr[:-1][acts]], state, theta.shape[1])
-        learned = self.embed(state.derived._replace(theta=theta), devices)
-        return self._sends(state._replace(derived=learned), *self.report(learned, state.centroids, devices))
+        theta, acts = state.learned.theta.copy(), devices.active_devices
+        theta[acts] = _read(inbox, devices.indptr[:-1][acts], state, theta.shape[1])
+        learned = self.embed(state.learned._replace(theta=theta), devices)
+        return self._sends(state._replace(learned=learned), *self.report(learned, state.centroids, devices))
 
     def _cluster(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
         """Let the hub cluster what was reported, and send the centroids."""
         centroids, width = state.centroids.copy(), state.values.shape[2]
         for i in np.flatnonzero(devices.active_devices):
-            slots = inbox.slots[devices.indptr[i] : devices.indptr[i + 1]]
-            reports = [inbox.tables[slot, : inbox.rows[slot], :width] for slot in slots]
-            centroids[i] = self.aggregate(reports, state.derived, devices)
+            edges = range(devices.indptr[i], devices.indptr[i + 1])
+            reports = [inbox.tables_of(e, inbox.rows_of(e), width) for e in edges]
+            centroids[i] = self.aggregate(reports, state.learned, devices)
         return self._sends(state._replace(centroids=centroids), *pack(centroids))
 
     def _take(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
@@ -176,9 +176,9 @@ class DeepFeCA(DeepMethod):
         if self.alone:
             centroids[acts] = self.cluster_alone(state.derived, devices)[acts]
         else:
-            slots = inbox.slots[devices.indptr[:-1][acts]]
-            real = np.arange(self.k) < inbox.rows[slots][:, None]
-            received = inbox.tables[slots, : self.k, : centroids.shape[2]]
+            edges = devices.indptr[:-1][acts]
+            real = np.arange(self.k) < inbox.rows_of(edges)[:, None]
+            received = inbox.tables_of(edges, self.k, centroids.shape[2])
             centroids[acts] = np.where(real[:, :, None], received, np.inf)
         learned = self.label(state.derived, centroids, devices)
         quiet = np.zeros((len(devices), 1, centroids.shape[2]))
@@ -190,7 +190,7 @@ class DeepFeCA(DeepMethod):
         return state._replace(values=values, rows=np.full(len(values), values.shape[1]) if rows is None else rows)
 
 
-def _read(inbox: Inbox, slots: Integers, state: DeepState, q: int) -> Floats:
-    """Return rows of q numbers that came as tables, float64[slots, q]."""
+def _read(inbox: Inbox, edges: Any, state: DeepState, q: int) -> Floats:
+    """Read rows of q numbers that came as tables, float64[b, q]."""
     width = state.centroids.shape[2]
-    return unflatten(inbox.tables[slots, : -(-q // width), :width], q)
+    return unflatten(inbox.tables_of(edges, -(-q // width), width), q)

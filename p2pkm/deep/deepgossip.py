@@ -216,7 +216,9 @@ class DeepGossipOnGraph(OnGraph):
         theta, width = state.derived.theta.copy(), state.values.shape[2]
         if place > last:
             edges = np.flatnonzero(inbox.fresh)
-            theta[devices.sources[edges]] = unflatten(inbox.tables[inbox.slots[edges], :, :width], theta.shape[1])
+            theta[devices.sources[edges]] = unflatten(
+                inbox.tables_of(edges, inbox.tables.shape[1], width), theta.shape[1]
+            )
         else:
             values = state.values
             values = mix(devices, values, inbox) if self.method.gossips else add_fresh(devices, inbox, values)
@@ -240,8 +242,8 @@ class DeepGossipOnGraph(OnGraph):
         """Add the rows from the children to the own ones."""
         held = [state.values[i, :count] for i, count in enumerate(state.rows)]
         for e in np.flatnonzero(inbox.fresh):
-            i, slot = devices.sources[e], inbox.slots[e]
-            held[i] = np.concatenate((held[i], inbox.tables[slot, : inbox.rows[slot], : state.values.shape[2]]))
+            i, table = devices.sources[e], inbox.tables_of(e, inbox.rows_of(e), state.values.shape[2])
+            held[i] = np.concatenate((held[i], table))
         rows = np.array([len(one) for one in held], np.int64)
         values = np.zeros((len(devices), max(1, rows.max(initial=0)), state.values.shape[2]))
         for i, one in enumerate(held):
@@ -261,9 +263,8 @@ class DeepGossipOnGraph(OnGraph):
     def _take(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
         """Take over what came from the parent."""
         edges, centroids = np.flatnonzero(inbox.fresh), state.centroids.copy()
-        slots = inbox.slots[edges]
-        real = np.arange(self.k) < inbox.rows[slots][:, None]
-        received = inbox.tables[slots, : self.k, : centroids.shape[2]]
+        real = np.arange(self.k) < inbox.rows_of(edges)[:, None]
+        received = inbox.tables_of(edges, self.k, centroids.shape[2])
         centroids[devices.sources[edges]] = np.where(real[:, :, None], received, np.inf)
         return self._hands_on(state, centroids)
 

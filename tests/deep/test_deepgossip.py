@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.errors import ExperimentError, TopologyError
+from p2pkm.core.messages import Inbox
 from p2pkm.core.protocols import Work
 from p2pkm.deep.method import DeepState, flatten
 from p2pkm.experiments.checking.check_method import CHECKS, check_method
@@ -88,7 +89,7 @@ def test_a_mean_over_one_image_is_taken_over_and_one_over_none_is_not():
     sums = flatten(np.column_stack(([1.0, 0.0], theta)), 4)
     learned = SimpleNamespace(theta=np.full((2, 10), -1.0), _replace=SimpleNamespace)
     state = DeepState(np.zeros((2, 5, 4)), np.zeros(2, bool), learned, sums, np.full(2, 3))
-    nothing = SimpleNamespace(fresh=np.zeros(0, bool), slots=np.zeros(0, int), tables=sums)
+    nothing = Inbox(sums, np.full(2, 3), np.zeros(0, int), np.zeros(0, int))
     found = method._average(state, nothing, table.devices.at_turn(2, 1, np.ones(2, bool)))
     assert_array_equal(found.derived.theta, [theta[0], np.full(10, -1.0)])
 

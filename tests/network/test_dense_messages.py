@@ -52,3 +52,33 @@ def test_a_table_without_rows_is_a_message_also_where_some_links_are_down():
     network.exchange(DenseMessages(np.zeros((3, 1, 2)), np.array([1, 0, -1])))
     assert_array_equal(network.ledger.edges, [[0, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]])
     assert network.ledger.totals == (1, 0)
+
+
+def test_tables_are_read_by_the_edge_over_which_they_came():
+    network = LocalNetwork(place(PATH, 0, 1))
+    network.open()
+    values = np.arange(12.0).reshape(3, 2, 2)
+    network.exchange(DenseMessages(values, np.array([2, 0, 1])))
+    inbox = network.exchange(DenseMessages(values + 100.0, np.array([1, -1, -1])))
+    assert inbox.received.all()
+    assert_array_equal(inbox.rows_of(slice(None)), [0, 1, 1, 0])
+    assert_array_equal(inbox.rows_of(np.array([2, 1])), [1, 1])
+    assert_array_equal(inbox.tables_of(np.array([2, 1]), 1, 2), [[[8.0, 9.0]], [[100.0, 101.0]]])
+    assert_array_equal(inbox.tables_of(2, inbox.rows_of(2), 1), [[8.0]])
+    assert_array_equal(inbox.tables_of(~inbox.fresh, 1, 1)[1:], [[[8.0]], [[4.0]]])
+
+
+def test_where_nothing_was_received_there_are_no_rows():
+    network = LocalNetwork(place(PATH, 0, 1))
+    network.open()
+    inbox = network.exchange(DenseMessages(np.ones((3, 1, 1)), np.array([1, -1, -1])))
+    assert_array_equal(inbox.received, [False, True, False, False])
+    assert_array_equal(inbox.rows_of(slice(None)), [-1, 1, -1, -1])
+
+
+def test_replaced_tables_come_over_their_edges():
+    network = LocalNetwork(place(PATH, 0, 1))
+    network.open()
+    inbox = send(network, 1).with_tables(np.array([3, 1]), np.array([[[7.0]], [[8.0]]]), np.array([1, 1]))
+    assert_array_equal(inbox.rows_of(slice(None)), [-1, 1, -1, 1])
+    assert_array_equal(inbox.tables_of(np.array([1, 3]), 1, 1).ravel(), [8.0, 7.0])

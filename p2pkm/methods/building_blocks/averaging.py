@@ -68,13 +68,13 @@ def iter_neighbor_tables(
     for number in range(counts.max(initial=0)):
         who = order[: np.searchsorted(-counts[order], -number)]
         edges = used[first[who] + number]
-        yield who, edges, inbox.tables[inbox.slots[edges], :r, :w]
+        yield who, edges, inbox.tables_of(edges, r, w)
 
 
 def add_fresh(devices: Devices, inbox: Inbox, mass: Floats) -> Floats:
     """Return the mass with the tables that came in this exchange added to it, in ascending id of their senders."""
     came, total = np.flatnonzero(inbox.fresh), mass.copy()
-    np.add.at(total, devices.sources[came], inbox.tables[inbox.slots[came], : mass.shape[1], : mass.shape[2]])
+    np.add.at(total, devices.sources[came], inbox.tables_of(came, *mass.shape[1:]))
     return total
 
 

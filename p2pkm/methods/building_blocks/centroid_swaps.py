@@ -81,8 +81,9 @@ def _exchange(devices: Devices, i: int, centroids: Floats, inbox: Inbox, alpha: 
 def _around(devices: Devices, i: int, inbox: Inbox, alpha: Floats) -> tuple[Floats, Floats, list[Floats], list[float]]:
     """Return the own points and their weights, the tables of the neighbors and the strength of the links to them."""
     links = range(devices.indptr[i], devices.indptr[i + 1])
-    edges = [e for e in links if inbox.slots[e] >= 0 and alpha[e] > 0.0]
-    tables = [inbox.tables[inbox.slots[e], : inbox.rows[inbox.slots[e]], : devices.d] for e in edges]
+    received = inbox.received
+    edges = [e for e in links if received[e] and alpha[e] > 0.0]
+    tables = [inbox.tables_of(e, inbox.rows_of(e), devices.d) for e in edges]
     filled = [(table, float(alpha[e])) for table, e in zip(tables, edges, strict=True) if len(table)]
     return *devices.table(i), [one for one, _ in filled], [a for _, a in filled]
 

@@ -57,8 +57,7 @@ def _minimize(devices: Devices, table: Floats, inbox: Inbox, alpha: Floats, *, o
     """Return where one exact pass leads every device, float64[n, k, d], and the divisors D, float64[n, k]."""
     mass, source, d = local_sums(devices, table), devices.sources, table.shape[2]
     for e in received_edges(inbox, devices.active_devices[source]):
-        i, slot = source[e], inbox.slots[e]
-        theirs = inbox.tables[slot, : inbox.rows[slot], :d]
+        i, theirs = source[e], inbox.tables_of(e, inbox.rows_of(e), d)
         pull = alpha[e] * np.column_stack((theirs, np.ones(len(theirs))))
         if optimal:
             own, other = pair_rows(table[i], theirs, first=bool(devices.ids[i] < devices.indices[e]))

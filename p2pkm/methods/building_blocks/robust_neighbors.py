@@ -44,10 +44,10 @@ def robust_filter(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) 
     """
     n, k, d = centroids.shape
     edges = received_edges(inbox, devices.active_devices[devices.sources])
-    edges = edges[inbox.rows[inbox.slots[edges]] > 0]
-    own, slots, b = devices.sources[edges], inbox.slots[edges], len(edges)
-    mine, theirs = centroids[own], inbox.tables[slots, :k, :d]
-    theirs[np.arange(theirs.shape[1]) >= inbox.rows[slots, None]] = np.inf
+    edges = edges[inbox.rows_of(edges) > 0]
+    own, b = devices.sources[edges], len(edges)
+    mine, theirs = centroids[own], inbox.tables_of(edges, k, d)
+    theirs[np.arange(theirs.shape[1]) >= inbox.rows_of(edges)[:, None]] = np.inf
     nearest = squared(mine, theirs).argmin(axis=2)
     real = mine[:, :, 0] < np.inf
     apart = np.take_along_axis(theirs, nearest[:, :, None], axis=1) - np.where(real[:, :, None], mine, 0.0)
@@ -55,9 +55,7 @@ def robust_filter(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) 
     order = np.argsort(~real, axis=1, kind="stable")[:, :, None]
     tables, rows = np.zeros((max(n, b), k, d)), np.zeros(max(n, b), np.int64)
     tables[:b], rows[:b] = np.take_along_axis(mine + apart, order, axis=1), real.sum(axis=1)
-    places = np.full(len(inbox.slots), -1)
-    places[edges] = np.arange(b)
-    return inbox._replace(tables=tables, rows=rows, slots=places)
+    return inbox.with_tables(edges, tables, rows)
 
 
 def _bound(apart: Floats, own: Integers, rule: Any) -> None:

@@ -25,7 +25,8 @@ def send_nothing(devices: Devices) -> DenseMessages:
 
 def receive_words(inbox: Inbox, devices: Devices) -> Keys:
     """Return the words that have come over each own link, uint64[e, 4]."""
-    return np.ascontiguousarray(inbox.tables[inbox.slots, 0, :WORDS]).view(np.uint64).reshape(len(inbox.slots), WORDS)
+    words = inbox.tables_of(slice(None), 1, WORDS)
+    return np.ascontiguousarray(words).view(np.uint64).reshape(len(words), WORDS)
 
 
 def cover(tables: Keys, devices: Devices, edge_keys: Keys, name: SumName) -> Keys:

@@ -56,7 +56,7 @@ def lower_quartile(devices: Devices, values: Floats, edges: Integers) -> Floats:
 
 def received_edges(inbox: Inbox, among: Mask) -> Integers:
     """Return the own edges of a mask over which something was ever received."""
-    return np.flatnonzero(among & (inbox.slots >= 0))
+    return np.flatnonzero(among & inbox.received)
 
 
 def saturation_weight(limit: Floats, gtv: Floats) -> Floats:
@@ -112,12 +112,11 @@ def _compare(devices: Devices, tables: Floats, inbox: Inbox, edges: Integers) ->
     Rows that are not there have the distance 0.
     """
     k, d = tables.shape[1:]
-    source, slots = devices.sources[edges], inbox.slots[edges]
-    rows = inbox.rows[slots]
+    source, rows = devices.sources[edges], inbox.rows_of(edges)
     step = max(1, _BLOCK // (k * k))
     for first in range(0, len(edges), step):
         part = slice(first, first + step)
-        own, other = tables[source[part]], inbox.tables[slots[part], :k, :d]
+        own, other = tables[source[part]], inbox.tables_of(edges[part], k, d)
         other[np.arange(other.shape[1]) >= rows[part, None]] = np.inf
         distances = squared(own, other)
         nearest, facing = distances.min(axis=2, initial=np.inf), distances.min(axis=1, initial=np.inf)

@@ -98,7 +98,7 @@ def add_children(tables: Any, inbox: Inbox, devices: Devices) -> Any:
 def _read(tables: Any, inbox: Inbox, edges: Integers) -> Any:
     """Return what has come over these edges, [b, r, w], as the numbers or words that `tables` are made of."""
     _, r, w = tables.shape
-    return np.ascontiguousarray(inbox.tables[inbox.slots[edges], :r, :w]).view(tables.dtype)
+    return np.ascontiguousarray(inbox.tables_of(edges, r, w)).view(tables.dtype)
 
 
 def merge_children(tables: Floats, inbox: Inbox, devices: Devices) -> Floats:
@@ -108,7 +108,7 @@ def merge_children(tables: Floats, inbox: Inbox, devices: Devices) -> Floats:
     counts, merged = np.diff(first), tables.copy()
     for number in range(counts.max(initial=0)):
         who = np.flatnonzero(counts > number)
-        merged[who] = merge(merged[who], inbox.tables[inbox.slots[edges[first[who] + number]], :1, :width])
+        merged[who] = merge(merged[who], inbox.tables_of(edges[first[who] + number], 1, width))
     return merged
 
 

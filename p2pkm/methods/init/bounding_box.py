@@ -76,9 +76,9 @@ class BoundingBox(MethodBase):
     def update(self, state: BoundingBoxState, inbox: Inbox, devices: Devices) -> BoundingBoxState:
         """Widen the box by what was received."""
         box = state.box.copy()
-        received = inbox.fresh & (inbox.rows[inbox.slots] == 2)
+        received = inbox.fresh & (inbox.rows_of(slice(None)) == 2)
         owner = devices.sources[received]
-        tables = inbox.tables[inbox.slots[received]]
+        tables = inbox.tables_of(received, 2, box.shape[2])
         np.minimum.at(box[:, 0], owner, tables[:, 0])
         np.maximum.at(box[:, 1], owner, tables[:, 1])
         return BoundingBoxState(self._draw(box, devices), (box == state.box).all(axis=(1, 2)), box)

@@ -95,8 +95,8 @@ class DistributedD2Sampling(MethodBase):
         """Keep the smallest key of each draw."""
         best = state.best.copy()
         owner = devices.sources
-        for e in np.flatnonzero(inbox.fresh & (inbox.rows[inbox.slots] > 0)):
-            received = inbox.tables[inbox.slots[e], : self.draws, : best.shape[2]]
+        for e in np.flatnonzero(inbox.fresh & (inbox.rows_of(slice(None)) > 0)):
+            received = inbox.tables_of(e, self.draws, best.shape[2])
             smaller = received[:, 0] < best[owner[e], :, 0]
             best[owner[e]][smaller] = received[smaller]
         return self._state(state.centroids, best, (best != state.best).any(axis=(1, 2)))

@@ -62,8 +62,8 @@ class GroupLinks(MethodBase):
     def update(self, state: GroupLinksState, inbox: Inbox, devices: Devices) -> GroupLinksState:
         """Choose the links to keep, then learn how many each neighbor keeps."""
         if devices.round == 1:
-            same = inbox.tables[inbox.slots, 0, 0] == state.group[devices.sources]
+            same = inbox.tables_of(slice(None), 1, 1)[:, 0, 0] == state.group[devices.sources]
             return state._replace(edge_active=devices.active_edges & inbox.fresh & same)
         degrees, fresh = np.zeros(len(devices.indices), np.int64), np.flatnonzero(inbox.fresh)
-        degrees[fresh] = np.rint(inbox.tables[inbox.slots[fresh], 0, 0])
+        degrees[fresh] = np.rint(inbox.tables_of(fresh, 1, 1)[:, 0, 0])
         return state._replace(edge_degrees=degrees, converged=np.ones(len(devices), np.bool_))

@@ -76,8 +76,8 @@ class Leader(MethodBase):
         centroids, news = state.centroids.copy(), np.zeros(len(devices), np.bool_)
         source = devices.sources
         for e in np.flatnonzero(inbox.fresh):
-            rows = inbox.rows[inbox.slots[e]]
-            centroids[source[e], :rows] = inbox.tables[inbox.slots[e], :rows]
+            rows = int(inbox.rows_of(e))
+            centroids[source[e], :rows] = inbox.tables_of(e, rows, centroids.shape[2])
             news[source[e]] = True
         return LeaderState(centroids, state.converged | news, news)
 

@@ -89,8 +89,8 @@ class MinIdAgreement(MethodBase):
 
     def update(self, state: MinIdAgreementState, inbox: Inbox, devices: Devices) -> MinIdAgreementState:
         """Take over what comes from a lower id than the own candidates."""
-        edges = np.flatnonzero(inbox.fresh & (inbox.rows[inbox.slots] > 0))
-        owner, origins = devices.sources[edges], inbox.tables[inbox.slots[edges], 0, 0].astype(np.int64)
+        edges = np.flatnonzero(inbox.fresh & (inbox.rows_of(slice(None)) > 0))
+        owner, origins = devices.sources[edges], inbox.tables_of(edges, 1, 1)[:, 0, 0].astype(np.int64)
         order = np.lexsort((origins, owner))
         who, first = np.unique(owner[order], return_index=True)
         best = order[first]
@@ -98,7 +98,7 @@ class MinIdAgreement(MethodBase):
         who, best = who[lower], best[lower]
         candidates, origin, calm = state.candidates.copy(), state.origin.copy(), state.calm + np.int8(1)
         _, q, k, d = candidates.shape
-        tables = inbox.tables[inbox.slots[edges[best]], : q * k, 1 : 1 + d]
+        tables = inbox.tables_of(edges[best], q * k, 1 + d)[:, :, 1:]
         candidates[who], origin[who], calm[who] = tables.reshape(-1, q, k, d), origins[best], 0
         return _state(candidates, origin, np.minimum(calm, np.int8(_CALM)))
 

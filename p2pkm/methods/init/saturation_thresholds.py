@@ -60,8 +60,9 @@ class SaturationThresholds(MethodBase):
             edges = received_edges(inbox, devices.active_edges)
             values = variation(devices, state.centroids, inbox, edges)
             return state._replace(quartile=lower_quartile(devices, values, edges))
-        both = inbox.fresh & (inbox.rows[inbox.slots] == 1) & (state.quartile[devices.sources] >= 0.0)
+        both = inbox.fresh & (inbox.rows_of(slice(None)) == 1) & (state.quartile[devices.sources] >= 0.0)
         fresh = np.flatnonzero(both)  # who has received nothing has no quartile, and its links never give way
         limit = np.full(len(devices.indices), np.inf)
-        limit[fresh] = np.minimum(state.quartile[devices.sources[fresh]], inbox.tables[inbox.slots[fresh], 0, 0])
+        theirs = inbox.tables_of(fresh, 1, 1)[:, 0, 0]
+        limit[fresh] = np.minimum(state.quartile[devices.sources[fresh]], theirs)
         return state._replace(edge_limit=limit, converged=np.ones(len(devices), np.bool_))

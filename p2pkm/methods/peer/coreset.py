@@ -320,15 +320,14 @@ class CoresetOnTree(OnGraph):
         if way == 2:
             return state._replace(flood=receive(state.flood, inbox, devices))
         edges = np.flatnonzero(inbox.fresh)
-        who, slots = devices.sources[edges], inbox.slots[edges]
-        costs, centroids = state.costs.copy(), state.centroids.copy()
+        who, costs, centroids = devices.sources[edges], state.costs.copy(), state.centroids.copy()
         if way == 0:
-            np.add.at(costs, who, inbox.tables[slots, 0, 0])
+            np.add.at(costs, who, inbox.tables_of(edges, 1, 1)[:, 0, 0])
         elif way == 1:
-            costs[who] = inbox.tables[slots, 0, 0]
+            costs[who] = inbox.tables_of(edges, 1, 1)[:, 0, 0]
         else:
-            real = np.arange(self.k) < inbox.rows[slots][:, None]
-            centroids[who] = np.where(real[:, :, None], inbox.tables[slots, : self.k, : devices.d], np.inf)
+            real = np.arange(self.k) < inbox.rows_of(edges)[:, None]
+            centroids[who] = np.where(real[:, :, None], inbox.tables_of(edges, self.k, devices.d), np.inf)
         return state._replace(costs=costs, centroids=centroids)
 
 

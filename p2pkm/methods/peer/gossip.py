@@ -159,8 +159,7 @@ class PairwiseGossip(OnGraph):
         met = state.blended.copy()
         source = devices.sources
         for e in np.flatnonzero(inbox.fresh):
-            i, slot = source[e], inbox.slots[e]
-            theirs = inbox.tables[slot, : inbox.rows[slot], : met.shape[2]]
+            i, theirs = source[e], inbox.tables_of(e, inbox.rows_of(e), met.shape[2])
             met[i] = meet(met[i], theirs, first=bool(devices.ids[i] < devices.indices[e]))
         centroids = np.ascontiguousarray(met[:, :, :-1])
         converged = has_converged(centroids, state.centroids, self.method.tol * devices.data_std)

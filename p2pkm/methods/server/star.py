@@ -100,16 +100,15 @@ class Star(OnGraph):
         received = np.zeros(len(devices), np.bool_)
         np.logical_or.at(received, devices.sources, inbox.fresh)
         if devices.late and _is_hubs(devices):  # reports may be lost: the hub goes on with those that it has
-            np.logical_or.at(received, devices.sources, inbox.slots >= 0)
+            np.logical_or.at(received, devices.sources, inbox.received)
         acts = devices.active_devices & received
         if _is_hubs(devices):
             return self._aggregate(state, inbox, devices, acts)
         centroids = state.centroids.copy()
         if acts.any():
-            slots = inbox.slots[devices.indptr[:-1][acts]]  # a client has one link, to the hub
-            tables = inbox.tables[slots, : self.k, : devices.d]
-            real = np.arange(self.k) < inbox.rows[slots][:, None]
-            centroids[acts] = np.where(real[:, :, None], tables, np.inf)
+            edges = devices.indptr[:-1][acts]  # a client has one link, to the hub
+            real = np.arange(self.k) < inbox.rows_of(edges)[:, None]
+            centroids[acts] = np.where(real[:, :, None], inbox.tables_of(edges, self.k, devices.d), np.inf)
         state = self._take(state, centroids, acts)
         sending = self._sends(state, devices, acts)
         if self.method.traits.one_shot > sending.any() or not devices.active_devices.any():
@@ -126,9 +125,9 @@ class Star(OnGraph):
         """Return the state after the hub's turn; held -1: it has nothing to send."""
         held, centroids = np.where(devices.active_devices, -1, 0), state.centroids.copy()
         for i in np.flatnonzero(acts):
-            slots = inbox.slots[devices.indptr[i] : devices.indptr[i + 1]]
-            rows, width = np.where(slots < 0, 0, inbox.rows[slots]), state.values.shape[2]
-            tables = [inbox.tables[slot, :r, :width] for slot, r in zip(slots, rows, strict=True)]
+            edges = np.arange(devices.indptr[i], devices.indptr[i + 1])
+            rows, width = np.maximum(inbox.rows_of(edges), 0), state.values.shape[2]
+            tables = [inbox.tables_of(e, r, width) for e, r in zip(edges, rows, strict=True)]
             model = (centroids[i] - state.shift[i]) / state.span[i]
             found = self.method.aggregate(devices, tables, model)
             centroids[i] = np.inf

@@ -276,11 +276,11 @@ class OverRegrownTree(MethodBase):
         edges = np.flatnonzero(inbox.fresh)
         if not len(edges):
             return state
-        growth, who, tables = state.growth, devices.sources[edges], inbox.tables[inbox.slots[edges]]
+        growth, who = state.growth, devices.sources[edges]
         (_, r, w), elects = state.down.shape, growth.elects[who]
         down, begins = state.down.copy(), growth.begins.copy()
-        down[who[~elects]] = tables[~elects, :r, :w]
-        begins[who[elects]] = tables[elects, : begins.shape[1], :w]
+        down[who[~elects]] = inbox.tables_of(edges[~elects], r, w)
+        begins[who[elects]] = inbox.tables_of(edges[elects], begins.shape[1], w)
         reached = np.zeros(len(devices), np.bool_)
         reached[who] = True
         return self._follow(state._replace(down=down, growth=growth._replace(begins=begins)), reached, devices)
@@ -313,7 +313,7 @@ def _elect(state: Any, inbox: Inbox, devices: Devices, rank: Integers) -> Any:
     joins = np.zeros(len(devices), np.bool_)
     joins[source] = True
     growth = _call(growth, joins & ~growth.elects, rank, devices)
-    offers = inbox.tables[inbox.slots[edges], 0, :_TRIPLE].astype(np.int64)
+    offers = inbox.tables_of(edges, 1, _TRIPLE)[:, 0].astype(np.int64)
     offers[:, 2] += 1
     order = np.lexsort((devices.indices[edges], offers[:, 2], offers[:, 1], offers[:, 0], source))
     order = order[np.diff(source[order], prepend=-1) > 0]  # the best offer of each, from the lowest id

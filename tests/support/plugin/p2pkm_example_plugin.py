@@ -83,7 +83,7 @@ class NeighborMean(MethodBase):
         centroids = state.centroids.copy()
         for i in np.flatnonzero(devices.active_devices):
             links = range(devices.indptr[i], devices.indptr[i + 1])
-            heard = [inbox.tables[inbox.slots[e], : self.k] for e in links]
+            heard = [inbox.tables_of(e, self.k, devices.d) for e in links]
             theirs = sum(heard, np.zeros_like(centroids[i])) / len(heard) if heard else state.centroids[i]
             points, weights = devices.table(i)
             label = ((points[:, None] - state.centroids[i]) ** 2).sum(axis=2).argmin(axis=1)
