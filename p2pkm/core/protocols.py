@@ -54,13 +54,24 @@ class RunOutline(NamedTuple):
         Whether no row is left out of a message, no matter how few points it has.
     streamed : bool
         Whether points arrive, leave or move during the run.
+    image : tuple of int or None
+        Shape of points that are images, (height, width) or with channels, if it is known.
     """
 
     topology: Any
-    disturbed: str
-    seeded: bool
-    complete: bool
+    disturbed: str = ""
+    seeded: bool = False
+    complete: bool = True
     streamed: bool = False
+    image: tuple[int, ...] | None = None
+
+
+class PointCount(NamedTuple):
+    """Number of points with d features on n devices, a hub among them."""
+
+    n: int
+    m: int
+    d: int
 
 
 @cache
@@ -160,11 +171,11 @@ class MethodBase:
         """Return whether every device has k centroids in the end, for sure; before: so when the stage began."""
         return before
 
-    def check_run(self, topology: Any, points: int) -> None:
-        """Refuse a graph or a number of points that the method cannot do its work with."""
+    def check(self, run: RunOutline, points: PointCount) -> None:
+        """Reject a graph or points that the method cannot work with, or arithmetic that would take too long.
 
-    def check_size(self, clients: int, points: int, d: int) -> None:
-        """Refuse a run whose arithmetic would take too long."""
+        Called before any work starts, while it is not known yet whether messages are disturbed.
+        """
 
     def resolved_parameters(self, devices: Devices) -> dict[str, Any]:
         """Return what the summary shows of the parameters as used: alpha, coupling, relaxation, local_steps."""

@@ -13,7 +13,7 @@ from p2pkm.core.errors import ExperimentError, TrainingError
 from p2pkm.core.expected_messages import Known, Reports, Volume, tables
 from p2pkm.core.fork import is_inherited
 from p2pkm.core.messages import RaggedArray
-from p2pkm.core.protocols import MethodBase, ServerMethodBase, Work
+from p2pkm.core.protocols import MethodBase, PointCount, RunOutline, ServerMethodBase, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import one_of, positive, whole
@@ -83,6 +83,12 @@ TRAITS = MethodTraits(
 )
 
 
+def check_jax() -> None:
+    """Reject a run without JAX, or in a fork of a process that has loaded it."""
+    if find_spec("jax") is None or is_inherited("jax"):
+        require_jax()
+
+
 @dataclass(frozen=True)
 class DeepMethod(MethodBase):
     """The parameters of deep clustering; `p2pkm.deep.deepfeca` documents them."""
@@ -138,17 +144,12 @@ class DeepMethod(MethodBase):
         """Return the method with the shape of the images, unless one is given."""
         return self if shape is None or self.shape is not None else self.replaced(shape="x".join(map(str, shape)))
 
-    def check_run(self, topology: Any, points: int) -> None:
-        """Reject a run without JAX, or in a fork of a process that has loaded it."""
-        if find_spec("jax") is None or is_inherited("jax"):
-            require_jax()
-
-    def check_size(self, clients: int, points: int, d: int) -> None:
-        """Refuse points that are no images, and a network that does not fit them."""
-        find_shape(self.shape, d)
-        width = self.learner(d).width
+    def check(self, run: RunOutline, points: PointCount) -> None:
+        """Reject a run without JAX or in a fork of a process that has loaded it, and points that are not images."""
+        check_jax()
+        find_shape(self.shape, points.d)
         if (played := self._played) is not None:
-            played.check_size(clients, points, width)
+            played.check(run, points._replace(d=self.learner(points.d).width))
 
     def learner(self, d: int) -> Learner:
         """Return the network and its training for images of d numbers."""

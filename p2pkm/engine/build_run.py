@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from hashlib import sha256
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from p2pkm.channel.faults import FaultInjector
 from p2pkm.channel.pipeline import ChannelPlan, plan_channel, reads_late
 from p2pkm.channel.quantization import Quantization
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
-from p2pkm.core.protocols import RunOutline
+from p2pkm.core.protocols import PointCount, RunOutline
 from p2pkm.core.spec import suggest
 from p2pkm.core.validation import bounded, check_limits, find_limits, single
 from p2pkm.data.readers.intake import ANSWERS, FILLING
@@ -34,7 +34,7 @@ from p2pkm.engine.event_driven import schedule_events
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.run_secret import require_repeatable
 from p2pkm.methods.following import check_following, follow
-from p2pkm.methods.init.pipelines import check_groups_fit, check_init, check_links, check_size, needs_hub, resolve
+from p2pkm.methods.init.pipelines import check_groups_fit, check_init, check_links, needs_hub, resolve
 from p2pkm.metrics.monitor import usual_every
 from p2pkm.network.graph import Topology
 from p2pkm.network.link_model import LinkModel, LinkParameters
@@ -113,14 +113,6 @@ class RunConfig:
         files = {"faults": self.channel.to_arrays(), "stream": (str(self.stream), pack_stream(self.stream)),
                  "topology": replace(self.topology, file_summary="")}  # fmt: skip
         return {name: _digest(value) for name, value in (vars(self) | files).items()}
-
-
-class PointCount(NamedTuple):
-    """So many points of d features on n devices, where the points themselves are not at hand."""
-
-    n: int
-    m: int
-    d: int
 
 
 class Counted(Protocol):
@@ -239,15 +231,14 @@ def _check_choice(algorithm: Any, options: RunOptions) -> None:
         )
 
 
-def check_fit(algorithm: Any, topology: Topology, points: Counted) -> None:
+def check_fit(algorithm: Any, run: RunOutline, points: Counted) -> None:
     """Refuse a method that cannot work on this graph, or whose arithmetic with these points would take too long."""
     if not needs_hub(algorithm):
-        check_links(algorithm, topology)
-        check_groups_fit(algorithm.traits.groups, topology)
+        check_links(algorithm, run.topology)
+        check_groups_fit(algorithm.traits.groups, run.topology)
     if algorithm.traits.no_weights and isinstance(points, Shards) and points.weights.strides != (0,):
         raise DataError(f"the points have weights, but {algorithm.name} {algorithm.traits.no_weights}; give none")
-    algorithm.check_run(topology, points.m)
-    check_size(algorithm, topology.clients, points.m, points.d)
+    algorithm.check(run, PointCount(points.n, points.m, points.d))
 
 
 def _resolve_defaults(
@@ -305,7 +296,7 @@ def build_run(  # noqa: PLR0913 - what a run is made of
     if options.stream is not None:
         algorithm = follow(algorithm)
     if points is not None:
-        check_fit(algorithm, topology, points)
+        check_fit(algorithm, RunOutline(topology), points)
         _check_points(algorithm, options, topology, points, ranks)
     net, model = None, options.link_model
     if model is not None:

@@ -98,6 +98,7 @@ def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS
     P2PKMError
         If the method is not `private`, or it, the graph or an option cannot be used.
     """
+    from p2pkm.core.protocols import PointCount, RunOutline
     from p2pkm.methods.init.pipelines import check_links
     from p2pkm.methods.peer.private import Private
     from p2pkm.network.graph import Topology
@@ -112,7 +113,7 @@ def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS
     spec, graph, _ = build_graph(query.graph, query.devices, query.seed)
     topology = Topology.from_graph(graph)
     check_links(method, topology)
-    method.check_run(topology, points=1)
+    method.check(RunOutline(topology), PointCount(topology.n, 1, features))
     n = topology.n
     sums = noisy_sums(method, features, n)
     masked, rows = method.trust == "masks", []

@@ -13,8 +13,9 @@ import topologies
 from p2pkm.channel.quantization import Quantization, Quantizer
 from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.core.errors import ExperimentError, TopologyError
+from p2pkm.core.protocols import PointCount
 from p2pkm.data.stream import DataStream
-from p2pkm.engine.build_run import PointCount, RunConfig, build_run, check_options, require_same_run
+from p2pkm.engine.build_run import RunConfig, build_run, check_options, require_same_run
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.network.graph import Topology
 from tests.contract.test_determinism import start
@@ -150,7 +151,8 @@ def test_digests_tell_runs_apart_and_nothing_else():
 def test_digests_are_the_same_in_another_process():
     program = (
         "import p2pkm, topologies\n"
-        "from p2pkm.engine.build_run import PointCount, build_run\n"
+        "from p2pkm.core.protocols import PointCount\n"
+        "from p2pkm.engine.build_run import build_run\n"
         "from p2pkm.engine.run_options import RunOptions\n"
         "run = build_run(p2pkm.GTVMin(3), RunOptions(byzantine=1, faults=p2pkm.Faults(loss=0.1)),"
         " p2pkm.Topology.from_graph(topologies.ring(4)), PointCount(4, 20, 2))\n"

@@ -10,7 +10,8 @@ import p2pkm
 import topologies
 from p2pkm.channel.quantization import Quantization, Quantizer
 from p2pkm.core.errors import ExperimentError
-from p2pkm.engine.build_run import PointCount, RunConfig, build_run
+from p2pkm.core.protocols import PointCount
+from p2pkm.engine.build_run import RunConfig, build_run
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import parse_method, record_defaults
 from p2pkm.methods.registry import find

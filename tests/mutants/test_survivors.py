@@ -29,6 +29,7 @@ from p2pkm.core.brief import _tell
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.messages import Delivery, RaggedArray, SparseMessages, Tables
 from p2pkm.core.mpi_environment import check_threads
+from p2pkm.core.protocols import PointCount, RunOutline
 from p2pkm.core.sorting import blocks, narrow
 from p2pkm.core.spec import _convert_bool, parse
 from p2pkm.core.states import optional
@@ -810,7 +811,7 @@ def test_how_devices_lie_on_ranks_is_told(figures):
 def test_points_on_disk_have_no_weights_to_be_refused():
     method = private.Private(2, epsilon=1.0)
     assert method.traits.no_weights
-    build_run.check_fit(method, Topology.from_graph(ring(3)), SimpleNamespace(m=9, d=2))
+    build_run.check_fit(method, RunOutline(Topology.from_graph(ring(3))), PointCount(3, 9, 2))
 
 
 @pytest.mark.parametrize("failed", [0, 1])
@@ -874,7 +875,7 @@ def test_points_on_disk_are_divided_into_blocks(monkeypatch, wish, ranks, kept):
     pair, points = Topology.from_links(2, np.array([[0, 1, 1.0]])), SimpleNamespace(n=2, m=2)
     with pytest.raises(ExperimentError, match="points on disk") if kept else nullcontext():
         build_run._check_points(SimpleNamespace(k=1), RunOptions(rank_partition=wish), pair, points, ranks)
-    in_memory = build_run.PointCount(2, 2, 1)
+    in_memory = PointCount(2, 2, 1)
     build_run._check_points(SimpleNamespace(k=1), RunOptions(rank_partition=wish), pair, in_memory, ranks)
 
 

@@ -9,10 +9,11 @@ from p2pkm.channel.pipeline import ChannelPlan
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import P2PKMError
 from p2pkm.core.expected_messages import Known
+from p2pkm.core.protocols import PointCount, RunOutline
 from p2pkm.core.spec import Spec, complete
 from p2pkm.data.readers.intake import FILLING
 from p2pkm.data.size_estimate import Size, measure
-from p2pkm.engine.build_run import PointCount, RunConfig, build_run, check_fit
+from p2pkm.engine.build_run import RunConfig, build_run, check_fit
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import (
     K_MAX,
@@ -138,7 +139,7 @@ def build_plan(experiment: RunOptions, ranks: int | None) -> RunPlan:
     n, graph = resolved.devices, specs.graph
     topology = Topology.star(n or _DEVICES) if needs_hub(method) else build_topology(graph, n, 1)
     points = PointCount(topology.n, size.points, size.features)
-    check_fit(method, topology, points)  # nor can a plan time it
+    check_fit(method, RunOutline(topology), points)  # nor can a plan time it
     resolved = replace(resolved, devices=topology.clients)
     sizes, dealt = _deal(specs.partition, size, topology)
     setting = InitContext(topology, sizes, _key(resolved.seed), method.k, size.features)

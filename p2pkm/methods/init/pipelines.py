@@ -305,11 +305,6 @@ def check_groups_fit(groups: int | str, topology: Topology) -> None:
         raise ExperimentError(f"groups is {groups}, but there are {n} devices; expected at most {n}, or auto")
 
 
-def check_size(algorithm: Any, clients: int, points: int, d: int) -> None:
-    """Refuse a method whose arithmetic would take too long, before any work starts."""
-    algorithm.check_size(clients, points, d)
-
-
 def check_init(init: Init | None, k: int) -> None:
     """Refuse an initialization with fewer rows than so many clusters need."""
     if init is not None and (rows := dict(init.options).get("rows", LEAST * k)) < LEAST * k:

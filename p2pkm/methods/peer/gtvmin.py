@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, pack, pack_some
-from p2pkm.core.protocols import MethodBase, RunOutline, Work
+from p2pkm.core.protocols import MethodBase, PointCount, RunOutline, Work
 from p2pkm.core.spec import suggest
 from p2pkm.core.states import optional, register
 from p2pkm.core.traits import MessageContent, MethodTraits
@@ -442,10 +442,10 @@ class GTVMin(MethodBase):
         """Return whether devices may start from different centroids."""
         return self.init.name == "local" or "hops" in dict(self.init.options)
 
-    def check_run(self, topology: Topology, points: int) -> None:
-        """Refuse a rehearsal on a graph on which there is none."""
+    def check(self, run: RunOutline, points: PointCount) -> None:
+        """Reject a calibrated coupling on a graph on which there is none."""
         if self.coupling == "rehearsal":
-            check_rehearsal(topology)
+            check_rehearsal(run.topology)
 
     def tune(self, topology: Topology, points: int) -> "GTVMin":
         """Return the method with the coupling that suits the graph, if that is left to it."""

@@ -10,7 +10,7 @@ from p2pkm.core.batch import Devices, Floats, Integers, Keys, Mask
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.expected_messages import Known, TreeSums
 from p2pkm.core.messages import DenseMessages, Inbox, silence
-from p2pkm.core.protocols import MethodBase, OnGraph, Work
+from p2pkm.core.protocols import MethodBase, OnGraph, PointCount, RunOutline, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import FARTHEST, LARGEST, SMALLEST, one_of, positive, whole
@@ -221,12 +221,13 @@ class Private(MethodBase):
         """Return the mu of Gaussian differential privacy of all sums together."""
         return mu_of(self.epsilon or 0.0, self.delta)
 
-    def check_run(self, topology: Topology, points: int) -> None:
-        """Refuse a delta that protects nobody, noise below the units, and a graph on which the sums do not work."""
-        if self.delta * points >= 1.0:
+    def check(self, run: RunOutline, points: PointCount) -> None:
+        """Reject a delta that protects no point, noise below the units, and a graph on which the sums do not work."""
+        topology: Topology = run.topology
+        if self.delta * points.m >= 1.0:
             raise ExperimentError(
-                f"private:delta is {self.delta:g} with {points:,} points, so that it could disclose one of them; "
-                f"expected less than 1 / {points}"
+                f"private:delta is {self.delta:g} with {points.m:,} points, so that it could disclose one of them; "
+                f"expected less than 1 / {points.m}"
             )
         parts = int(topology.components.max()) + 1
         if parts > 1:

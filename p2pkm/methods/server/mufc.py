@@ -9,7 +9,7 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Search, Stream, cluster
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.expected_messages import Known, Reports
-from p2pkm.core.protocols import Report, ServerMethodBase
+from p2pkm.core.protocols import PointCount, Report, RunOutline, ServerMethodBase
 from p2pkm.core.traits import MessageContent, ServerTraits
 from p2pkm.core.validation import positive, whole
 from p2pkm.kernels.reference import philox, uniforms
@@ -128,27 +128,23 @@ class MUFC(ServerMethodBase):
             needs_reliable_links="adds up masked tables, whose masks cancel only if the messages of all clients arrive",
         )
 
-    def check_size(self, clients: int, points: int, d: int) -> None:
-        """Refuse a run whose arithmetic would take too long.
-
-        Parameters
-        ----------
-        clients, points, d : int
-            Numbers of clients, of points and of features.
+    def check(self, run: RunOutline, points: PointCount) -> None:
+        """Reject a run whose arithmetic would take too long.
 
         Raises
         ------
         ExperimentError
         """
-        bits = int(_least_prime(points, _side(points), d)).bit_length()
-        seconds = estimate(bits, points, clients, self._seeds)
+        clients = run.topology.clients
+        bits = int(_least_prime(points.m, _side(points.m), points.d)).bit_length()
+        seconds = estimate(bits, points.m, clients, self._seeds)
         if seconds > self.max_seconds:
             hours = f"{seconds / 3600:,.1f} hours" if seconds > 5400 else f"{seconds:,.0f} seconds"
             raise ExperimentError(
-                f"mufc adds up numbers of {bits:,} bits here ({d} features, {points:,} points) and finds the at most "
-                f"{clients * self._seeds:,} bins of its {clients:,} clients' seeds among them, which is estimated to "
-                f"take {hours}; expected at most {self.max_seconds:,g} seconds. Take fewer features, clients or "
-                "local_k, or raise max_seconds"
+                f"mufc adds up numbers of {bits:,} bits here ({points.d} features, {points.m:,} points) and finds "
+                f"the at most {clients * self._seeds:,} bins of its {clients:,} clients' seeds among them, which is "
+                f"estimated to take {hours}; expected at most {self.max_seconds:,g} seconds. Take fewer features, "
+                "clients or local_k, or raise max_seconds"
             )
 
     def expected_messages(self, known: Known) -> Reports:

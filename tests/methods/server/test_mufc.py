@@ -12,11 +12,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 from p2pkm.core.batch import Search, Stream, cluster
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.protocols import PointCount, RunOutline
 from p2pkm.kernels import reference as plain
 from p2pkm.methods.server.finite_field.effort import estimate
 from p2pkm.methods.server.finite_field.multisets import UndecodableError, recover
 from p2pkm.methods.server.finite_field.primes import next_prime
 from p2pkm.methods.server.mufc import MUFC
+from p2pkm.network.graph import Topology
 from p2pkm.network.local import LocalNetwork
 from tests.support.run_cli import here
 from tests.support.server import clients_of, serve
@@ -231,11 +233,11 @@ def test_arithmetic_that_would_take_hours_is_refused_by_the_run_and_by_the_plan(
         ExperimentError, match=r"numbers of 6,5\d\d bits .* estimated to take .*; expected at most 600 sec"
     ):
         p2pkm.simulate(MUFC(4), None, shards)
-    method = MUFC(4)
+    method, run = MUFC(4), RunOutline(Topology.star(clients))
     with pytest.raises(ExperimentError):
-        method.check_size(clients, 400, 1500)
-    MUFC(4, max_seconds=1e9).check_size(clients, 400, 1500)
-    method.check_size(clients, 3200, 2)
+        method.check(run, PointCount(clients + 1, 400, 1500))
+    MUFC(4, max_seconds=1e9).check(run, PointCount(clients + 1, 400, 1500))
+    method.check(run, PointCount(clients + 1, 3200, 2))
     data = ["--algorithm", "mufc", "--devices", str(clients), "--data", "blobs:features=1500"]
     for ending in (here("plan", *data), here(*data)):
         assert ending.code == 2 and "estimated to take" in ending.out + ending.err
