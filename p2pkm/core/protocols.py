@@ -54,8 +54,12 @@ class RunOutline(NamedTuple):
         Whether no row is left out of a message, no matter how few points it has.
     streamed : bool
         Whether points arrive, leave or move during the run.
+    rounds : int or None
+        Largest number of rounds of the method; None: not known.
     image : tuple of int or None
         Shape of points that are images, (height, width) or with channels, if it is known.
+    points : int or None
+        Number of all points, once the number of clusters is final; None before.
     """
 
     topology: Any
@@ -63,7 +67,9 @@ class RunOutline(NamedTuple):
     seeded: bool = False
     complete: bool = True
     streamed: bool = False
+    rounds: int | None = None
     image: tuple[int, ...] | None = None
+    points: int | None = None
 
 
 class PointCount(NamedTuple):
@@ -106,6 +112,7 @@ class MethodBase:
             """Return the number of clusters."""
 
     tol: float = 0.0  # below which moves a device, or the model of a server, has converged; 0: never
+    prefers_integers: bool = False  # whether tables travel as integers unless the user decides; `configure` sets it
 
     @property
     def traits(self) -> MethodTraits:
@@ -124,13 +131,13 @@ class MethodBase:
         vars(other).update(vars(self), **others)
         return other
 
-    def resolve(self, run: RunOutline) -> Self:
-        """Return the method with what its parameters leave open filled in as suits a run."""
-        return self
+    def configure(self, run: RunOutline) -> Self:
+        """Return the method with the parameters that are left to the run filled in.
 
-    def prefers_integers(self, run: RunOutline) -> bool:
-        """Return whether its tables travel as integers in a run that leaves it open and can have them."""
-        return False
+        Called once the run has been checked, and again with `run.points` once the number of clusters is final; what was
+        filled in stays: ``m.configure(run).configure(run) == m.configure(run)``.
+        """
+        return self
 
     def on(self, topology: Any) -> Any:
         """Return the algorithm that the loop runs on a graph, where who sends depends on all of it."""
@@ -138,18 +145,6 @@ class MethodBase:
 
     def under_faults(self, topology: Any) -> Any:
         """Return the method in the form that bears faults, if it has one of its own."""
-        return self
-
-    def for_rounds(self, rounds: int) -> Any:
-        """Return the method with what it leaves to the largest number of rounds filled in."""
-        return self
-
-    def for_images(self, shape: tuple[int, ...] | None) -> Any:
-        """Return the method for points that are images of a shape, (height, width) or with channels, if it is known."""
-        return self
-
-    def tune(self, topology: Any, points: int) -> Any:
-        """Return the method with what it leaves to the graph and the number of points filled in."""
         return self
 
     def predict_excess(self, topology: Any, points: int) -> float | None:

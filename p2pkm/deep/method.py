@@ -136,9 +136,10 @@ class DeepMethod(MethodBase):
         for name in ("rate", "momentum", "decay"):
             positive(vars(self)[name], name, zero=True)
 
-    def for_rounds(self, rounds: int) -> "DeepMethod":
-        """Return the method with a learning rate that falls to 0 in so many rounds, unless that is given."""
-        return self if self.horizon is not None else self.replaced(horizon=max(rounds, 1))
+    def configure(self, run: RunOutline) -> "DeepMethod":
+        """Fill in the shape of the images, and a learning rate that falls to 0 in as many rounds as the run has."""
+        found = self.for_images(run.image)
+        return found if run.rounds is None or found.horizon else found.replaced(horizon=max(run.rounds, 1))
 
     def for_images(self, shape: tuple[int, ...] | None) -> "DeepMethod":
         """Return the method with the shape of the images, unless one is given."""
@@ -147,9 +148,10 @@ class DeepMethod(MethodBase):
     def check(self, run: RunOutline, points: PointCount) -> None:
         """Reject a run without JAX or in a fork of a process that has loaded it, and points that are not images."""
         check_jax()
-        find_shape(self.shape, points.d)
-        if (played := self._played) is not None:
-            played.check(run, points._replace(d=self.learner(points.d).width))
+        method = self.for_images(run.image)
+        find_shape(method.shape, points.d)
+        if (played := method._played) is not None:
+            played.check(run, points._replace(d=method.learner(points.d).width))
 
     def learner(self, d: int) -> Learner:
         """Return the network and its training for images of d numbers."""

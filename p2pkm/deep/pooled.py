@@ -30,7 +30,8 @@ def deep_cluster(method: DeepMethod, images: Floats, *, rounds: int, seed: int) 
         By every clustering.
     """
     images = np.ascontiguousarray(images, np.float64)
-    learner, shared, method = method.learner(images.shape[1]), shared_key(seed), method.for_rounds(rounds)
+    learner, shared = method.learner(images.shape[1]), shared_key(seed)
+    method = method if method.horizon else method.replaced(horizon=max(rounds, 1))
     own = int(philox(0, 0, seed, Stream.KEYS)[0, 0])  # of device 0
     kernels, ones, offsets = pick(1, 1, images.size * method.k), np.ones(len(images)), np.array([0, len(images)])
     theta, found = learner.init(shared), []

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from p2pkm.channel.faults import FaultInjector
-from p2pkm.channel.pipeline import ChannelPlan, plan_channel, reads_late
+from p2pkm.channel.pipeline import ChannelPlan, plan_channel
 from p2pkm.channel.quantization import Quantization
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import PointCount, RunOutline
@@ -43,7 +43,7 @@ from p2pkm.network.transport import World
 
 SCALES = ("none", "standard", "minmax")
 _NET = "net_"  # what the arrays of a link model are called on their way to other ranks
-_FEATURES = "feature_names"
+_FEATURES, _IMAGE = "feature_names", "image_shape"
 _TOLD = 20  # features in a line about all
 _PIECE = 1 << 17  # numbers that are hashed at once
 
@@ -78,6 +78,8 @@ class RunConfig:
         How the points change while the method runs; None: they stay.
     features : tuple of str
         Names of the features, empty if they have none.
+    outline : RunOutline or None
+        What the method was configured with; None: it was not.
     """
 
     algorithm: Any
@@ -94,11 +96,18 @@ class RunConfig:
     stream: PointStream | None = None
     features: tuple[str, ...] = ()
     missing: str = "refuse"
+    outline: RunOutline | None = None
+
+    def configure(self, points: int) -> Any:
+        """Return the method with all that is left to the run filled in, when the number of clusters is final."""
+        outline = self.outline or RunOutline(self.topology, disturbed="a run that was not checked")
+        return self.algorithm.configure(outline._replace(points=points))
 
     def to_arrays(self) -> dict[str, Any]:
         """Return what other ranks need beside options and topology, for `build_run`."""
         net = {} if self.link_model is None else self.link_model._asdict()
         called = {_FEATURES: np.frombuffer(json.dumps(self.features).encode(), np.uint8)}
+        called[_IMAGE] = np.array((self.outline and self.outline.image) or (), np.int64)
         files = self.channel.to_arrays() | pack_stream(self.stream)
         return files | called | {_NET + name: part for name, part in net.items()}
 
@@ -109,10 +118,10 @@ class RunConfig:
         return ", ".join(names[:_TOLD]) + more or None
 
     def digests(self) -> dict[str, bytes]:
-        """Return the SHA-256 of every field, and of the arrays of the channel, the same on all ranks."""
+        """Return the SHA-256 of all fields but the outline, and of the arrays of the channel, the same on all ranks."""
         files = {"faults": self.channel.to_arrays(), "stream": (str(self.stream), pack_stream(self.stream)),
                  "topology": replace(self.topology, file_summary="")}  # fmt: skip
-        return {name: _digest(value) for name, value in (vars(self) | files).items()}
+        return {name: _digest(value) for name, value in (vars(self) | files).items() if name != "outline"}
 
 
 class Counted(Protocol):
@@ -242,25 +251,19 @@ def check_fit(algorithm: Any, run: RunOutline, points: Counted) -> None:
 
 
 def _resolve_defaults(
-    algorithm: Any, options: RunOptions, topology: Topology, d: int, channel: ChannelPlan
-) -> tuple[Any, ChannelPlan]:
-    """Return method and channel as they are run: what was left open is decided here, and nowhere else."""
-    if needs_hub(algorithm):
-        return algorithm, channel
-    reasons = {"changing links": topology.varying is not None, "late messages": reads_late(vars(options), algorithm)}
+    algorithm: Any, options: RunOptions, outline: RunOutline, d: int, channel: ChannelPlan
+) -> tuple[Any, RunOutline, ChannelPlan]:
+    """Return method, outline and channel of the run: what was left open is decided here, and nowhere else."""
+    late = options.link_model is not None and algorithm.schedule == "async"
+    reasons = {"changing links": outline.topology.varying is not None, "late messages": late}
     reasons |= {kind.name: kind.disturbs(settings) for kind, settings in channel.parts}
     disturbed = next((name for name, holds in reasons.items() if holds), "")
-    complete = options.min_cluster_size <= 1
-    algorithm, integers = resolve(
-        algorithm,
-        RunOutline(topology, disturbed, options.start is not None, complete, options.stream is not None),
-        d,
-    )
-    if integers and options.quantize.is_open:
+    algorithm, outline = resolve(algorithm, outline._replace(disturbed=disturbed), d)
+    if algorithm.prefers_integers and options.quantize.is_open:
         with suppress(ExperimentError):  # where integers could not be asked for, real numbers travel
             asked = replace(options, quantize=Quantization("rice"))
-            channel = plan_channel(vars(asked), algorithm).place(topology, options.seed)
-    return algorithm, channel
+            channel = plan_channel(vars(asked), algorithm).place(outline.topology, options.seed)
+    return algorithm, outline, channel
 
 
 def build_run(  # noqa: PLR0913 - what a run is made of
@@ -272,6 +275,7 @@ def build_run(  # noqa: PLR0913 - what a run is made of
     ranks: int = 1,
     graph: Any = None,
     arrays: Mapping[str, Any] | None = None,
+    image: tuple[int, ...] | None = None,
 ) -> RunConfig:
     """Check a run in the order above, and return it.
 
@@ -286,6 +290,8 @@ def build_run(  # noqa: PLR0913 - what a run is made of
         Whose attributes the link model reads.
     arrays : mapping, optional
         What `RunConfig.to_arrays` returned on rank 0, which may be alone in reading a file.
+    image : tuple of int, optional
+        Shape of points that are images.
 
     Raises
     ------
@@ -295,8 +301,13 @@ def build_run(  # noqa: PLR0913 - what a run is made of
     channel, seed = check_options(algorithm, options, ranks), options.seed
     if options.stream is not None:
         algorithm = follow(algorithm)
+    rounds = algorithm.default_rounds if options.rounds is None else options.rounds
+    outline = RunOutline(
+        topology, "", options.start is not None, options.min_cluster_size <= 1, options.stream is not None, rounds,
+        image if arrays is None else tuple(arrays[_IMAGE].tolist()) or None,
+    )  # fmt: skip
     if points is not None:
-        check_fit(algorithm, RunOutline(topology), points)
+        check_fit(algorithm, outline, points)
         _check_points(algorithm, options, topology, points, ranks)
     net, model = None, options.link_model
     if model is not None:
@@ -314,18 +325,16 @@ def build_run(  # noqa: PLR0913 - what a run is made of
     if isinstance(points, Shards):  # what stays on disk is checked by the rank that reads it
         bounded(points.points, "the points", missing=options.missing in FILLING)
         check_limits(find_limits(points.points), "the points", points.points.dtype, each=options.scale != "none")
-    if points is not None:  # else rank 0 has told what it is
-        algorithm, channel = _resolve_defaults(algorithm, options, topology, points.d, channel)
+    d = 0 if points is None else points.d  # of no use on other ranks, whose initialization rank 0 has resolved
+    algorithm, outline, channel = _resolve_defaults(algorithm, options, outline, d, channel)
     record_every = options.record_every
-    rounds = algorithm.default_rounds if options.rounds is None else options.rounds
-    algorithm = algorithm.for_rounds(rounds)
     stream = _place_stream(algorithm, options, points, arrays, Limits(topology.clients, rounds, algorithm.k))
     return RunConfig(
         algorithm, topology, rounds, seed,
         usual_every(topology.n) if record_every is None else record_every, options.baselines,
         options.scale, net, options.k_max, channel,
         options.all_rounds, stream, _name_features(points, arrays),
-        options.missing,
+        options.missing, outline,
     )  # fmt: skip
 
 

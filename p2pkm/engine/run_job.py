@@ -144,7 +144,7 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     )
     before = _list_preliminaries(config, setting)
     config, devices, own, scaling, choice = _decide(config, part.shards, before, context, keeper)
-    algorithm = config.algorithm.tune(topology, int(sizes.sum()))
+    algorithm = config.configure(int(sizes.sum()))
     setting = setting._replace(k=algorithm.k)
     feed = None if config.stream is None else PointFeed(config.stream, part.shards, keeper.scaling, devices)
     prices = _watch(config, own, world, devices, monitor, feed)

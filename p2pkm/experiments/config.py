@@ -170,9 +170,11 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
     shards = shards if topology.hub < 0 else shards.with_hub()
     if experiment.clusters == "auto":
         clusters = k_max = experiment.k_max or min(K_MAX, max(1, shards.m))
-    method = specs.method.build(clusters).for_images(None if stored else table.image)
-    run = build_run(method, replace(experiment, k_max=k_max), topology, shards, ranks=ranks or 1,
-                    graph=read_attributes(experiment, specs.graph))  # fmt: skip
+    image = None if stored else table.image
+    run = build_run(
+        specs.method.build(clusters), replace(experiment, k_max=k_max), topology, shards, ranks=ranks or 1,
+        graph=read_attributes(experiment, specs.graph), image=image,
+    )  # fmt: skip
     resolved = replace(
         experiment, graph=str(specs.graph), data=str(source), partition=str(partition), devices=topology.clients,
         clusters="auto" if k_max else clusters, k_max=k_max, rounds=run.rounds, record_every=run.record_every,

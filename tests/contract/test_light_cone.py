@@ -8,6 +8,7 @@ import pytest
 import p2pkm
 import topologies
 from p2pkm.core.messages import SparseMessages
+from p2pkm.core.protocols import RunOutline
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.engine.loop import Start
 from p2pkm.experiments.checking.check_method import compare_light_cones
@@ -120,7 +121,7 @@ def play_stage(algorithm, start, devices, topology, network, rounds=2):
 def test_a_rank_without_devices_plays_every_stage(name, options, kernels):
     method, k = build(name, 3, **options), 3
     whole, topology, network = hosts(method, k, kernels)
-    method = method.tune(topology, whole.total_points)
+    method = method.configure(RunOutline(topology, disturbed="no run", points=whole.total_points))
     at = InitContext(topology, whole.sizes, whole.shared_key, k, whole.d)
     walk_through(stages(method, at, 2, seeded=False), empty(whole), topology, network)
     if not needs_hub(method) and method.traits.init is not None:

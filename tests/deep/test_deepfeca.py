@@ -11,10 +11,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.core.protocols import Work
+from p2pkm.core.protocols import RunOutline, Work
 from p2pkm.deep.pooled import deep_cluster
 from p2pkm.deep.training import Learner
+from p2pkm.engine.build_run import build_run
 from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.config import parse_method
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.methods.schedules import deep_star, jacobi
 from p2pkm.storage.load import load
@@ -115,9 +117,11 @@ def test_the_first_round_begins_with_a_clustering():
 
 
 def test_the_rate_falls_along_a_cosine():
-    method = p2pkm.DeepFeCA(3, rate=0.2).for_rounds(4)
+    run = RunOutline(None, rounds=4)
+    method = p2pkm.DeepFeCA(3, rate=0.2).configure(run)
     assert_allclose([method.rate_in(t) for t in (1, 3, 5, 9)], [0.2, 0.1, 0.0, 0.0], atol=1e-15)
-    assert p2pkm.DeepFeCA(3, rate=0.2, horizon=2).for_rounds(4).rate_in(2) == pytest.approx(0.1)
+    assert method.configure(run._replace(rounds=9)) == method
+    assert p2pkm.DeepFeCA(3, rate=0.2, horizon=2).configure(run).rate_in(2) == pytest.approx(0.1)
 
 
 def test_one_client_with_all_features_at_the_server_is_deepcluster(n_parameters):
@@ -334,6 +338,9 @@ def test_a_file_says_the_shape_of_its_images(jax, tmp_path):
     for text, shape in {"": "8x6", ",shape=6x8": "6x8"}.items():
         asked = RunOptions(data=str(tmp_path / "images.npz"), algorithm=f"deepfeca:network=mlp{text}", **few)
         assert prepare(asked, None).run.algorithm.shape == build_plan(asked, None).algorithm.shape == shape
+    real = prepare(asked, None)
+    there = build_run(parse_method(asked).build(2), asked, real.run.topology, None, arrays=real.run.to_arrays())
+    assert there.digests() == real.run.digests()  # on another rank
     flat = replace(asked, data=str(tmp_path / "points.npz"), algorithm="deepfeca:network=mlp")
     for use in (prepare, build_plan):
         with pytest.raises(DataError, match="shape=6x8 or shape=4x4x3"):

@@ -14,9 +14,11 @@ from p2pkm.core.protocols import PointCount
 from p2pkm.engine.build_run import RunConfig, build_run
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import parse_method, record_defaults
+from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.registry import find
 from p2pkm.network.graph import Topology
 from tests.contract.test_every_method import deal
+from tests.support.methods import METHODS, build
 from tests.support.run_cli import here
 
 TREE, FLOOD = "tree-summaries:candidates=5", "flooded-summaries:candidates=5"
@@ -35,6 +37,15 @@ def plan(method, graph=None, **options):
     topology = Topology.from_graph(topologies.ring(12) if graph is None else graph)
     points = PointCount(topology.n, 10 * topology.n, 2)
     return build_run(method, RunOptions(**options), topology, points)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_configured_method_is_configured_again_to_the_same(name):
+    graph = topologies.star(5) if needs_hub(build(name, 3)) else None
+    run = plan(build(name, 3), graph)
+    outline = run.outline._replace(points=120)
+    once = run.algorithm.configure(outline)
+    assert once.configure(outline) == once and once.prefers_integers == run.algorithm.prefers_integers
 
 
 def filled(method):

@@ -510,7 +510,7 @@ def _check_light_cone(trial: _Trial) -> str:
 def _check_plan(trial: _Trial) -> str:
     shards = deal() if trial.topology.hub < 0 else deal().with_hub()
     config = trial.configure(deepcopy(trial.method), shards)
-    method, sizes = config.algorithm.tune(trial.topology, shards.m), shards.sizes
+    method, sizes = config.configure(shards.m), shards.sizes
     at = InitContext(trial.topology, sizes, shared_key(_SEED), method.k, _D)
     played = stages(method, at, config.rounds, seeded=trial.start is not None)
     asked = RunOptions(seed=_SEED, quantize=Quantization.of("none"))

@@ -123,7 +123,8 @@ def resolve_experiment(specs: RunSpecs, ranks: int | None, *, count: bool = True
         data=str(complete(source, SOURCES, experiment.seed) if source.name != "file" else source),
         rounds=specs.draft.default_rounds if experiment.rounds is None else experiment.rounds,
     )  # fmt: skip
-    return resolved, specs.method.build(int(clusters)).for_images(size.image), size
+    early = RunOutline(None, disturbed="a graph that is not built yet", image=size.image)
+    return resolved, specs.method.build(int(clusters)).configure(early), size
 
 
 def build_plan(experiment: RunOptions, ranks: int | None) -> RunPlan:
@@ -138,19 +139,20 @@ def build_plan(experiment: RunOptions, ranks: int | None) -> RunPlan:
     resolved, method, size = resolve_experiment(specs, ranks)
     n, graph = resolved.devices, specs.graph
     topology = Topology.star(n or _DEVICES) if needs_hub(method) else build_topology(graph, n, 1)
+    outline = RunOutline(topology, disturbed="a run that is rejected", image=size.image)
     points = PointCount(topology.n, size.points, size.features)
-    check_fit(method, RunOutline(topology), points)  # nor can a plan time it
+    check_fit(method, outline, points)  # nor can a plan time it
     resolved = replace(resolved, devices=topology.clients)
     sizes, dealt = _deal(specs.partition, size, topology)
     setting = InitContext(topology, sizes, _key(resolved.seed), method.k, size.features)
     run, refusal = None, None
     try:
-        run = build_run(method, resolved, topology, points, graph=read_attributes(resolved, graph))
+        run = build_run(method, resolved, topology, points, graph=read_attributes(resolved, graph), image=size.image)
     except P2PKMError as error:
         refusal = error
     else:
-        resolved, method = record_defaults(resolved, specs.method, run), run.algorithm
-    method = method.tune(topology, size.points)
+        resolved = record_defaults(resolved, specs.method, run)
+    method = method.configure(outline._replace(points=size.points)) if run is None else run.configure(size.points)
     channel = ChannelPlan() if run is None else run.channel
     played, other = _arrange(resolved, method, setting, channel)
     return RunPlan(

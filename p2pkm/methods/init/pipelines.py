@@ -125,25 +125,22 @@ def place_graph(algorithm: Any, graph: Any, clients: int, names: tuple[str, ...]
     return Topology.from_graph(graph).call(names)
 
 
-def resolve(algorithm: Any, run: RunOutline, d: int) -> tuple[Any, bool]:
-    """Return a method with everything that was left to the run: its initialization, and what it decides itself.
-
-    And whether its tables are to travel as integers where they may.
+def resolve(algorithm: Any, run: RunOutline, d: int) -> tuple[Any, RunOutline]:
+    """Return a method with its initialization and all that it leaves to the run, and the outline that it was given.
 
     Init `global` goes along a tree, which one device that sends something else, or one lost message, would lead astray;
     so it floods where that may happen, unless that would take too much.
     """
-    traits = algorithm.traits
-    if traits.init is None or run.seeded:
-        return algorithm.resolve(run), algorithm.prefers_integers(run)
-    deep = run.topology.hops > DEEPEST
-    if traits.init.name == "global" and not traits.groups and not deep:
-        options = {"candidates": CANDIDATES} | dict(traits.init.options)
-        flooded = run.disturbed and can_flood(run.topology, algorithm.k, d)
-        kind = Init.flooded_summaries if flooded else Init.tree_summaries
-        algorithm = algorithm.replaced(init=kind(**options))
-    run = run._replace(disturbed="a deep tree" if deep else run.disturbed)
-    return algorithm.resolve(run), algorithm.prefers_integers(run)
+    init = None if needs_hub(algorithm) else algorithm.traits.init
+    if init is not None and not run.seeded:
+        deep = run.topology.hops > DEEPEST
+        if init.name == "global" and not algorithm.traits.groups and not deep:
+            options = {"candidates": CANDIDATES} | dict(init.options)
+            flooded = run.disturbed and can_flood(run.topology, algorithm.k, d)
+            kind = Init.flooded_summaries if flooded else Init.tree_summaries
+            algorithm = algorithm.replaced(init=kind(**options))
+        run = run._replace(disturbed="a deep tree" if deep else run.disturbed)
+    return algorithm.configure(run), run
 
 
 def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tuple[Stage, ...]:

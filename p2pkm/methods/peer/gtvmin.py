@@ -182,10 +182,10 @@ class GTVMin(MethodBase):
 
         Coupling, relaxation and accept have a default together: rehearsal (auto on graphs of several components or
         above 5,000 devices, and with a `min_cluster_size`), auto and True. It is for runs whose devices agree on a
-        start and whose links and messages are left alone, with the update above: `resolve` names what keeps a run from
-        it. Elsewhere, and if coupling or alpha is given, coupling is 10, 30 from 10 devices or a diameter of 8 on (10
-        with groups), relaxation 1.5 (1 for jacobi, async with a net and on graphs that change, where more is refused)
-        and there is no accept test.
+        start and whose links and messages are left alone, with the update above: `configure` fills them in. Elsewhere,
+        and if coupling or alpha is given, coupling is 10, 30 from 10 devices or a diameter of 8 on (10 with groups),
+        relaxation 1.5 (1 for jacobi, async with a net and on graphs that change, where more is refused) and there is no
+        accept test.
 
     Raises
     ------
@@ -406,21 +406,23 @@ class GTVMin(MethodBase):
             return self.coupling
         return WEAK if self.groups else least_coupling(total, hops)
 
-    def resolve(self, run: RunOutline) -> "GTVMin":
-        """Return the method with coupling, relaxation and accept test by default, where nothing keeps it from them."""
-        if self._why_plain(run):
-            return self
-        best = {"coupling": "rehearsal" if _can_rehearse(run) else "auto", "relaxation": "auto", "accept": True}
-        return self.replaced(**{name: value for name, value in best.items() if vars(self)[name] is None})
+    def configure(self, run: RunOutline) -> "GTVMin":
+        """Fill in coupling, relaxation and acceptance test by default, and ``auto`` once `run.points` are known.
 
-    def prefers_integers(self, run: RunOutline) -> bool:
-        """Return whether it has the rehearsal and all else by default, few clusters and a start as good as the end.
-
-        With many clusters and from a poor start the grid stops it early, and so does jacobi's rounding towards zero.
-        Where rows are left out the variance would tell of them, and to count the bits of a million devices takes long.
+        Tables prefer to be integers if coupling and all else is by default, with few clusters and initial centroids as
+        good as the end. With many clusters and from poor initial centroids the grid stops the method early, and so does
+        the rounding of jacobi towards zero. Where rows are left out the variance would tell of them, and to count the
+        bits of a million devices takes long.
         """
-        steps = self.k <= _FEW and self.init.name in _GOOD and self.schedule != "jacobi"
-        return steps and not self._why_plain(run) and _can_rehearse(run)
+        if not self._why_plain(run):
+            rehearses = _can_rehearse(run)
+            best = {"coupling": "rehearsal" if rehearses else "auto", "relaxation": "auto", "accept": True}
+            open_ = {name: value for name, value in best.items() if vars(self)[name] is None}
+            steps = self.k <= _FEW and self.init.name in _GOOD and self.schedule != "jacobi"
+            return self.replaced(prefers_integers=rehearses and steps, **open_).configure(run)
+        if run.points is None or self.coupling != "auto":
+            return self
+        return self.replaced(coupling=choose_coupling(run.topology, run.points, self.k))
 
     def _why_plain(self, run: RunOutline) -> str:
         """Return why coupling, relaxation and accept test are those of a run that nothing is known of; empty: not."""
@@ -446,10 +448,6 @@ class GTVMin(MethodBase):
         """Reject a calibrated coupling on a graph on which there is none."""
         if self.coupling == "rehearsal":
             check_rehearsal(run.topology)
-
-    def tune(self, topology: Topology, points: int) -> "GTVMin":
-        """Return the method with the coupling that suits the graph, if that is left to it."""
-        return self.replaced(coupling=choose_coupling(topology, points, self.k)) if self.coupling == "auto" else self
 
     def settle(self, state: Any) -> "GTVMin":
         """Return the method with the coupling that the rehearsal found, if there was one."""
