@@ -93,6 +93,36 @@ def _is_scalar(kind: Any) -> bool:
     return get_origin(kind) is Literal or kind in (int, float, str, bool, NoneType)
 
 
+class Objective:
+    """Objective of a method: the losses of all devices and the penalties of all edges, as the monitor measures them.
+
+    Here: the cost of all points without penalties, of a method whose devices all hold the same centroids.
+    """
+
+    def link_alpha(self, devices: Devices, state: Any = None) -> Floats:
+        """Return the strength of every own edge, float64[e]."""
+        return np.zeros(len(devices.indices))
+
+    def loss_weights(self, devices: Devices) -> Floats:
+        """Return the factor of the loss of every device in the objective, float64[n]."""
+        return np.ones(len(devices))
+
+    def variation(self, devices: Devices, tables: Floats, slots: Integers) -> Floats | None:
+        """Return the variation of every link, float64[e], 0 at its upper end; None: equation (4).
+
+        Parameters are those of `p2pkm.kernels.reference.gtv`: the tables of the batch and its neighbors.
+        """
+        return None
+
+    def penalties(self, state: Any, devices: Devices, gtv: Floats) -> Floats:
+        """Return the term of each own edge, float64[e], given its variation."""
+        return np.zeros(len(devices.indices))
+
+    def predict_excess(self, topology: Any, points: int) -> float | None:
+        """Return the expected excess of the mean cost ratio over 1, None without a theorem for it."""
+        return None
+
+
 class MethodBase:
     """What every method, server method and stage inherits: hooks that few need, with what holds for the others."""
 
@@ -121,6 +151,11 @@ class MethodBase:
             f"{type(self).__name__} does not declare its traits, a p2pkm.core.traits.MethodTraits"
         )
 
+    @property
+    def objective(self) -> Objective | None:
+        """Objective that it minimizes; None: none that is known. A class variable, or a property."""
+        return None
+
     def with_k(self, k: int) -> Self:
         """Return the same method with another number of clusters."""
         return self.replaced(k=k)
@@ -146,10 +181,6 @@ class MethodBase:
     def under_faults(self, topology: Any) -> Any:
         """Return the method in the form that bears faults, if it has one of its own."""
         return self
-
-    def predict_excess(self, topology: Any, points: int) -> float | None:
-        """Return by how much theory expects the mean cost ratio to exceed 1, None if it has nothing to say."""
-        return None
 
     def flops(self, work: "Work") -> Integers | None:
         """Return the operations of a turn of every device, int64[n]; None: one pass over the own points."""
@@ -180,25 +211,6 @@ class MethodBase:
         """Return the method with what a run has found for parameters that were left to it."""
         return self
 
-    def link_alpha(self, devices: Devices, state: Any = None) -> Floats:
-        """Return the strength of every own link, float64[e]; asked of methods with an objective alone."""
-        raise NotImplementedError(f"{type(self).__name__} has an objective, so it needs link_alpha")
-
-    def loss_weights(self, devices: Devices) -> Floats:
-        """Return what the own loss of every device counts in the objective, float64[n]."""
-        return np.ones(len(devices))
-
-    def variation(self, devices: Devices, tables: Floats, slots: Integers) -> Floats | None:
-        """Return the variation of every link as the objective has it, float64[e], 0 at its upper end; None: (4).
-
-        Parameters are those of `p2pkm.kernels.reference.gtv`: the tables of the batch and its neighbors.
-        """
-        return None
-
-    def penalties(self, state: Any, devices: Devices, gtv: Floats) -> Floats:
-        """Return what each own link adds to the objective, float64[e], given its variation, if there is one."""
-        raise NotImplementedError(f"{type(self).__name__} has an objective, so it needs penalties")
-
 
 @dataclass(frozen=True)
 class OnGraph(MethodBase):
@@ -215,6 +227,12 @@ class OnGraph(MethodBase):
     def traits(self) -> MethodTraits:
         """Return what the method is, see `p2pkm.core.traits`."""
         found: MethodTraits = self.method.traits
+        return found
+
+    @property
+    def objective(self) -> Objective | None:
+        """Objective of the method."""
+        found: Objective | None = self.method.objective
         return found
 
 

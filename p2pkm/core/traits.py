@@ -105,9 +105,6 @@ class MethodTraits:
         Later stages use fewer links: its last state has `edge_active` and `edge_degrees`.
     link_weights : str
         What the weights of links do in the method, such as "multiply alpha_ij"; empty: they are ignored.
-    has_objective : bool
-        It has `link_alpha` and `penalties`, so that the objective, equation (7), is known; without penalties it is the
-        pooled cost, as long as all devices hold the same centroids.
     moves_on_grid : bool
         `update` moves the centroids by whole steps of `Devices.grid` where there is one.
     counts_on_grid : bool
@@ -166,7 +163,6 @@ class MethodTraits:
     accepts: bool = False
     cuts_links: bool = False
     link_weights: str = ""
-    has_objective: bool = False
     moves_on_grid: bool = False
     counts_on_grid: bool = False
     no_quantization: str = ""

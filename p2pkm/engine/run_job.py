@@ -195,7 +195,8 @@ def _predict(algorithm: Any, topology: Topology, world: World, devices: Devices,
     """
     found = optional(state, "rehearsed")
     if found is None:
-        excess = algorithm.predict_excess(topology, devices.total_points) if world.rank == 0 else None
+        asked = algorithm.objective if world.rank == 0 else None
+        excess = None if asked is None else asked.predict_excess(topology, devices.total_points)
         told = world.broadcast({"excess": np.array([np.nan if excess is None else excess])})["excess"][0]
         return None if np.isnan(told) else float(f"{told:.6g}")
     return float(f"{float(found[0, 1]):.6g}")

@@ -165,13 +165,13 @@ class Monitor:
 
     def _record(self, now: Record, state: Any, algorithm: Any, closing: bool) -> None:
         self._reprice(closing)
-        self.objective_known = algorithm.traits.has_objective
+        self.objective_known = algorithm.objective is not None
         own = self._devices
         if len(own) > LARGE:
             give_back_holes()
         rows: Any = np.empty((len(own), 6))  # in two parts, each filled bit by bit: of many devices every array counts
         rows[:, :3] = self._measure_links(state, algorithm)
-        rows[:, 3] = algorithm.loss_weights(own)
+        rows[:, 3] = 1.0 if algorithm.objective is None else algorithm.objective.loss_weights(own)
         rows[:, 4:] = self._measure_rounding(state.centroids, rows[:, 2], rows[:, 3])
         rows = self.network.gather_by_device(rows)
         if self._root:
@@ -274,10 +274,11 @@ class Monitor:
         sums = np.empty((len(own), 3))
         sums[:, 0] = sums[:, 1] = self._add_up(self.gtv)
         sums[:, 2] = np.diff(own.indptr)
-        if self.objective_known:
-            apart = algorithm.variation(own, tables, senders)
-            sums[:, 1] = self._add_up(algorithm.penalties(state, own, self.gtv if apart is None else apart))
-            sums[:, 2] = self._add_up(algorithm.link_alpha(own, state))
+        objective = algorithm.objective
+        if objective is not None:
+            apart = objective.variation(own, tables, senders)
+            sums[:, 1] = self._add_up(objective.penalties(state, own, self.gtv if apart is None else apart))
+            sums[:, 2] = self._add_up(objective.link_alpha(own, state))
         return sums
 
     def _measure_rounding(self, centroids: Floats, alpha: Floats, weights: Floats) -> Floats:

@@ -46,7 +46,7 @@ def measure(quick: bool) -> list[Figure]:
 def take(arena: Arena, count: int) -> list[Local]:
     """Return what each of the first devices has at the start."""
     devices, start = arena.devices, arena.start()
-    alpha = GTVMin(len(arena.means)).link_alpha(devices)
+    alpha = GTVMin(len(arena.means)).objective.link_alpha(devices)
     parts = []
     for i in range(count):
         own, edges = slice(*devices.offsets[i : i + 2]), slice(*devices.indptr[i : i + 2])

@@ -73,7 +73,10 @@ def test_the_objective_may_rise_by_rounding_but_not_by_more(share, descent):
     start = np.full((2, 1, 1), place)
     _, state = play(method, table, start, 0)
     # of q = m + 2 neighbors operations each; what weighs m + 2 alpha
-    terms, masses = np.array([3 + 2 + 3, 1 + 2 + 3]), np.array([3.0, 1.0]) + 2 * method.link_alpha(table.devices)
+    terms, masses = (
+        np.array([3 + 2 + 3, 1 + 2 + 3]),
+        np.array([3.0, 1.0]) + 2 * method.objective.link_alpha(table.devices),
+    )
     bound = (masses * (terms * 2.0**-53) ** 2).sum() * place**2
     moved = start.copy()
     one, ulp = objective(method, table, start + np.array([[[1.0]], [[0.0]]])), np.spacing(-place)  # of a move by 1

@@ -75,7 +75,7 @@ def last(algorithm, table, start, rounds):
 
 def objective(algorithm, table, centroids):
     """Return (7) by the textbook: the sum of (8) over the devices, with every link counted once."""
-    devices, alpha = table.devices, algorithm.link_alpha(table.devices)
+    devices, alpha = table.devices, algorithm.objective.link_alpha(table.devices)
     total = sum(loss(points_of(devices, i), centroids[i]) for i in range(len(devices)))
     for i in range(len(devices)):
         for e in range(devices.indptr[i], devices.indptr[i + 1]):

@@ -91,7 +91,7 @@ def describe(plan: RunPlan, ranks: int) -> dict[str, Any]:
         "experiment": asked.to_mapping(), "points": plan.size.points, "features": plan.size.features,
         "devices": plan.topology.clients, "links": len(plan.topology.indices) // 2, "links_in_use": plan.used,
         "ranks": ranks, "stages": stages, "excess_auto": _predict_auto(plan),
-        "excess_predicted": plan.algorithm.predict_excess(plan.topology, plan.size.points),
+        "excess_predicted": _predict(plan),
     }  # fmt: skip
 
 
@@ -101,12 +101,18 @@ def _figures(volume: Volume) -> dict[str, Any]:
     return found | {"wire_bytes": volume.wire_bytes, "encoded": found.pop("wire") is not None}
 
 
+def _predict(plan: RunPlan) -> float | None:
+    """Return the expected excess of the mean cost ratio over 1, None without a theorem for it."""
+    objective = plan.algorithm.objective
+    return None if objective is None else objective.predict_excess(plan.topology, plan.size.points)
+
+
 def _predict_auto(plan: RunPlan) -> dict[str, float] | None:
     """Return the coupling that auto would take, and the excess expected with it; None where that means nothing."""
     from p2pkm.methods.building_blocks.coupling_choice import choose_coupling, predict_excess
 
     topology, points, k = plan.topology, plan.size.points, plan.algorithm.k
-    if plan.algorithm.predict_excess(topology, points) is None:
+    if _predict(plan) is None:
         return None
     best = choose_coupling(topology, points, k)
     return {"coupling": best, "excess": predict_excess(topology, best, points, k)}

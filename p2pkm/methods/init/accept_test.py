@@ -10,7 +10,7 @@ from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.chunks import iter_chunks
 from p2pkm.core.expected_messages import Known, TreeWalk, Way
 from p2pkm.core.messages import Delivery, SparseMessages, Tables
-from p2pkm.core.protocols import MethodBase
+from p2pkm.core.protocols import MethodBase, Objective
 from p2pkm.core.sorting import blocks
 from p2pkm.core.traits import MethodTraits
 from p2pkm.core.wire_format import number_bits, to_bytes
@@ -125,10 +125,13 @@ class AcceptTest(MethodBase):
     @property
     def traits(self) -> MethodTraits:
         """Return what it is, see `p2pkm.core.traits`."""
-        own = self.method.traits
-        return MethodTraits(
-            needs_honest_messages=True, has_objective=own.has_objective, counts_on_grid=own.moves_on_grid
-        )
+        return MethodTraits(needs_honest_messages=True, counts_on_grid=self.method.traits.moves_on_grid)
+
+    @property
+    def objective(self) -> Objective | None:
+        """Objective of the method."""
+        found: Objective | None = self.method.objective
+        return found
 
     @property
     def schedule(self) -> str:
@@ -142,14 +145,6 @@ class AcceptTest(MethodBase):
         ways = (Way(True, self.k * one, known.features + 1, sure), Way(False, self.k * one, known.features + 1, sure),
                 Way(True, one, 1, sure), Way(False, one, 1, sure))  # fmt: skip
         return TreeWalk(*self.tree, ways)
-
-    def link_alpha(self, devices: Devices, state: Any = None) -> Floats:
-        """Return the strength of every own link in the method's objective."""
-        return self.method.link_alpha(devices, state)
-
-    def penalties(self, state: AcceptState, devices: Devices, gtv: Floats) -> Floats:
-        """Return what each own link adds to the method's objective."""
-        return self.method.link_alpha(devices, state) * gtv
 
     def initial_state(self, devices: Devices, start: Any) -> AcceptState:
         """Begin with the own offsets from the start; the deepest layer sends first."""

@@ -229,7 +229,7 @@ def _incompatibility_note(algorithm: Any, topology: Topology) -> str:
     if graph is None or (graph.period == 1 and graph.active(0).all()):  # a static graph with a mixing matrix
         return ""
     claim = ""
-    if algorithm.traits.has_objective:
+    if algorithm.objective is not None:
         claim = (
             "; no descent is claimed, for each round works on the objective over its own links: objective and "
             "variation in the results are over all of them"

@@ -22,25 +22,22 @@ from p2pkm.methods.building_blocks.coupling_choice import (
     check_rehearsal,
     choose_coupling,
     least_coupling,
-    predict_excess,
     relax,
     why_no_rehearsal,
 )
+from p2pkm.methods.building_blocks.gtv_objective import GTVObjective
 from p2pkm.methods.building_blocks.guarded_passes import PassRule, run_passes
-from p2pkm.methods.building_blocks.normalized_losses import inverse_weights, weigh_equally
-from p2pkm.methods.building_blocks.optimal_matching import optimal_variation
+from p2pkm.methods.building_blocks.normalized_losses import weigh_equally
 from p2pkm.methods.building_blocks.quantization import move_on_grid
 from p2pkm.methods.building_blocks.robust_neighbors import LEAST, RULES, robust_filter
 from p2pkm.methods.building_blocks.small_clusters import suppress_small_clusters
-from p2pkm.methods.building_blocks.total_variation import saturate_alpha, saturated_penalty
+from p2pkm.methods.building_blocks.total_variation import saturate_alpha
 from p2pkm.methods.init.tree_groups import check_groups
 from p2pkm.methods.init.value import Init
-from p2pkm.network.graph import Topology
 
 _GOOD = ("global", "tree-summaries", "rows")  # starts that integers do as well from
 _FEW = 16  # clusters up to which integers were measured to do no harm
 _LARGEST = 1e100  # of a strength
-_PREDICTED = 1_000  # devices up to which every run says the excess expected: eigenvalues take longer than it above
 _EVERY, _TRIES = 4, 3  # rounds from one attempt at a swap to the next; in vain, before a device gives up
 _ECHO = 1e-3  # oscillating: the way back to the round before last, relative to the last move
 
@@ -270,13 +267,17 @@ class GTVMin(MethodBase):
             rehearses=self.coupling == "rehearsal",
             accepts=bool(self.accept),
             saturates=self.robust == "saturate",
-            has_objective=True,
             moves_on_grid=True,
             follows_points=not self.groups and self.robust != "saturate",
             no_quantization=self._why_real_numbers(),
             guarantees_descent=exact
             and (self.schedule != "jacobi" or ((self.local_steps == 1 or damped) and not self.swaps)),
         )
+
+    @property
+    def objective(self) -> GTVObjective:
+        """Objective (7) with the parameters of the method."""
+        return GTVObjective(self)
 
     def initial_state(self, devices: Devices, start: Any) -> GTVMinState:
         """Start from the centroids of the last stage."""
@@ -285,7 +286,7 @@ class GTVMin(MethodBase):
         limit = optional(start, "edge_limit")
         whole = devices.varying or not self.groups  # alike on all ranks
         weight = None if limit is None and whole else devices.active_edges.astype(np.float64)
-        alpha, agreed = self.link_alpha(devices, start), start.centroids if self.accept else None
+        alpha, agreed = self.objective.link_alpha(devices, start), start.centroids if self.accept else None
         return GTVMinState(start.centroids, start.centroids, none, none, none, never, never, alpha, limit, weight,
                            agreed, optional(start, "rehearsed"))  # fmt: skip
 
@@ -299,7 +300,9 @@ class GTVMin(MethodBase):
     def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
         """Run the passes at the active devices."""
         weight = saturate_alpha(state.edge_limit, state.edge_weight, state.centroids, inbox, devices)
-        strength = self.link_alpha(devices, state) if devices.varying and devices.turn == 0 else state.edge_alpha
+        strength = (
+            self.objective.link_alpha(devices, state) if devices.varying and devices.turn == 0 else state.edge_alpha
+        )
         alpha, quiet = strength if weight is None else strength * weight, state.quiet
         if self.robust in RULES:
             inbox = robust_filter(self.robust, state.centroids, inbox, devices)
@@ -453,45 +456,6 @@ class GTVMin(MethodBase):
         """Return the method with the coupling that the rehearsal found, if there was one."""
         found = optional(state, "rehearsed")
         return self if found is None or not len(found) else self.replaced(coupling=float(found[0, 0]))
-
-    def predict_excess(self, topology: Topology, points: int) -> float | None:
-        """Return the excess of the mean cost ratio from noise alone, labels fixed; None without a theorem for it."""
-        coupling = self.effective_coupling(topology.n, topology.hops)
-        silent = self.groups or self.robust != "none" or topology.varying is not None or topology.n > _PREDICTED
-        if coupling is None or silent or points <= 0:
-            return None
-        return predict_excess(topology, coupling, points, self.k)
-
-    def link_alpha(self, devices: Devices, state: Any = None) -> Floats:
-        """Return alpha_ij of every own link, float64[e]; 0 where it is not in use."""
-        if self.alpha is not None:
-            return self.alpha * (devices.link_weights * devices.active_edges)
-        coupling = self.settle(state).effective_coupling(devices.total, devices.hops) or 0.0
-        mean = 1.0 if self.normalize_losses else devices.total_weight / devices.total
-        base = coupling * mean / self.k
-        alpha = devices.degrees.astype(np.float64).repeat(np.diff(devices.indptr))
-        alpha *= devices.neighbor_degrees  # in place: of many devices each array counts
-        np.sqrt(np.maximum(alpha, 1.0, out=alpha), out=alpha)
-        np.divide(base, alpha, out=alpha)
-        alpha *= devices.link_weights
-        alpha *= devices.active_edges
-        return alpha
-
-    def loss_weights(self, devices: Devices) -> Floats:
-        """Return 1 / m_i where losses are normalized, else 1."""
-        return inverse_weights(devices) if self.normalize_losses else np.ones(len(devices))
-
-    def variation(self, devices: Devices, tables: Floats, slots: Integers) -> Floats | None:
-        """Return the cost of the optimal matching of every link, if rows are paired so."""
-        if self.matching == "nearest":
-            return None
-        return optimal_variation(tables, devices.ids, devices.indptr, devices.indices, slots)
-
-    def penalties(self, state: GTVMinState, devices: Devices, gtv: Floats) -> Floats:
-        """Return what each own link adds to the objective, float64[e], given its variation (4)."""
-        return self.link_alpha(devices, state) * (
-            gtv if state.edge_limit is None else saturated_penalty(state.edge_limit, gtv)
-        )
 
     def at(self, coupling: float) -> "GTVMin":
         """Return the same method at another coupling, to warm up with; it clips where links are to give way later."""

@@ -26,7 +26,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import DenseMessages, Inbox
-from p2pkm.core.protocols import MethodBase
+from p2pkm.core.protocols import MethodBase, Objective
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
 from p2pkm.methods.building_blocks import tree_sums
@@ -77,6 +77,10 @@ class TreeMethod(Protocol):
     @property
     def traits(self) -> MethodTraits:
         """Return what it is."""
+
+    @property
+    def objective(self) -> Objective | None:
+        """Objective of the method."""
 
     @property
     def tree(self) -> Tree:
@@ -133,6 +137,11 @@ class OverRegrownTree(MethodBase):
         return self.method.traits
 
     @property
+    def objective(self) -> Objective | None:
+        """Objective of the method."""
+        return self.walk.objective
+
+    @property
     def longest(self) -> int:
         """Return the most links from a root to a device; at least one."""
         return max(1, len(self.method.tree.parent) - 1)
@@ -141,14 +150,6 @@ class OverRegrownTree(MethodBase):
     def schedule(self) -> str:
         """Return the schedule."""
         return f"jacobi*{4 * self.longest + 1}"
-
-    def link_alpha(self, devices: Devices, state: Any = None) -> Floats:
-        """Return 0 for every own link, float64[e]: what is minimized is the cost of all points."""
-        return np.zeros(len(devices.indices))
-
-    def penalties(self, state: Any, devices: Devices, gtv: Floats) -> Floats:
-        """Return 0 for every own link, float64[e]."""
-        return np.zeros(len(devices.indices))
 
     def initial_state(self, devices: Devices, start: Any) -> Any:
         """Return a state without a tree."""

@@ -9,7 +9,7 @@ from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.expected_messages import Known, TreeWalk, Way
 from p2pkm.core.messages import DenseMessages, Inbox, silence
-from p2pkm.core.protocols import MethodBase, OnGraph, Work
+from p2pkm.core.protocols import MethodBase, Objective, OnGraph, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import one_of, positive, whole
@@ -188,6 +188,7 @@ class TreeLloyd(MethodBase):
     name: ClassVar[str] = "treelloyd"
     default_rounds: ClassVar[int] = 150
     schedule: ClassVar[str] = "jacobi"
+    objective: ClassVar[Objective] = Objective()
     regrows: ClassVar[bool] = False  # whether devices grow their tree by messages, see `under_faults`
 
     def __post_init__(self) -> None:
@@ -226,7 +227,6 @@ class TreeLloyd(MethodBase):
             needs_shared_start=True,
             init=self.init,
             groups=self.groups,
-            has_objective=True,
             follows_points=self.groups is False and self.search == "none",
             guarantees_descent=True,
         )
@@ -300,14 +300,6 @@ class TreeLloydOnGraph(OnGraph):
         count, _ = self.counts
         passes = work.sizes * (3 * self.k + 2) * work.d * count
         return passes * work.rows // np.maximum(degrees * (self.places * count + 1), 1) + work.rows * (work.d + 1)
-
-    def link_alpha(self, devices: Devices, state: Any = None) -> Floats:
-        """Return 0 for every own link, float64[e]: what is minimized is the cost of all points."""
-        return np.zeros(len(devices.indices))
-
-    def penalties(self, state: Any, devices: Devices, gtv: Floats) -> Floats:
-        """Return 0 for every own link, float64[e]: while all hold the same table, the objective is the pooled cost."""
-        return np.zeros(len(devices.indices))
 
     def initial_state(self, devices: Devices, start: Any) -> TreeLloydState:
         """Start from the centroids of the last stage, with room for the rows of a search."""

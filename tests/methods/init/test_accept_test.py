@@ -286,3 +286,14 @@ def test_nor_with_a_given_start_nor_with_noise():
 def test_its_traffic_is_known_before_the_run():
     graph = Topology.from_graph(topologies.tree(14))
     assert AcceptTest.after(p2pkm.GTVMin(3), graph).schedule == f"jacobi*{4 * 3}"
+
+
+@pytest.mark.parametrize("variant", [{"normalize_losses": True}, {"matching": "optimal"}])
+def test_the_objective_recorded_after_the_test_is_that_of_the_method(variant):
+    points = np.random.default_rng(0).normal(size=(24, 2)) * [1.0, 9.0]
+    shards = p2pkm.Shards.deal(points, np.arange(24) % 4, devices=4)
+    method = p2pkm.GTVMin(3, coupling=10.0, accept=True, **variant)
+    records = p2pkm.simulate(method, topologies.ring(4), shards, rounds=4, seed=1).rounds
+    last = next(record for record in reversed(records) if record["stage"] == "gtvmin")
+    first = next(record for record in records if record["stage"] == "accept-test")
+    assert first["objective"] == last["objective"]

@@ -202,7 +202,7 @@ def test_the_objective_of_links_that_give_way_never_rises(seed, schedule):
     for centroids in history:
         apart = devices.kernels.gtv(centroids, devices.ids, devices.indptr, devices.indices, devices.indices)
         local, _ = devices.kernels.losses(devices.points, devices.point_weights, devices.offsets, centroids)
-        seen.append(local.sum() + method.penalties(state, devices, apart).sum())
+        seen.append(local.sum() + method.objective.penalties(state, devices, apart).sum())
     assert (np.diff(seen) <= 1e-9 * np.maximum(seen[:-1], 1e-9 * seen[0])).all()
 
 
@@ -222,7 +222,7 @@ def test_a_link_out_of_use_lets_both_ends_wake():
         assert next(asynchronous(table.devices).turns(t)).sum() == 1
         assert next(asynchronous(apart).turns(t)).all()
     assert_array_equal(apart.degrees, 0)
-    assert_array_equal(p2pkm.GTVMin(1, coupling=1.0).link_alpha(apart), 0.0)
+    assert_array_equal(p2pkm.GTVMin(1, coupling=1.0).objective.link_alpha(apart), 0.0)
 
 
 def test_only_neighbors_know_after_one_turn():

@@ -46,7 +46,7 @@ def local_objective(algorithm, table, centroids, i, theirs=None):
     """Return (8) of device i: its loss and its links; theirs: the centroids of its neighbors."""
     own, theirs = table.devices, centroids if theirs is None else theirs
     links = range(own.indptr[i], own.indptr[i + 1])
-    alpha = algorithm.link_alpha(own)
+    alpha = algorithm.objective.link_alpha(own)
     return loss(points_of(own, i), centroids[i]) + sum(
         alpha[e] * variation(centroids[i], theirs[own.indices[e]]) for e in links
     )
@@ -239,11 +239,13 @@ def test_coupling_is_dimensionless_and_alpha_is_raw():
     own = arrange(data, links).devices
     base = 3.0 * (6 / 4) / 2
     expected = base / np.sqrt(3) * np.array([1.0, 1.0, 2.0, 1.0, 2.0, 1.0])
-    assert_allclose(p2pkm.GTVMin(2, coupling=3.0).link_alpha(own), expected)
+    assert_allclose(p2pkm.GTVMin(2, coupling=3.0).objective.link_alpha(own), expected)
     alike = p2pkm.GTVMin(2, coupling=3.0, normalize_losses=True)  # where the losses of a device count as one point
-    assert_allclose(alike.link_alpha(own), expected / (6 / 4))
-    assert_allclose(p2pkm.GTVMin(2, alpha=0.3).link_alpha(own), 0.3 * np.array([1.0, 1.0, 2.0, 1.0, 2.0, 1.0]))
-    assert_allclose(p2pkm.GTVMin(2).link_alpha(own), expected * 10 / 3)
+    assert_allclose(alike.objective.link_alpha(own), expected / (6 / 4))
+    assert_allclose(
+        p2pkm.GTVMin(2, alpha=0.3).objective.link_alpha(own), 0.3 * np.array([1.0, 1.0, 2.0, 1.0, 2.0, 1.0])
+    )
+    assert_allclose(p2pkm.GTVMin(2).objective.link_alpha(own), expected * 10 / 3)
     default = p2pkm.GTVMin(2)
     found = [default.effective_coupling(n, hops) for n, hops in ((9, 7), (10, 1), (2, 8), (9, 8))]
     assert found == [10.0, 30.0, 30.0, 30.0]

@@ -41,14 +41,14 @@ def draw(seed, k, d):
 
 def objectives(history, table, algorithm, component):
     """Return (7) of every component after every turn, [turns, components]."""
-    own, alpha = table.devices, algorithm.link_alpha(table.devices)
+    own, alpha = table.devices, algorithm.objective.link_alpha(table.devices)
     source = component[np.repeat(np.arange(len(own)), own.degrees)]
     found = []
     for centroids in history:
         local, _ = own.kernels.losses(own.points, own.point_weights, own.offsets, centroids)
-        apart = algorithm.variation(own, centroids, own.indices)
+        apart = algorithm.objective.variation(own, centroids, own.indices)
         apart = own.kernels.gtv(centroids, own.ids, own.indptr, own.indices, own.indices) if apart is None else apart
-        local = algorithm.loss_weights(own) * local
+        local = algorithm.objective.loss_weights(own) * local
         found.append(np.bincount(component, local) + np.bincount(source, alpha * apart, INSTANCES))
     return np.array(found)
 

@@ -59,7 +59,7 @@ def test_every_run_ends_in_silence_and_the_bound_on_what_is_sent_holds(batches):
     for seed in range(batches):
         method, table, start, component = setting(seed, "colored", threshold=1)
         method = replace_relaxation(method, 1.5)
-        alpha = np.bincount(table.devices.sources, method.link_alpha(table.devices), len(component))
+        alpha = np.bincount(table.devices.sources, method.objective.link_alpha(table.devices), len(component))
         step = table.devices.grid.step
         sent, now, first = np.zeros(len(component)), start, None
         for _ in range(UNTIL):

@@ -123,8 +123,8 @@ def test_an_optimal_matching_by_hand():
     assert_array_equal(own.kernels.gtv(tables, *links), [0, 0])
     # on a rank with one device of two, what the other sent is in the slot behind the own ones
     part = SimpleNamespace(ids=np.array([0]), indptr=np.array([0, 1]), indices=np.array([7]))
-    assert_array_equal(p2pkm.GTVMin(3, matching="optimal").variation(part, tables, np.array([1])), [25])
-    assert p2pkm.GTVMin(3).variation(part, tables, np.array([1])) is None
+    assert_array_equal(p2pkm.GTVMin(3, matching="optimal").objective.variation(part, tables, np.array([1])), [25])
+    assert p2pkm.GTVMin(3).objective.variation(part, tables, np.array([1])) is None
 
 
 @given(seeds)
