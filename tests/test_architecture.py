@@ -208,7 +208,11 @@ def test_blas_is_called_on_one_thread():
 def test_nothing_inherits_but_protocols_tuples_errors_methods_and_transforms():
     errors = {"Exception", "ValueError", "GraphError", "P2PKMError"}
     methods = {"MethodTraits", "MethodBase", "Objective", "OnGraph", "ServerMethodBase"}
-    allowed = errors | methods | {"Protocol", "NamedTuple", "Enum", "Flag", "IntEnum", "Transform"}
+    allowed = (
+        errors
+        | methods
+        | {"Protocol", "NamedTuple", "Enum", "Flag", "IntEnum", "Transform", "PlacedOnGraph", "ReshapesMethod"}
+    )
     for path, tree in TREES.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):

@@ -156,10 +156,10 @@ class DeepFeCA(DeepMethod):
 
     def _report(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
         """Let the clients take over the parameters, and report of their features."""
-        theta, acts = state.learned.theta.copy(), devices.active_devices
+        theta, acts = state.derived.theta.copy(), devices.active_devices
         theta[acts] = _read(inbox, devices.indptr[:-1][acts], state, theta.shape[1])
-        learned = self.embed(state.learned._replace(theta=theta), devices)
-        return self._sends(state._replace(learned=learned), *self.report(learned, state.centroids, devices))
+        learned = self.embed(state.derived._replace(theta=theta), devices)
+        return self._sends(state._replace(derived=learned), *self.report(learned, state.centroids, devices))
 
     def _cluster(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
         """Let the hub cluster what was reported, and send the centroids."""
@@ -167,7 +167,7 @@ class DeepFeCA(DeepMethod):
         for i in np.flatnonzero(devices.active_devices):
             edges = range(devices.indptr[i], devices.indptr[i + 1])
             reports = [inbox.tables_of(e, inbox.rows_of(e), width) for e in edges]
-            centroids[i] = self.aggregate(reports, state.learned, devices)
+            centroids[i] = self.aggregate(reports, state.derived, devices)
         return self._sends(state._replace(centroids=centroids), *pack(centroids))
 
     def _take(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from p2pkm.channel.faults import FaultInjector
-from p2pkm.channel.pipeline import ChannelPlan, plan_channel
+from p2pkm.channel.pipeline import ChannelPlan, plan_channel, reads_late
 from p2pkm.channel.quantization import Quantization
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import PointCount, RunOutline
@@ -254,7 +254,7 @@ def _resolve_defaults(
     algorithm: Any, options: RunOptions, outline: RunOutline, d: int, channel: ChannelPlan
 ) -> tuple[Any, RunOutline, ChannelPlan]:
     """Return method, outline and channel of the run: what was left open is decided here, and nowhere else."""
-    late = options.link_model is not None and algorithm.schedule == "async"
+    late = reads_late(vars(options), algorithm)
     reasons = {"changing links": outline.topology.varying is not None, "late messages": late}
     reasons |= {kind.name: kind.disturbs(settings) for kind, settings in channel.parts}
     disturbed = next((name for name, holds in reasons.items() if holds), "")

@@ -139,7 +139,7 @@ class OverRegrownTree(MethodBase):
     @property
     def objective(self) -> Objective | None:
         """Objective of the method."""
-        return self.walk.objective
+        return self.method.objective
 
     @property
     def longest(self) -> int:
