@@ -72,3 +72,10 @@ def test_counters_change_nothing_in_the_first_round_and_from_then_on_what_is_hel
 def test_who_has_more_links_than_those_around_it_should_hold_a_mean_number_of_points():
     star = arrange([[[0.0]]] * 5, [(0, i) for i in range(1, 5)]).devices
     assert_allclose(PushSumLloyd(1).fair_shares(star), [1.0, 0.4, 0.4, 0.4, 0.4])
+
+
+def test_a_device_that_holds_too_little_keeps_its_centroids_and_has_not_converged():
+    table = arrange([column(6), np.zeros((0, 1)), np.zeros((0, 1))], [(0, 1), (1, 2)])
+    found, _ = states(PushSumLloyd(1, gossips=1, counters=True), table, np.zeros((3, 1, 1)), 1)
+    close(found[1].centroids.ravel(), [6, 6, 0])  # nothing has come two links far
+    assert not found[1].converged.any()
