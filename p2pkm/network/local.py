@@ -21,33 +21,33 @@ class LocalNetwork:
     def __init__(self, placement: LocalSubgraph) -> None:
         self.placement = placement
         self.ledger = Ledger(placement.indptr)
-        self._stage = -1
+        self.stage = -1
         self._active: Mask | None = None
-        self._memory, self._post = Mailbox(placement), SparseRouter(placement)
+        self.memory, self._post = Mailbox(placement), SparseRouter(placement)
 
     def open(self, delays: DelayModel | None = None) -> None:
         """Begin a stage: nothing has been received yet."""
-        self._stage, self._turn = self._stage + 1, 0
-        self._memory = Mailbox(self.placement, delays=delays)
+        self.stage, self.turn = self.stage + 1, 0
+        self.memory = Mailbox(self.placement, delays=delays)
 
     def set_active_edges(self, active: Mask) -> None:
         """Let messages go over these own edges only, from now on."""
         self._active = None if active.all() else active
-        self._memory.forget(~active)
+        self.memory.forget(~active)
 
     def exchange(self, messages: DenseMessages) -> Inbox:
         """Deliver what every device sends to its neighbors."""
         edges = narrow(messages.edges, self._active)
-        self.ledger.count_dense(messages, edges, self._stage, self._turn)
-        self._turn += 1
-        self._memory.write(messages, messages.values.shape[1])
-        return self._memory.inbox(None if edges is None else edges[self.placement.mirror])
+        self.ledger.count_dense(messages, edges, self.stage, self.turn)
+        self.turn += 1
+        self.memory.write(messages, messages.values.shape[1])
+        return self.memory.inbox(None if edges is None else edges[self.placement.mirror])
 
     def deliver(self, sparse: SparseMessages) -> Delivery:
         """Deliver what few devices send."""
         delivery = self._post.sort(sparse, self._active)
-        self.ledger.count_sparse(sparse, delivery, (self._stage, self._turn))
-        self._turn += 1
+        self.ledger.count_sparse(sparse, delivery, (self.stage, self.turn))
+        self.turn += 1
         return self._post.hand_out(delivery, [])
 
     def halo_exchange_uncounted(self, values: Floats) -> Floats:

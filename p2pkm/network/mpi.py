@@ -38,21 +38,21 @@ class MPINetwork:
         self._requests: list[Any] = []
         self._outgoing: list[tuple[Integers, Floats]] = []
         self._flags = np.zeros((2, len(placement.indices)), np.bool_)
-        self._stage = -1
+        self.stage = -1
         self._active: Mask | None = None
-        self._memory, self._post = Mailbox(placement, spare=1), SparseRouter(placement)
+        self.memory, self._post = Mailbox(placement, spare=1), SparseRouter(placement)
 
     def open(self, delays: DelayModel | None = None) -> None:
         """Begin a stage: nothing has been received yet."""
         self._free()
-        self._stage, self._turn = self._stage + 1, 0
-        self._memory = Mailbox(self.placement, spare=1, delays=delays)
+        self.stage, self.turn = self.stage + 1, 0
+        self.memory = Mailbox(self.placement, spare=1, delays=delays)
         self._planned: tuple[Floats | None, bool] = (None, False)
 
     def set_active_edges(self, active: Mask) -> None:
         """Let messages go over these own edges only, from now on."""
         self._active = None if active.all() else active
-        self._memory.forget(~active)
+        self.memory.forget(~active)
 
     def exchange(self, messages: DenseMessages) -> Inbox:
         """Deliver what every device sends to its neighbors.
@@ -61,7 +61,7 @@ class MPINetwork:
         the receiver has already). In the first number of its spare last row each carries its head: how many rows were
         sent, or -1 for nothing new. So every exchange of a stage has the same shape, and one message does.
         """
-        memory, r = self._memory, messages.values.shape[1]
+        memory, r = self.memory, messages.values.shape[1]
         memory.write(messages, self._largest(r) if messages.ragged else r)
         selective = messages.edges is not None
         if self._planned[0] is not memory.tables or self._planned[1] != selective:
@@ -71,8 +71,8 @@ class MPINetwork:
         edges = narrow(messages.edges, self._active)
         flags = self._send_flags(edges) if selective and edges is not None else None
         self._start(self._requests)
-        self.ledger.count_dense(messages, edges, self._stage, self._turn)  # while they travel
-        self._turn += 1
+        self.ledger.count_dense(messages, edges, self.stage, self.turn)  # while they travel
+        self.turn += 1
         self._finish(self._requests)
         memory.receive()
         return memory.inbox(self._active if flags is None else self._recv_flags(flags))
@@ -80,8 +80,8 @@ class MPINetwork:
     def deliver(self, sparse: SparseMessages) -> Delivery:
         """Deliver what few devices send: one message to each peer, whose length it learns as it comes."""
         delivery = self._post.sort(sparse, self._active)
-        self.ledger.count_sparse(sparse, delivery, (self._stage, self._turn))
-        self._turn += 1
+        self.ledger.count_sparse(sparse, delivery, (self.stage, self.turn))
+        self.turn += 1
         peers, comm, kind = self.placement.peers, self._comm, self._mpi.DOUBLE
         sent = [comm.Isend(one, peer.rank, _SPARSE) for peer, one in zip(peers, self._post.wrap(delivery), strict=True)]
         parcels, status = [], self._mpi.Status()
@@ -158,12 +158,12 @@ class MPINetwork:
     def _plan(self, selective: bool) -> None:
         """Make the persistent requests of this stage: for each peer the tables and perhaps edge flags."""
         self._free()
-        self._planned = (self._memory.tables, selective)
+        self._planned = (self.memory.tables, selective)
         first = 0
         for peer in self.placement.peers:
             last = first + len(peer.send_edges)
             sent = self._source(peer), self._flags[0, first:last]
-            received = self._memory.tables[peer.first : peer.last], self._flags[1, first:last]
+            received = self.memory.tables[peer.first : peer.last], self._flags[1, first:last]
             for tag in range(2 if selective else 1):
                 self._requests.append(self._comm.Send_init(sent[tag], peer.rank, tag))
                 self._requests.append(self._comm.Recv_init(received[tag], peer.rank, tag))
@@ -171,7 +171,7 @@ class MPINetwork:
 
     def _source(self, peer: Peer) -> Floats:
         """Return where the tables for a peer are sent from: the memory itself if they lie side by side, else a copy."""
-        send, memory = peer.send, self._memory
+        send, memory = peer.send, self.memory
         if send[-1] - send[0] + 1 == len(send):
             return memory.tables[int(send[0]) : int(send[-1]) + 1]
         tables = np.empty((len(send), *memory.tables.shape[1:]))

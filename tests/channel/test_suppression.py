@@ -47,11 +47,11 @@ class Tap:
         sparse = LocalNetwork.deliver
 
         def exchange(network, messages):
-            self.messages.append((network._stage, network._turn, messages))
+            self.messages.append((network.stage, network.turn, messages))
             return inner(network, messages)
 
         def deliver(network, said):
-            self.messages.append((network._stage, network._turn, said))
+            self.messages.append((network.stage, network.turn, said))
             return sparse(network, said)
 
         monkeypatch.setattr(LocalNetwork, "exchange", exchange)
@@ -517,7 +517,7 @@ class Recorder:
         exchange, deliver = LocalNetwork.exchange, LocalNetwork.deliver
 
         def record(network, i, rows):
-            kept = self.sent.setdefault((network._stage == 0, i), set())
+            kept = self.sent.setdefault((network.stage == 0, i), set())
             for row in np.asarray(rows).tolist():
                 kept.update(tuple(row[first : first + d]) for first in range(len(row) - d + 1))
 

@@ -86,7 +86,7 @@ def test_requests_are_made_once_for_tables_of_about_the_same_size(play):
             edges = np.ones(len(network.placement.indices), np.bool_) if selective else None
             values = np.ones((len(ids), rows - world.rank, 2))
             network.exchange(DenseMessages(values, np.full(len(ids), rows - world.rank), edges, ragged=True))
-            found.append((list(network._requests), network._memory.tables.shape[1]))
+            found.append((list(network._requests), network.memory.tables.shape[1]))
         assert len(network._outgoing) == (apart and world.rank == 0)
         network.close()
         return found

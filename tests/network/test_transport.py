@@ -342,7 +342,7 @@ def test_few_patterns_of_who_sends_are_remembered():
     for number in range(31, 0, -1):
         sends = number >> np.arange(5) & 1
         network.exchange(DenseMessages(tables(*range(5)), np.where(sends, 2, -1)))
-        assert len(network._memory._sending) == (31 - number) % mailbox._PATTERNS + 1
+        assert len(network.memory._sending) == (31 - number) % mailbox._PATTERNS + 1
 
 
 class Late:
