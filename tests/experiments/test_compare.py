@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import p2pkm
 import p2pkm.experiments.studies.run_study
 import p2pkm.experiments.studies.study_file
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError, TrainingError
@@ -176,6 +177,11 @@ def test_a_comparison_writes_tidy_rows_and_goes_on_without_computing_twice(tmp_p
     assert {one["graph"] for one in lines} == {"ring", "path", "server"}
     before = json.loads(first.out)["rows"]
     assert [one for one in answer["rows"] if one["seed"] < 2] == before
+
+
+def test_methods_with_a_server_alone_have_the_given_number_of_devices():
+    found = p2pkm.compare(["fkm", "kfed"], seeds=range(1), devices=5, data="grid16:points=5", rounds=1)
+    assert [row["devices"] for row in found.rows] == [5, 5]
 
 
 def test_all_methods_meet_the_same_points_and_partition(monkeypatch):

@@ -270,7 +270,7 @@ def expand_runs(asked: Comparison) -> list[RunOptions]:
             f"the graphs have different numbers of devices: {listed}; expected one number for all. Use --devices "
             f"{max(sizes)}, or graphs of one size"
         )
-    size = next(iter(sizes), None)
+    size = next(iter(sizes), asked.base.devices)
     resolved = check_runs(with_seeds(served, devices=size), _name_cell)
     return with_seeds(configurations, devices=size or resolved[0].devices)
 
