@@ -8,21 +8,9 @@ import numpy as np
 from p2pkm.core.errors import ContractError, ExperimentError, TopologyError
 from p2pkm.core.protocols import Algorithm, MethodBase, RunOutline
 from p2pkm.methods.building_blocks.averaging import WEIGHTED
-from p2pkm.methods.init.accept_test import AcceptTest
-from p2pkm.methods.init.bounding_box import BoundingBox
-from p2pkm.methods.init.choose_k import ChooseK
-from p2pkm.methods.init.group_links import GroupLinks
-from p2pkm.methods.init.imputation import Imputation
-from p2pkm.methods.init.median_imputation import MedianImputation
 from p2pkm.methods.init.registry import CANDIDATES, DEEPEST, InitContext, can_flood, grow_shallow, known
-from p2pkm.methods.init.rehearsal import Rehearsing
-from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
-from p2pkm.methods.init.standardization import Standardization
-from p2pkm.methods.init.tree_groups import TreeGroups
-from p2pkm.methods.init.tree_summaries import LEAST
 from p2pkm.methods.init.value import Init
 from p2pkm.methods.registry import suggest_methods, with_link_weights
-from p2pkm.methods.server.star import Star
 from p2pkm.network.graph import Topology
 
 _WARM, _WARMING = 1.0, 8  # coupling and sweeps before the limits of the links are fixed
@@ -56,6 +44,9 @@ _FLOODING = ("d2-sampling", "flooded-summaries")
 
 def scaling_stage(scale: str, at: InitContext) -> Stage:
     """Return the stage that measures all points, for ``--scale standard`` or ``minmax``."""
+    from p2pkm.methods.init.bounding_box import BoundingBox
+    from p2pkm.methods.init.standardization import Standardization
+
     if scale == "standard":
         _check_flooding(at, "--scale standard", "minmax")
     most = at.topology.hops + 2
@@ -66,6 +57,9 @@ def scaling_stage(scale: str, at: InitContext) -> Stage:
 
 def imputing_stage(missing: str, at: InitContext) -> Stage:
     """Return the stage that finds means or medians of the known values, for ``--missing mean`` or ``median``."""
+    from p2pkm.methods.init.imputation import Imputation
+    from p2pkm.methods.init.median_imputation import MedianImputation
+
     if missing == "median":
         return Stage("imputation", MedianImputation(at.k, grow_shallow(at.topology)), 1)
     _check_flooding(at, "--missing mean", "median, or drop")
@@ -74,6 +68,8 @@ def imputing_stage(missing: str, at: InitContext) -> Stage:
 
 def choosing_stage(algorithm: Any, at: InitContext) -> Stage:
     """Return the stage that chooses the number of clusters of a method, at most k."""
+    from p2pkm.methods.init.choose_k import ChooseK
+
     lean = not needs_hub(algorithm) and _is_lean(algorithm)
     return Stage(ChooseK.name, ChooseK(at.k, grow_shallow(at.topology), lean=lean), 1)
 
@@ -145,6 +141,10 @@ def resolve(algorithm: Any, run: RunOutline, d: int) -> tuple[Any, RunOutline]:
 
 def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tuple[Stage, ...]:
     """Return all stages of a run; seeded: the method starts from given centroids."""
+    from p2pkm.methods.init.bounding_box import BoundingBox
+    from p2pkm.methods.init.rehearsal import Rehearsing
+    from p2pkm.methods.server.star import Star
+
     before: tuple[Stage, ...] = ()
     if needs_hub(algorithm):
         if algorithm.traits.normalization in ("coordinate", "entries"):
@@ -169,6 +169,8 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
 
 def _after(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
     """Return what comes after the method: the accept test, if there is an agreed start to compare with."""
+    from p2pkm.methods.init.accept_test import AcceptTest
+
     if not algorithm.traits.accepts:
         return ()
     grow_shallow(at.topology)
@@ -177,6 +179,9 @@ def _after(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
 
 def _group(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
     """Return the stages that find groups along a spanning tree, and the links inside them if asked for."""
+    from p2pkm.methods.init.group_links import GroupLinks
+    from p2pkm.methods.init.tree_groups import TreeGroups
+
     traits, lean = algorithm.traits, _is_lean(algorithm)
     finder = TreeGroups(at.k, grow_shallow(at.topology), groups=traits.groups, lean=lean)
     found = Stage(TreeGroups.name, finder, 1)
@@ -185,6 +190,8 @@ def _group(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
 
 def _limit(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
     """Return the stages that find how far apart neighbors may be before their link gives way."""
+    from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
+
     return Stage("warmup", algorithm.at(_WARM), _WARMING), Stage("saturation-thresholds", SaturationThresholds(at.k), 3)
 
 
@@ -304,6 +311,8 @@ def check_groups_fit(groups: int | str, topology: Topology) -> None:
 
 def check_init(init: Init | None, k: int) -> None:
     """Refuse an initialization with fewer rows than so many clusters need."""
+    from p2pkm.methods.init.tree_summaries import LEAST
+
     if init is not None and (rows := dict(init.options).get("rows", LEAST * k)) < LEAST * k:
         raise ExperimentError(
             f"init {init.name}:rows is {rows}; expected at least {LEAST * k}, {LEAST} for each of {k} clusters"
