@@ -178,6 +178,11 @@ class MethodTraits:
     noise_seed: int | None = None
 
     @property
+    def needs_agreed_start(self) -> bool:
+        """Whether a calibrated coupling or an acceptance test needs centroids that all devices agreed on."""
+        return self.rehearses or self.accepts
+
+    @property
     def is_secret(self) -> bool:
         """Return whether a run draws from a secret of the operating system: it cannot be repeated or resumed."""
         return self.draws_secrets and self.noise_seed is None

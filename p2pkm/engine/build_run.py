@@ -216,7 +216,7 @@ def _check_start(algorithm: Any) -> None:
     """Refuse a given start where the method has none, or needs one that the devices have agreed on."""
     if algorithm.traits.init is None:
         raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
-    if algorithm.traits.accepts or algorithm.traits.rehearses:
+    if algorithm.traits.needs_agreed_start:
         raise ExperimentError(
             "accept and coupling rehearsal need a start that devices agree on; leave them out, or start"
         )

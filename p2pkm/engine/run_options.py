@@ -32,11 +32,7 @@ class RunOptions:
         metavar="SPEC",
         completes=True,
     )
-    devices: int | None = option(
-        None,
-        "Number of devices.  [default: ranks under mpirun, else 16]",
-        least=1,
-    )
+    devices: int | None = option(None, "Number of devices.  [default: ranks under mpirun, else 16]", least=1)
     data: str = option(
         "grid16",
         "Points: grid16:points=200,sd=1, blobs:clusters=8, slike, balls, communities:second=fresh, shapes:side=16, "
@@ -45,26 +41,12 @@ class RunOptions:
         metavar="SPEC",
         completes=True,
     )
-    label_column: str | None = option(
-        None,
-        "Column of a file with the true class (name or index).",
-        metavar="NAME",
-    )
-    device_column: str | None = option(
-        None,
-        "Column of a file with the device of each point.",
-        metavar="NAME",
-    )
+    label_column: str | None = option(None, "Column of a file with the true class (name or index).", metavar="NAME")
+    device_column: str | None = option(None, "Column of a file with the device of each point.", metavar="NAME")
     columns: str | None = option(
-        None,
-        "Columns of a file that are the features, such as age,bmi.  [default: all others]",
-        metavar="LIST",
+        None, "Columns of a file that are the features, such as age,bmi.  [default: all others]", metavar="LIST"
     )
-    drop: str | None = option(
-        None,
-        "Columns of a file to leave out.",
-        metavar="LIST",
-    )
+    drop: str | None = option(None, "Columns of a file to leave out.", metavar="LIST")
     encode: str | None = option(
         None,
         "Columns of a file with categories, which become a feature of 0 and 1 for each, or with dates and times, "
@@ -135,15 +117,9 @@ class RunOptions:
         reads="p2pkm.methods.init.value:Init",
     )
     groups: bool | None = option(
-        None,
-        "One clustering for each group of devices whose points differ; of gtvmin and treelloyd.",
-        group="method",
+        None, "One clustering for each group of devices whose points differ; of gtvmin and treelloyd.", group="method"
     )
-    alpha: float | None = option(
-        None,
-        "Strength of every link as in the paper, instead of --coupling.",
-        group="method",
-    )
+    alpha: float | None = option(None, "Strength of every link as in the paper, instead of --coupling.", group="method")
     coupling: float | Literal["auto", "rehearsal"] | None = option(
         None,
         "Strength of the links against the own points, without unit; auto: as strong as the graph needs; "
@@ -173,17 +149,8 @@ class RunOptions:
         flags=("--accept/--no-accept",),
         group="method",
     )
-    local_steps: int | None = option(
-        None,
-        "Local Lloyd iterations per turn.  [default: 1]",
-        group="method",
-        least=1,
-    )
-    rounds: int | None = option(
-        None,
-        "Maximum number of rounds.  [default: gtvmin 150, fkm 100, ffcm 10]",
-        least=0,
-    )
+    local_steps: int | None = option(None, "Local Lloyd iterations per turn.  [default: 1]", group="method", least=1)
+    rounds: int | None = option(None, "Maximum number of rounds.  [default: gtvmin 150, fkm 100, ffcm 10]", least=0)
     all_rounds: bool = option(
         False,
         "Play all --rounds, and all that an initialization can take, also when all devices have converged: when a "
@@ -202,25 +169,16 @@ class RunOptions:
         metavar="NAME",
         group="method",
     )
-    seed: int = option(
-        0,
-        "Random seed.  [default: 0]",
-        least=0,
-    )
+    seed: int = option(0, "Random seed.  [default: 0]", least=0)
     record_every: int | None = option(
         None,
         "Record metrics every N rounds, and in the last round of each stage.  [default: 1; above 100,000 devices 1000]",
         metavar="N",
         least=1,
     )
-    silhouette: bool = option(
-        False,
-        "Also compute the silhouette.",
-    )
+    silhouette: bool = option(False, "Also compute the silhouette.")
     true_centers: str | None = option(
-        None,
-        "Measure the distance to known cluster centers: a file like those of --data.",
-        metavar="FILE",
+        None, "Measure the distance to known cluster centers: a file like those of --data.", metavar="FILE"
     )
     link_model: Any = option(
         None,
@@ -284,11 +242,7 @@ class RunOptions:
         metavar="LIST",
         reads="p2pkm.channel.registry:PluginTransforms",
     )
-    out: str | None = option(
-        None,
-        "Run folder, or none.  [default: runs/<time>-...]",
-        metavar="FOLDER",
-    )
+    out: str | None = option(None, "Run folder, or none.  [default: runs/<time>-...]", metavar="FOLDER")
     checkpoint_every: int | None = option(
         None,
         "Write a checkpoint every R rounds (0: never), for `p2pkm resume`. No checkpoints with --out none or "
@@ -296,23 +250,14 @@ class RunOptions:
         metavar="R",
         least=0,
     )
-    plot: bool = option(
-        True,
-        "Draw figures into the run folder.  [default: yes, no with json]",
-    )
+    plot: bool = option(True, "Draw figures into the run folder.  [default: yes, no with json]")
     figures: str | None = option(
         None,
         "Kinds of files for figures: png, svg, pdf, and pgf where there is TeX.  [default: png,svg]",
         metavar="LIST",
     )
-    baselines: bool = option(
-        True,
-        "Compare with central k-means and with the local-only baseline.  [default: yes]",
-    )
-    allow_disconnected: bool = option(
-        False,
-        "Accept a disconnected graph.",
-    )
+    baselines: bool = option(True, "Compare with central k-means and with the local-only baseline.  [default: yes]")
+    allow_disconnected: bool = option(False, "Accept a disconnected graph.")
     rank_partition: Literal["auto", "blocks", "metis"] = option(
         "auto",
         "How devices are assigned to MPI ranks: blocks, metis, or auto, the one that cuts fewer links; the results "
@@ -320,10 +265,7 @@ class RunOptions:
         metavar="NAME",
         completes=True,
     )
-    require_converged: bool = option(
-        False,
-        "End with code 5 unless it converged.",
-    )
+    require_converged: bool = option(False, "End with code 5 unless it converged.")
     start: Any = None
     checkpoint: Any = None
 

@@ -207,7 +207,7 @@ class _Trial:
     def start(self) -> Floats | None:
         """Return centroids that all devices start from, None if the method cannot start from given ones."""
         traits = self.method.traits
-        if needs_hub(self.method) or traits.init is None or traits.accepts or traits.rehearses or traits.groups:
+        if needs_hub(self.method) or traits.init is None or traits.needs_agreed_start or traits.groups:
             return None
         centroids: Floats = 6.0 * np.random.default_rng(1).normal(size=(1, self.method.k, _D))
         return centroids.repeat(self.topology.n, axis=0)
