@@ -133,7 +133,7 @@ def _find_conditions(options: Settings, algorithm: Any) -> Iterator[tuple[Condit
         yield Condition.LOSSY_LINKS, f"{model} and --schedule async", "use another schedule"
     if options.get("link_model") is not None:
         yield Condition.LINK_MODEL, model, f"remove {model}"
-    if algorithm is not None and (algorithm.traits.needs_agreed_start):
+    if algorithm is not None and algorithm.traits.needs_agreed_start:
         yield Condition.LOCAL_SUMS, "coupling=rehearsal or accept=true", "use --coupling auto and --no-accept"
 
 

@@ -72,6 +72,23 @@ class RunOutline(NamedTuple):
     points: int | None = None
 
 
+class Pipeline(NamedTuple):
+    """Stages that a method needs around itself, of `p2pkm.methods.init.pipelines.Stage`.
+
+    Attributes
+    ----------
+    seeding : tuple of Stage or None
+        In the place of the stages of its initialization; None: these. A run from given centroids has neither.
+    before : tuple of Stage
+        Between the initialization and the method.
+    after : tuple of Stage
+    """
+
+    seeding: tuple[Any, ...] | None = None
+    before: tuple[Any, ...] = ()
+    after: tuple[Any, ...] = ()
+
+
 class PointCount(NamedTuple):
     """Number of points with d features on n devices, a hub among them."""
 
@@ -173,6 +190,16 @@ class MethodBase:
         filled in stays: ``m.configure(run).configure(run) == m.configure(run)``.
         """
         return self
+
+    def stages(self, at: Any) -> Pipeline:
+        """Return the stages around the method in a run on `at.topology` (`p2pkm.methods.init.registry.InitContext`).
+
+        Raises
+        ------
+        ExperimentError
+            If the graph is too large for one of them.
+        """
+        return Pipeline()
 
     def on(self, topology: Any) -> Any:
         """Return the algorithm that the loop runs on a graph, where who sends depends on all of it."""

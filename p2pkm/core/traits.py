@@ -88,19 +88,15 @@ class MethodTraits:
         The stages that give the devices their first centroids; None: it starts from its own points alone.
     groups : int, str or False
         Stages before it find groups of devices, so many if it is a number, which bring their own initialization.
-    keeps_to_groups : bool
-        With groups it sends over the links inside groups alone.
     relaxation : float or None
         The relaxation factor that was asked for; above 1 it overshoots, which neither faults nor late messages allow.
-    saturates : bool
-        The influence of its links is bounded beyond thresholds that stages before it find.
     coupling_choice : str
         Where the strength of its links is from: "given", "usual" (by the number of devices), "auto" or "rehearsal";
         empty: it has none.
-    rehearses : bool
-        A stage before it finds the coupling.
-    accepts : bool
-        Its end is compared with the start that all devices agreed on, by a stage after it.
+    needs_agreed_start : bool
+        A calibrated coupling or an acceptance test needs initial centroids that all devices agreed on.
+    no_stream : str
+        Which of its parameters, and why, cannot be combined with points that change, so that a stream is refused.
     cuts_links : bool
         Later stages use fewer links: its last state has `edge_active` and `edge_degrees`.
     link_weights : str
@@ -155,12 +151,10 @@ class MethodTraits:
     induced_labels: bool = False
     init: Any = None
     groups: int | str | bool = False
-    keeps_to_groups: bool = False
     relaxation: float | None = None
-    saturates: bool = False
     coupling_choice: str = ""
-    rehearses: bool = False
-    accepts: bool = False
+    needs_agreed_start: bool = False
+    no_stream: str = ""
     cuts_links: bool = False
     link_weights: str = ""
     moves_on_grid: bool = False
@@ -176,11 +170,6 @@ class MethodTraits:
     guarantees_descent: bool = False
     draws_secrets: bool = False
     noise_seed: int | None = None
-
-    @property
-    def needs_agreed_start(self) -> bool:
-        """Whether a calibrated coupling or an acceptance test needs centroids that all devices agreed on."""
-        return self.rehearses or self.accepts
 
     @property
     def is_secret(self) -> bool:

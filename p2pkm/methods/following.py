@@ -14,11 +14,8 @@ def check_following(algorithm: Any, *, timed: bool) -> None:
             "stream and the async schedule with a link model are both given; devices act by clocks of their own then, "
             "but points change from round to round. Leave one of them out"
         )
-    if traits.accepts:
-        raise ExperimentError(
-            "stream and accept are both given; the accept test compares the end with the start on the same points. "
-            "Leave one of them out"
-        )
+    if traits.no_stream:
+        raise ExperimentError(f"stream and {traits.no_stream}. Leave one of them out")
     if traits.groups:
         raise ExperimentError(
             f"{algorithm.name} with groups cannot follow a stream: it finds groups once, at the start. Leave --groups "

@@ -339,7 +339,11 @@ def _tieless(call: Call) -> int:
     That is none where a draw, local steps or the warm-up of saturating links come first.
     """
     method = call.method
-    if method.name not in _MOVED_ALIKE or getattr(method, "local_steps", 1) > 1 or method.traits.saturates:
+    if (
+        method.name not in _MOVED_ALIKE
+        or getattr(method, "local_steps", 1) > 1
+        or getattr(method, "robust", "none") == "saturate"
+    ):
         return 0
     return 3 if method.name in _BY_NUMBER else 1
 
@@ -445,7 +449,7 @@ def _plain(call: Call) -> Call:
 def _start(call: Call) -> Any:
     """Return centroids to start from, the same for all devices; None where the method cannot."""
     traits, method = call.method.traits, call.method
-    if needs_hub(method) or traits.init is None or traits.accepts or traits.rehearses or traits.groups:
+    if needs_hub(method) or traits.init is None or traits.needs_agreed_start or traits.groups:
         return None
     if call.options["k_max"] is not None or call.options["stream"] is not None or np.isnan(call.shards.points).any():
         return None

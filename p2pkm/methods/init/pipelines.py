@@ -13,7 +13,6 @@ from p2pkm.methods.init.value import Init
 from p2pkm.methods.registry import suggest_methods, with_link_weights
 from p2pkm.network.graph import Topology
 
-_WARM, _WARMING = 1.0, 8  # coupling and sweeps before the limits of the links are fixed
 _MOST_FLOODING = 20_000  # devices; each keeps a bit per origin, so memory grows with the square
 _PATIENCE = 4  # times as many rounds as without faults, at most
 
@@ -48,7 +47,7 @@ def scaling_stage(scale: str, at: InitContext) -> Stage:
     from p2pkm.methods.init.standardization import Standardization
 
     if scale == "standard":
-        _check_flooding(at, "--scale standard", "minmax")
+        check_flooding(at, "--scale standard", "minmax")
     most = at.topology.hops + 2
     if scale == "standard":
         return Stage("standardization", Standardization(at.k), most)
@@ -62,7 +61,7 @@ def imputing_stage(missing: str, at: InitContext) -> Stage:
 
     if missing == "median":
         return Stage("imputation", MedianImputation(at.k, grow_shallow(at.topology)), 1)
-    _check_flooding(at, "--missing mean", "median, or drop")
+    check_flooding(at, "--missing mean", "median, or drop")
     return Stage("imputation", Imputation(at.k), at.topology.hops + 2)
 
 
@@ -80,7 +79,8 @@ def _is_lean(algorithm: Any) -> bool:
     return init is not None and init.lean
 
 
-def _check_flooding(at: InitContext, what: str, instead: str) -> None:
+def check_flooding(at: InitContext, what: str, instead: str) -> None:
+    """Reject a graph that is too large to flood; instead: what to use."""
     if at.topology.n > _MOST_FLOODING:
         raise ExperimentError(
             f"{what} floods the graph, which needs memory that grows with the square of its {at.topology.n} devices; "
@@ -142,7 +142,6 @@ def resolve(algorithm: Any, run: RunOutline, d: int) -> tuple[Any, RunOutline]:
 def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tuple[Stage, ...]:
     """Return all stages of a run; seeded: the method starts from given centroids."""
     from p2pkm.methods.init.bounding_box import BoundingBox
-    from p2pkm.methods.init.rehearsal import Rehearsing
     from p2pkm.methods.server.star import Star
 
     before: tuple[Stage, ...] = ()
@@ -151,54 +150,28 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
             before = (Stage("bounding-box", BoundingBox(at.k), at.topology.hops + 2),)
         one: Algorithm = Star(algorithm) if algorithm.traits.is_server_method else algorithm
         return (*before, Stage(algorithm.name, one, rounds))
-    traits = algorithm.traits
-    if traits.groups and not seeded:
-        before = _group(algorithm, at)
-    elif not seeded and traits.init is not None:  # else it starts by itself
-        before = seeding_stages(traits.init, at)
-    if traits.saturates:
-        before = (*before, *_limit(algorithm, at))
-    if traits.rehearses:
-        grow_shallow(at.topology)
-        before = (*before, Stage(Rehearsing.name, Rehearsing.on_graph(at.k, at.topology), 1))
-    if traits.floods:
-        _check_flooding(at, algorithm.name, "another method")
-    note, one = _incompatibility_note(algorithm, at.topology), algorithm.on(at.topology)
-    return (*before, Stage(algorithm.name, one, rounds, note=note), *_after(algorithm, at))
+    around = algorithm.stages(at)
+    seeding: tuple[Stage, ...] = ()  # none: it starts by itself, or from given centroids
+    if not seeded and around.seeding is not None:
+        seeding = around.seeding
+    elif not seeded and algorithm.traits.init is not None:
+        seeding = seeding_stages(algorithm.traits.init, at)
+    own = Stage(algorithm.name, algorithm.on(at.topology), rounds, note=_incompatibility_note(algorithm, at.topology))
+    return (*seeding, *around.before, own, *around.after)
 
 
-def _after(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
-    """Return what comes after the method: the accept test, if there is an agreed start to compare with."""
-    from p2pkm.methods.init.accept_test import AcceptTest
-
-    if not algorithm.traits.accepts:
-        return ()
-    grow_shallow(at.topology)
-    return (Stage(AcceptTest.name, AcceptTest.after(algorithm, at.topology), 1, all_links=True, after=True),)
-
-
-def _group(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
-    """Return the stages that find groups along a spanning tree, and the links inside them if asked for."""
-    from p2pkm.methods.init.group_links import GroupLinks
+def group_stage(algorithm: Any, at: InitContext) -> Stage:
+    """Return the stage that finds groups of devices along a spanning tree, and the centroids of each."""
     from p2pkm.methods.init.tree_groups import TreeGroups
 
-    traits, lean = algorithm.traits, _is_lean(algorithm)
-    finder = TreeGroups(at.k, grow_shallow(at.topology), groups=traits.groups, lean=lean)
-    found = Stage(TreeGroups.name, finder, 1)
-    return (found, Stage(GroupLinks.name, GroupLinks(at.k), 2)) if traits.keeps_to_groups else (found,)
-
-
-def _limit(algorithm: Any, at: InitContext) -> tuple[Stage, ...]:
-    """Return the stages that find how far apart neighbors may be before their link gives way."""
-    from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
-
-    return Stage("warmup", algorithm.at(_WARM), _WARMING), Stage("saturation-thresholds", SaturationThresholds(at.k), 3)
+    finder = TreeGroups(at.k, grow_shallow(at.topology), groups=algorithm.traits.groups, lean=_is_lean(algorithm))
+    return Stage(TreeGroups.name, finder, 1)
 
 
 def seeding_stages(init: Init, at: InitContext) -> tuple[Stage, ...]:
     """Return the stages before the last one."""
     if init.name in _FLOODING:
-        _check_flooding(at, f"init {init.name}", "--init tree-summaries, local, bounding-box or leader")
+        check_flooding(at, f"init {init.name}", "--init tree-summaries, local, bounding-box or leader")
     algorithms = _check_stages(init.name, known(init.name)[init.name](at, **dict(init.options)))
     names = ["d2-sampling" if init.name == "d2-sampling" else one.name for one in algorithms]
     most = _PATIENCE * (at.topology.hops + 2) if at.faults_apply else at.topology.hops + 2

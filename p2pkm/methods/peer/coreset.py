@@ -8,13 +8,14 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
 from p2pkm.core.expected_messages import ByRound, FloodThenPool, Known, Volume, tables
 from p2pkm.core.messages import DenseMessages, Inbox, pack, silence
-from p2pkm.core.protocols import MethodBase, OnGraph
+from p2pkm.core.protocols import MethodBase, OnGraph, Pipeline
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import one_of, whole
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.flooding import Flood, begin, group, receive, send
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow, ways
+from p2pkm.methods.init.pipelines import check_flooding
 from p2pkm.network.graph import Topology
 
 _STARTS, _LIMIT = 3, 300  # of a device's own k-means; Lloyd steps on the coreset
@@ -104,6 +105,11 @@ class Coreset(MethodBase):
         whole(self.size, 1, "size")
         whole(self.n_init, 1, "n_init")
         one_of(self.spread, ("flood", "tree"), "spread")
+
+    def stages(self, at: Any) -> Pipeline:
+        """Reject graphs that are too large for a bit per origin at every device."""
+        check_flooding(at, self.name, "another method")
+        return Pipeline()
 
     def on(self, topology: Topology) -> "Flooded | CoresetOnTree":
         """Return the algorithm that the loop runs: when who sends depends on the whole graph."""

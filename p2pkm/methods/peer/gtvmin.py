@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, pack, pack_some
-from p2pkm.core.protocols import MethodBase, PointCount, RunOutline, Work
+from p2pkm.core.protocols import MethodBase, Pipeline, PointCount, RunOutline, Work
 from p2pkm.core.spec import suggest
 from p2pkm.core.states import optional, register
 from p2pkm.core.traits import MessageContent, MethodTraits
@@ -32,6 +32,8 @@ from p2pkm.methods.building_blocks.quantization import move_on_grid
 from p2pkm.methods.building_blocks.robust_neighbors import LEAST, RULES, robust_filter
 from p2pkm.methods.building_blocks.small_clusters import suppress_small_clusters
 from p2pkm.methods.building_blocks.total_variation import saturate_alpha
+from p2pkm.methods.init.pipelines import Stage, group_stage
+from p2pkm.methods.init.registry import InitContext, grow_shallow
 from p2pkm.methods.init.tree_groups import check_groups
 from p2pkm.methods.init.value import Init
 
@@ -39,6 +41,8 @@ _GOOD = ("global", "tree-summaries", "rows")  # starts that integers do as well 
 _FEW = 16  # clusters up to which integers were measured to do no harm
 _LARGEST = 1e100  # of a strength
 _EVERY, _TRIES = 4, 3  # rounds from one attempt at a swap to the next; in vain, before a device gives up
+_WARM, _WARMING = 1.0, 8  # coupling and sweeps before the limits of the links are fixed
+_NO_STREAM = "accept are both given; the accept test compares the end with the start on the same points"
 _ECHO = 1e-3  # oscillating: the way back to the round before last, relative to the last move
 
 
@@ -261,12 +265,10 @@ class GTVMin(MethodBase):
             init=self.init,
             link_weights="multiply alpha_ij",
             groups=self.groups,
-            keeps_to_groups=True,
             relaxation=None if self.relaxation == "auto" else self.relaxation,
             coupling_choice=self._coupling_choice,
-            rehearses=self.coupling == "rehearsal",
-            accepts=bool(self.accept),
-            saturates=self.robust == "saturate",
+            needs_agreed_start=bool(self.accept) or self.coupling == "rehearsal",
+            no_stream=_NO_STREAM if self.accept else "",
             moves_on_grid=True,
             follows_points=not self.groups and self.robust != "saturate",
             no_quantization=self._why_real_numbers(),
@@ -451,6 +453,32 @@ class GTVMin(MethodBase):
         """Reject a calibrated coupling on a graph on which there is none."""
         if self.coupling == "rehearsal":
             check_rehearsal(run.topology)
+
+    def stages(self, at: InitContext) -> Pipeline:
+        """Return the stages for groups, thresholds of saturation, a calibrated coupling and the acceptance test."""
+        seeding: tuple[Stage, ...] | None = None
+        before, after = list[Stage](), list[Stage]()
+        if self.groups:
+            from p2pkm.methods.init.group_links import GroupLinks
+
+            seeding = group_stage(self, at), Stage(GroupLinks.name, GroupLinks(at.k), 2)
+        if self.robust == "saturate":
+            from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
+
+            before.append(Stage("warmup", self.at(_WARM), _WARMING))
+            before.append(Stage("saturation-thresholds", SaturationThresholds(at.k), 3))
+        if self.coupling == "rehearsal":
+            from p2pkm.methods.init.rehearsal import Rehearsing
+
+            grow_shallow(at.topology)
+            before.append(Stage(Rehearsing.name, Rehearsing.on_graph(at.k, at.topology), 1))
+        if self.accept:
+            from p2pkm.methods.init.accept_test import AcceptTest
+
+            grow_shallow(at.topology)
+            test = AcceptTest.after(self, at.topology)
+            after.append(Stage(AcceptTest.name, test, 1, all_links=True, after=True))
+        return Pipeline(seeding, tuple(before), tuple(after))
 
     def settle(self, state: Any) -> "GTVMin":
         """Return the method with the coupling that the rehearsal found, if there was one."""

@@ -9,13 +9,15 @@ from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.expected_messages import Known, TreeWalk, Way
 from p2pkm.core.messages import DenseMessages, Inbox, silence
-from p2pkm.core.protocols import MethodBase, Objective, OnGraph, Work
+from p2pkm.core.protocols import MethodBase, Objective, OnGraph, Pipeline, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import one_of, positive, whole
 from p2pkm.core.wire_format import to_bytes
 from p2pkm.methods.building_blocks import tree_sums
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
+from p2pkm.methods.init.pipelines import group_stage
+from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.init.tree_groups import TreeGroupsState, check_groups, count_groups, take_group
 from p2pkm.methods.init.value import Init
 from p2pkm.methods.tree import search
@@ -230,6 +232,10 @@ class TreeLloyd(MethodBase):
             follows_points=self.groups is False and self.search == "none",
             guarantees_descent=True,
         )
+
+    def stages(self, at: InitContext) -> Pipeline:
+        """Find groups in the place of the initialization, if asked for."""
+        return Pipeline(seeding=(group_stage(self, at),)) if self.groups else Pipeline()
 
     def on(self, topology: Topology) -> "TreeLloydOnGraph | OverRegrownTree":
         """Return the algorithm that the loop runs, over a spanning tree of the graph."""
