@@ -55,7 +55,7 @@ class Checkpointer:
     filling : float64[n, d] or None
         What missing values of the own devices became, once that is known.
     choice : dict or None
-        The number of clusters that was chosen and why, once it is known, see `p2pkm.engine.number_of_clusters`.
+        The number of clusters that was chosen and why, once it is known, see `p2pkm.engine.preliminaries`.
     """
 
     def __init__(

@@ -11,26 +11,21 @@ from p2pkm.channel.suppression import reach
 from p2pkm.channel.transform import RunScope
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.states import optional
-from p2pkm.data.readers.intake import FILLING
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch, choose_kernels, count_classes, sizes_of, weigh_division
 from p2pkm.engine.build_run import RunConfig, require_same_run
 from p2pkm.engine.checkpointing import Checkpointer, CheckpointSink
 from p2pkm.engine.event_driven import schedule_events
-from p2pkm.engine.feature_scaling import apply, fill, impute, scale
 from p2pkm.engine.loop import RunContext, run
-from p2pkm.engine.number_of_clusters import Choice, choose, explain, summarize
 from p2pkm.engine.point_feed import PointFeed
+from p2pkm.engine.preliminaries import Scaling, explain, list_preliminaries, run_preliminaries, summarize
 from p2pkm.engine.run_secret import describe_secret, draw_secret
 from p2pkm.engine.virtual_time import Timing, compute_virtual_time
 from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.kernels.streams import shared_key
 from p2pkm.methods.init.pipelines import (
     Stage,
-    choosing_stage,
     describe_graph_use,
-    imputing_stage,
-    scaling_stage,
     stages,
 )
 from p2pkm.methods.init.registry import InitContext
@@ -42,8 +37,6 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.rank_partition import RankPartition
 from p2pkm.network.transport import Network, World
-
-Scaling = tuple[Floats, Floats]  # shift and span that every device used, float64[n, d] each
 
 
 @dataclass(frozen=True)
@@ -142,8 +135,8 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
         channel,
         config.all_rounds,
     )
-    before = _list_preliminaries(config, setting)
-    config, devices, own, scaling, choice = _decide(config, part.shards, before, context, keeper)
+    before = list_preliminaries(config, setting)
+    config, devices, own, scaling, choice = run_preliminaries(config, part.shards, before, context, keeper)
     algorithm = config.configure(int(sizes.sum()))
     setting = setting._replace(k=algorithm.k)
     feed = None if config.stream is None else PointFeed(config.stream, part.shards, keeper.scaling, devices)
@@ -230,64 +223,6 @@ def _tell_division(hooks: RootHooks, figures: dict[str, Any]) -> None:
             f"rank partition {figures['rank_partition']}: edge cut {figures['edge_cut']:,}, "
             f"halo {figures['halo_size']:,}; load imbalance {points:.3f} in points, {devices:.3f} in devices"
         )
-
-
-def _list_preliminaries(config: RunConfig, setting: InitContext) -> tuple[Stage, ...]:
-    """Return the stages before all others, which decide about points and method."""
-    filling = (imputing_stage(config.missing, setting),) if config.missing in FILLING else ()
-    scaling = () if config.scale == "none" else (scaling_stage(config.scale, setting),)
-    choosing = () if config.k_max is None else (choosing_stage(config.algorithm, setting),)
-    return (*filling, *scaling, *choosing)
-
-
-def _decide(
-    config: RunConfig, own: Shards, before: tuple[Stage, ...], context: RunContext, keeper: Checkpointer
-) -> tuple[RunConfig, Devices, Shards, Scaling | None, Choice | None]:
-    """Run the stages before all others; return the run, the points and the choice of k, None if it was given."""
-    devices, scaling, choice = context.devices, None, None
-    if config.missing in FILLING:
-        devices, own = _impute(config, own, before[0], context, keeper)
-        before, context = before[1:], context._replace(devices=devices)
-    if config.scale != "none":
-        devices, own, scaling = _scale(config, own, before[0], context, keeper)
-    if config.k_max is not None:
-        config, choice = _choose(config, before[-1], context._replace(devices=devices), keeper)
-    return config, devices, own, scaling, choice
-
-
-def _choose(config: RunConfig, stage: Stage, context: RunContext, keeper: Checkpointer) -> tuple[RunConfig, Choice]:
-    """Let the devices choose the number of clusters by messages; return the run with it, and the choice."""
-    context.monitor.attach(context.devices, None)
-    context.channel.start((stage,), context.devices, context.monitor.network)
-    choice = choose(stage, context, keeper)
-    return replace(config, algorithm=config.algorithm.with_k(choice["k"])), choice
-
-
-def _impute(
-    config: RunConfig, own: Shards, stage: Stage, context: RunContext, keeper: Checkpointer
-) -> tuple[Devices, Shards]:
-    """Let the devices find mean or median of every feature by messages, and fill in what is missing."""
-    context.monitor.attach(context.devices, None)
-    context.channel.start((stage,), context.devices, context.monitor.network)
-    return _rebuild(config, fill(own, impute(stage, context, keeper)), context)
-
-
-def _rebuild(config: RunConfig, own: Shards, context: RunContext) -> tuple[Devices, Shards]:
-    """Return the batch with other points, and these."""
-    hosted = build_batch(config.topology, own, context.monitor.network, config.seed, context.devices.kernels)
-    return context.channel.equip(replace(hosted, secrets=context.devices.secrets)), own
-
-
-def _scale(
-    config: RunConfig, own: Shards, stage: Stage, context: RunContext, keeper: Checkpointer
-) -> tuple[Devices, Shards, Scaling]:
-    """Let the devices agree on shift and span of every feature by messages, and scale their points by them."""
-    context.monitor.attach(context.devices, None)
-    context.channel.start((stage,), context.devices, context.monitor.network)
-    units = scale(stage, context, keeper)
-    network = context.monitor.network
-    shared = network.allgather_by_device(units[0]), network.allgather_by_device(units[1])
-    return *_rebuild(config, apply(own, units), context), shared
 
 
 def _count_work(config: RunConfig, work: int) -> int:
