@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
-from p2pkm.channel.byzantine import Byzantine, ByzantineMessages, byzantine_note, select_byzantine
+from p2pkm.channel.byzantine import Byzantine, ByzantineMessages, _convert, byzantine_note, select_byzantine
 from p2pkm.channel.rejection import Rejection, reject_malformed
 from p2pkm.channel.transform import Context
 from p2pkm.core.errors import ExperimentError
@@ -413,3 +413,20 @@ def test_the_run_folder_keeps_who_lied_and_verify_repeats_it(tmp_path):
     assert loaded.ledger.refused.sum() == json.loads(ended.out)["messages_rejected"] > 0
     assert np.flatnonzero(loaded.ledger.refused).tolist() == loaded.byzantine.tolist()
     assert here("verify", target).code == 0
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_byzantine_device_disturbs_a_run(count):
+    assert ByzantineMessages.disturbs({"spec": p2pkm.Byzantine(count)})
+
+
+@pytest.mark.parametrize(
+    ("frame", "wanted"),
+    [
+        ("none", [[0.0, 5.0], [4.0, 10.0], [1.0, 7.0]]),
+        ("coordinate", [[0.0, 0.0], [1.0, 1.0], [0.25, 0.4]]),
+        ("entries", [[0.0, 0.5], [0.4, 1.0], [0.1, 0.7]]),
+    ],
+)
+def test_boxes_are_converted_to_the_units_of_a_server_method(frame, wanted):
+    assert_allclose(_convert(np.array([[0.0, 5.0], [4.0, 10.0], [1.0, 7.0]]), frame), wanted)

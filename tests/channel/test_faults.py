@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,13 +21,14 @@ from p2pkm.channel.fault_model import (
     rebuild_fault_model,
     record,
 )
-from p2pkm.channel.fault_trace import AWAY, KIND, LOSS, ROUND, ROUNDS, TURN, A, parse_trace, write_trace
+from p2pkm.channel.fault_trace import AWAY, KIND, LONGEST, LOSS, ROUND, ROUNDS, TURN, A, parse_trace, write_trace
 from p2pkm.channel.faults import FaultInjector
 from p2pkm.channel.sampled_faults import Faults
 from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages
 from p2pkm.engine.loop import Start
+from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.schedules import make
 from p2pkm.network.delay_model import SentTables
 from p2pkm.network.graph import Topology
@@ -647,3 +649,24 @@ def test_links_fail_each_by_itself():
             assert 0 < sum(a == device for a, _ in down) < 29 - device
             assert 0 < sum(b == 29 - device for _, b in down) < 29 - device
     assert rounds[0] != rounds[1] and all(a < b for down in rounds for a, b in down)
+
+
+def test_the_longest_delay_is_that_of_a_trace():
+    assert p2pkm.Faults(delay=0.1, max_delay=LONGEST).max_delay == LONGEST
+    with pytest.raises(ExperimentError, match="at most 64 rounds"):
+        p2pkm.Faults(delay=0.1, max_delay=LONGEST + 1)
+
+
+def test_notes_name_the_stages_without_faults():
+    spared, struck, own, after = (Stage(name, None, 1, faults_apply=name == "struck", after=name == "after")
+                                  for name in ("spared", "struck", "own", "after"))  # fmt: skip
+    injector = object.__new__(FaultInjector)
+    injector._faults = SimpleNamespace(ignored_events=0)
+    rest = "stages=all affects that, too"
+    for stages, injector.exposes, notes in (
+        ((spared, struck, own), False, [f"faults affect own, not what comes before (spared); {rest}"]),
+        ((struck, own, after), False, [f"faults affect own, not what comes before or after (after); {rest}"]),
+        ((spared, own), True, ["faults do not affect spared: these need all messages, and get them"]),
+        ((struck, own), True, []),
+    ):
+        assert injector.notes(stages) == notes

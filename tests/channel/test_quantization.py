@@ -13,13 +13,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.channel import quantization
-from p2pkm.channel.quantization import Quantization
+from p2pkm.channel.quantization import Quantization, _count_bits
 from p2pkm.channel.transform import Context
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.wire_format import decode, encode, integer_bits
 from p2pkm.engine.loop import Start
+from p2pkm.methods.building_blocks.quantization import count_bits
 from p2pkm.methods.building_blocks.spanning_tree import grow
 from p2pkm.methods.init.pipelines import Stage, needs_hub
 from p2pkm.methods.init.total_variance import TotalVariance
@@ -390,3 +391,19 @@ def test_the_same_bits_and_bytes_on_three_ranks(tmp_path):
         found = [json.loads(ended.out) for ended in (one, three)]
         for key in ("chain_sha256", "bytes", "wire_bytes"):
             assert found[0][key] == found[1][key]
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.3, 20.0])
+def test_alpha_and_the_equal_coupling_need_the_same_number_of_bits(alpha):
+    devices = arrange([np.ones((6, 2)), np.zeros((4, 2))], [(0, 1)]).devices
+    coupling = alpha * 2 * devices.total / devices.total_weight
+    assert _count_bits(p2pkm.GTVMin(2, alpha=alpha), devices) == count_bits(coupling)
+    assert count_bits(0.01) < count_bits(20.0)
+
+
+@pytest.mark.parametrize(("least", "wanted"), [(0, [1, 2, 3, 0]), (1, [1, 2, 3, 0]), (2, [0, 0, 3, 0])])
+def test_devices_of_too_few_points_are_left_out_of_the_total_variance(least, wanted):
+    table = arrange([np.ones((m, 1)) for m in (1, 2, 3)] + [[]], [(0, 1), (1, 2), (2, 3)])
+    devices = replace(table.devices, min_count=least)
+    state = TotalVariance(1, grow(table.topology)).initial_state(devices, None)
+    assert state.moments[:, 0].tolist() == wanted

@@ -13,9 +13,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.channel.pipeline import plan_channel
-from p2pkm.channel.suppression import _know, _sent
+from p2pkm.channel.suppression import _know, _sent, reach
 from p2pkm.channel.transform import Context
 from p2pkm.core.messages import DenseMessages
+from p2pkm.core.traits import MessageContent
 from p2pkm.engine.build_run import RunConfig
 from p2pkm.engine.run_job import RankPart, run_job
 from p2pkm.methods.init.pipelines import needs_hub, place_graph
@@ -636,3 +637,13 @@ def test_a_table_that_claims_more_rows_than_it_has_moves_no_owner():
     ((rows, owners),) = _sent(messages, devices)
     assert_array_equal(rows, [[0, 1], [2, 3], [4, 5], [8, 9], [10, 11]])
     assert_array_equal(owners(), [0, 0, 1, 2, 2])
+
+
+def test_forwarded_tables_reach_as_far_as_their_hops():
+    def stage(content, hops, *, floods=False):
+        return SimpleNamespace(traits=SimpleNamespace(message_content=content, hops=hops, floods=floods))
+
+    near, far = stage(MessageContent.CENTROIDS, None), stage(MessageContent.SUMMARIES, 4)
+    assert reach([near]) == 1 and reach([near, far]) == 4
+    assert reach([stage(MessageContent.SUMMARIES, None)]) is None
+    assert reach([stage(MessageContent.CENTROIDS, 3, floods=True)]) == 3

@@ -12,6 +12,7 @@ from p2pkm.channel.fault_trace import MOST, FaultTrace, parse_trace, read_trace,
 from p2pkm.core.errors import ExperimentError
 from p2pkm.network.graph import Topology
 from tests.support.run_cli import here
+from topologies import ring
 
 RING = Topology.from_links(4, np.array([[0, 1, 1.0], [1, 2, 1.0], [2, 3, 1.0], [0, 3, 1.0]]))
 GOOD = '{"kind": "away", "round": 3, "device": 0, "rounds": 2}'
@@ -174,3 +175,16 @@ def test_the_command_says_what_is_wrong(words, code, said, tmp_path, monkeypatch
 def test_with_a_server_there_is_one_device_more():
     out = here("faults", "server=1,dropout_length=1", "--server", "--devices", "3", "--rounds", "1").out
     assert [json.loads(line).get("device") for line in out.splitlines()] == [None, 3, 3]
+
+
+@pytest.mark.parametrize("rounds", [0, -1, 1.5])
+def test_a_fault_shorter_than_one_round_is_refused(rounds):
+    lines = ['{"kind":"trace","devices":3}', json.dumps({"kind": "asleep", "round": 1, "device": 0, "rounds": rounds})]
+    with pytest.raises(ExperimentError, match="rounds"):
+        parse_trace(lines, Topology.from_graph(ring(3)), "faults")
+
+
+def test_a_partition_shorter_than_one_round_is_refused():
+    lines = ['{"kind":"trace","devices":3}', json.dumps({"kind": "partition", "round": 1, "rounds": 0})]
+    with pytest.raises(ExperimentError, match="rounds"):
+        parse_trace(lines, Topology.from_graph(ring(3)), "faults")

@@ -275,3 +275,9 @@ def test_no_table_stands_where_a_transform_acts(transforms):
     devices = SimpleNamespace()
     sent = StageChannel(transforms, 0).send(lambda state, devices: messages, None, devices)
     assert sent.standing is not bool(transforms)
+
+
+@pytest.mark.parametrize("name", ["delays", "exposes", "alters"])
+def test_a_channel_has_a_property_if_one_transform_has_it(name):
+    one, other = (SimpleNamespace(**{name: value}) for value in (True, False))
+    assert [getattr(Channel(some), name) for some in ([one, other], [other, other], [])] == [True, False, False]

@@ -91,3 +91,24 @@ def test_progress_is_shown_unless_quiet_with_the_most_rounds_of_the_method(capsy
     most = " (of at most 30)" if stage == "gtvmin" else ""
     line = f"{stage} round 2{most}: ratio 1.500, 3 converged, 4,096 bytes\n"
     assert capsys.readouterr().err == (line if verbose and not quiet else "")
+
+
+@pytest.mark.parametrize(
+    ("total", "before", "inside"), [(None, 3, 0), (0, 3, 0), (1, 3, 1), (3, 3, 1), (4, 3, 0), (1, None, 0)]
+)
+def test_a_goal_reached_during_initialization_is_placed_there(total, before, inside):
+    said = closing_rows._place({"rounds_to_1pct": total, "rounds_before": before}, "")
+    assert said == ("with initialization", f"in round {total} of the initialization")[inside]
+
+
+def test_a_private_run_cut_off_by_the_round_limit_says_so():
+    said = [closing_rows.tell_rounds({"epsilon": 1.0, "termination": stop, "rounds": 3})
+            for stop in ("converged", "round-limit")]  # fmt: skip
+    assert said[0] == ("3", "all sums have been taken; how many does not depend on the points")
+    assert said[1] == closing_rows.tell_rounds({"epsilon": None, "termination": "round-limit", "rounds": 3})
+
+
+@pytest.mark.parametrize(("least", "said"), [(None, False), (0, False), (1, False), (2, True)])
+def test_a_minimum_cluster_size_is_shown_from_two_points_on(least, said):
+    figure = closing_rows.tell_suppression({"min_cluster_size": least})[0]
+    assert figure == (str(least) if said else closing_rows.NO_ROW[0])

@@ -10,7 +10,10 @@ from p2pkm.core.adaptive_code import (
     Coder,
     bounded_bits,
     decision_bits,
+    length_bits,
+    log_factorials,
     order_bits,
+    tally,
     unbounded_bits,
     whole_bits,
 )
@@ -104,3 +107,24 @@ def test_what_is_too_short_is_refused():
     assert writer.finish(6) == "100001"  # its interval is the one of these bits, both ends alike
     with pytest.raises(ValueError, match="a symbol is needed"):
         writer.split("a", 1, None)
+
+
+def test_lengths_cost_one_decision_each():
+    histogram = np.zeros(64, np.int64)
+    histogram[[0, 1, 4]] = 3, 2, 1
+    wanted = sum(decision_bits(np.array([a]), np.array([b]))[0] for a, b in ((3, 3), (2, 1), (0, 1), (0, 1), (1, 0)))
+    assert length_bits(histogram) == pytest.approx(wanted)
+
+
+def test_log_factorials_are_sums_of_logarithms():
+    whole, half = (part[:21] for part in log_factorials(20))
+    assert_allclose(whole, [np.log2(np.arange(1.0, m + 1)).sum() for m in range(21)])
+    assert_allclose(half, [np.log2(np.arange(1.0, m + 1) - 0.5).sum() for m in range(21)])
+
+
+def test_lengths_of_numbers_are_their_bit_lengths():
+    numbers = [0, 1, -1, 2, 3, -4, 2**31, 2**61, -(2**62), 2**62 - 1, 2**63 - 1]
+    histogram, fixed = tally(np.array(numbers)[:, None], np.zeros(len(numbers), np.int64), 1)
+    lengths = [abs(number).bit_length() for number in numbers]
+    assert histogram[0, 0].tolist() == [lengths.count(length) for length in range(64)]
+    assert fixed.tolist() == [[sum(lengths)]]

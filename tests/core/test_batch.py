@@ -1,5 +1,7 @@
 """What a batch computes with: parts of it, and one table of rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -47,3 +49,10 @@ def test_one_table_has_centroids_their_weights_and_a_cost():
     order = np.argsort(centroids[:, 0])
     assert centroids[order].tolist() == [[1.5], [20.0]] and counts[order].tolist() == [4.0, 2.0]
     assert cost == 1.5**2 + 3 * 0.5**2
+
+
+def test_equal_point_weights_other_than_1_reach_the_kernels():
+    devices = arrange([np.ones((3, 1))], []).devices
+    for weight, known in ((1.0, 0), (2.0, 3)):
+        same = replace(devices, point_weights=np.broadcast_to(weight, 3))
+        assert len(same.kernel_inputs[1]) == known

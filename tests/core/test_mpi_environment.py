@@ -6,6 +6,8 @@ import sys
 import pytest
 
 from p2pkm.core import mpi_environment as seen
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.mpi_environment import check_threads
 from tests.support.run_cli import there
 
 OPEN_MPI = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
@@ -103,3 +105,11 @@ def test_the_launcher_of_open_mpi_with_the_library_of_mpich_ends_with_code_4(ran
         pytest.skip("mpi4py loads Open MPI here")
     assert found.code == 4 and "Abort(" not in found.err
     assert ("belongs to another MPI. Use" in found.err) is (rank == "0")
+
+
+def test_zero_threads_are_refused(monkeypatch):
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "0")
+    with pytest.raises(ExperimentError, match="NUMBA_NUM_THREADS is 0"):
+        check_threads()
+    monkeypatch.delenv("NUMBA_NUM_THREADS")
+    check_threads()

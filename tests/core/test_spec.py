@@ -8,7 +8,7 @@ import pytest
 import p2pkm
 from p2pkm.channel.registry import PluginTransforms
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.spec import Spec, complete, convert, read_count, read_range
+from p2pkm.core.spec import Spec, _convert_bool, complete, convert, parse, read_count, read_range
 
 KIND = float | Literal["auto", "rehearsal"] | None
 
@@ -88,3 +88,16 @@ def test_a_complete_spec_has_what_was_given_else_the_default_and_the_seed_of_the
 def test_what_stands_for_no_value_is_refused(of, given, words):
     with pytest.raises(ExperimentError, match=re.escape(words)):
         of(given)
+
+
+@pytest.mark.parametrize("text", ["gtvmin:alpha", "gtvmin:alpha=1,alpha=2"])
+def test_a_key_without_value_and_a_repeated_key_are_refused(text):
+    with pytest.raises(ExperimentError, match="give alpha once"):
+        parse(text, {"gtvmin": p2pkm.GTVMin}, "algorithm")
+
+
+def test_words_for_true_and_false():
+    for text, wanted in {"true": 1, "yes": 1, "1": 1, "Yes": 1, "false": 0, "no": 0, "0": 0, "NO": 0}.items():
+        assert _convert_bool(text, "x") is bool(wanted)
+    with pytest.raises(ExperimentError, match="true or false"):
+        _convert_bool("on", "x")

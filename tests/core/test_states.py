@@ -7,6 +7,7 @@ import pytest
 
 from p2pkm.core import states
 from p2pkm.core.errors import DataError
+from p2pkm.core.states import optional
 from p2pkm.engine.state_tree import gather, rebuild
 from p2pkm.methods.init.registry import import_stages
 from p2pkm.methods.registry import METHODS, find
@@ -91,3 +92,9 @@ def test_two_states_of_one_name_and_what_is_no_state():
         with pytest.raises(TypeError, match="expected a NamedTuple"):
             states.register("tests:plain")(kind)
     assert states.find("tests:plain") is None
+
+
+def test_only_registered_fields_are_optional():
+    assert optional(None, "held", 7) == 7
+    with pytest.raises(ValueError, match="no optional field"):
+        optional(None, "holds")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.core.validation import matrix, name_features, positive, whole
+from p2pkm.core.validation import _first_text, bounded, finite, matrix, name_features, positive, whole
 
 
 def test_whole_numbers_are_within_both_bounds():
@@ -55,3 +55,45 @@ def test_a_single_feature_is_told_how_to_become_a_column():
 def test_features_are_called_by_columns_that_have_names(columns, names):
     assert name_features(SimpleNamespace(columns=columns)) == names
     assert name_features(np.zeros((3, 2))) is None
+
+
+def test_text_that_is_a_number_is_accepted():
+    assert _first_text(np.array([["1", "2.5"]])) == _first_text(np.ones((1, 2))) == ""
+    assert "'x' at row 0, column 1" in _first_text(np.array([["1", "x"]]))
+
+
+def test_known_values_of_points_with_gaps_are_bounded():
+    nan = np.nan
+    for points in ([[nan, nan]], [[nan, 1.0], [2.0, nan]]):
+        assert bounded(np.array(points), "they", missing=True) is not None
+        with pytest.raises(DataError, match="NaN"):
+            bounded(np.array(points), "they")
+    for value in (1e200, -1e200):
+        with pytest.raises(DataError, match="squares overflow"):
+            bounded(np.array([[nan, value]]), "they", missing=True)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_the_first_number_that_is_not_finite_is_named(bad):
+    array = np.zeros((5, 3))
+    array[[1, 3, 4], [2, 0, 1]] = bad
+    for rows, row in ((slice(0, 5), 1), (np.array([7, 9, 11, 13, 15]), 9)):
+        with pytest.raises(DataError, match=f"they is {bad} at row {row}, column 2 "):
+            finite(array, "they", rows)
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (2, 0), (0, 0)])
+def test_arrays_without_points_or_features_are_refused(shape):
+    with pytest.raises(DataError, match="at least one point and one feature"):
+        matrix(np.zeros(shape), "points")
+
+
+def test_a_number_above_the_limit_is_told_the_limit():
+    with pytest.raises(ExperimentError, match=r"^a is 3.0; expected a finite number above 0 and at most 2$"):
+        positive(3.0, "a", most=2.0)
+
+
+def test_whole_numbers_have_63_bits():
+    assert whole(2**63 - 1, 1, "a") == 2**63 - 1
+    with pytest.raises(ExperimentError, match=r"below 2\^63"):
+        whole(2**63, 1, "a")

@@ -102,3 +102,9 @@ def test_images_of_a_file_are_learned_in_its_shape(tmp_path):
     np.savez(tmp_path / "images.npz", images=np.random.default_rng(0).random((40, 8, 6)), labels=np.arange(40) % 2)
     asked = {"devices": 2, "rounds": 0, "seeds": 1, "controls": ["untrained body"]}
     assert p2pkm.deep_table({"FeCA": p2pkm.DeepFeCA(2, **SMALL)}, str(tmp_path / "images.npz"), **asked).names
+
+
+def test_columns_stand_under_their_titles():
+    figures = dict(zip(("accuracy", "accuracy_few", "nmi", "ari", "purity"), (0.9, 0.8, 0.7, 0.6, 0.5), strict=True))
+    row = {"name": "alone", "seed": 0, **figures, "bytes": 4000, "bytes_busiest": 3000}
+    assert str(DeepTable((row,))).splitlines()[1].split() == ["alone", *"0.900 0.800 0.700 0.600 0.500 4 3".split()]

@@ -4,11 +4,13 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
+import p2pkm
 from p2pkm.core.batch import Stream
 from p2pkm.data.shards import Shards
-from p2pkm.engine.build_batch import _draw_keys, count_classes, weigh_division
+from p2pkm.engine.build_batch import _draw_keys, _measure, count_classes, weigh_division
+from p2pkm.kernels import pick
 from p2pkm.kernels.reference import philox
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
@@ -35,3 +37,9 @@ def test_a_division_is_described_where_there_is_one():
     assert weigh_division(network, sizes, 2) == {
         "rank_partition": "blocks", "edge_cut": 1, "halo_size": 2, "load_imbalance": 1.5, "load_imbalance_devices": 1.0
     }  # fmt: skip
+
+
+def test_the_spread_of_all_points_is_around_their_mean():
+    points = p2pkm.Shards.from_list([np.array([[3.0, 1.0]]), np.array([[5.0, 1.0], [7.0, 4.0]])])
+    together = SimpleNamespace(allgather_by_device=lambda rows: rows)
+    assert_allclose(_measure(points, together, pick(2, 2, 3)), (3.0, np.sqrt((8 + 6) / 3)))

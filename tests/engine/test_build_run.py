@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,8 +16,19 @@ from p2pkm.channel.quantization import Quantization, Quantizer
 from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.protocols import PointCount
+from p2pkm.core.spec import Spec
+from p2pkm.data.out_of_core.formats import Header
+from p2pkm.data.out_of_core.index import Stored
+from p2pkm.data.out_of_core.shards import Sharded
 from p2pkm.data.stream import DataStream
-from p2pkm.engine.build_run import RunConfig, build_run, check_options, require_same_run
+from p2pkm.engine.build_batch import label_pooled
+from p2pkm.engine.build_run import (
+    RunConfig,
+    build_run,
+    check_options,
+    require_same_run,
+)
+from p2pkm.engine.run_job import _count_work, _tell_division
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.network.graph import Topology
 from tests.contract.test_determinism import start
@@ -29,8 +42,8 @@ def asked(**options):
     return RunOptions(clusters="auto" if options.get("k_max") else None, **options)
 
 
-def build(method=None, topology=RING, points=FEW, **options):
-    return build_run(method or p2pkm.GTVMin(3), asked(**options), topology, points)
+def build(method=None, topology=RING, points=FEW, ranks=1, **options):
+    return build_run(method or p2pkm.GTVMin(3), asked(**options), topology, points, ranks=ranks)
 
 
 def test_cheap_checks_come_first():
@@ -197,3 +210,44 @@ def test_ranks_with_different_runs_all_end_and_scores_belong_to_rank_0():
         for rank in range(2):
             assert f"rank 1 differs from rank 0 in {fields}." in told[name, rank]
     assert [told["scores on rank 0 alone", rank] for rank in range(2)] == [[True, True]] * 2
+
+
+def test_changing_points_are_counted_once_per_round():
+    assert _count_work(SimpleNamespace(stream=None, rounds=4), 7) == 7
+    assert _count_work(SimpleNamespace(stream="drawn", rounds=4), 7) == 35
+
+
+def test_pooled_labels_belong_to_the_nearest_centroids():
+    labels = label_pooled(np.array([[0.0, 1.0], [9.0, 8.0], [0.0, 0.0], [9.0, 9.0]]), 2, seed=0)
+    assert labels[0] == labels[2] != labels[1] == labels[3]
+
+
+@pytest.mark.parametrize("count", [0, 6, 7, 8, 21, 22])
+def test_digests_do_not_depend_on_the_pieces(count, monkeypatch):
+    rows = np.arange(float(count))
+    at_once = RunConfig(p2pkm.GTVMin(3), replace(RING, weights=rows)).digests()
+    monkeypatch.setattr("p2pkm.engine.build_run._PIECE", 7)
+    assert RunConfig(p2pkm.GTVMin(3), replace(RING, weights=rows)).digests() == at_once
+
+
+@pytest.mark.parametrize("figures", [{}, {"load_imbalance": 1.25, "load_imbalance_devices": 1.0, "edge_cut": 1234,
+                                          "halo_size": 5, "rank_partition": "blocks"}])  # fmt: skip
+def test_the_rank_partition_is_described_if_it_is_known(figures):
+    told = []
+    _tell_division(SimpleNamespace(tell=told.append), figures)
+    words = "rank partition blocks: edge cut 1,234, halo 5; load imbalance 1.250 in points, 1.000 in devices"
+    assert told == ([words] if figures else [])
+
+
+def test_methods_without_weights_accept_points_on_disk():
+    method = p2pkm.Private(2, epsilon=1.0, radius=1.0)
+    assert method.traits.no_weights
+    build(method)
+
+
+@pytest.mark.parametrize(("wish", "ranks", "refused"), [("metis", 2, True), ("blocks", 2, False), ("metis", 1, False)])
+def test_points_on_disk_are_partitioned_into_blocks(wish, ranks, refused):
+    on_disk = Sharded(Stored((Header("a.npy", 20, 2, False),), None, 4), Spec("blocks", {}), 4, "float64")
+    with pytest.raises(ExperimentError, match="points on disk") if refused else nullcontext():
+        build(points=on_disk, ranks=ranks, rank_partition=wish)
+    build(ranks=ranks, rank_partition=wish)

@@ -1,5 +1,6 @@
 """A scene between two rounds: what is kept of it, when no more is kept, and how it comes back."""
 
+import time
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ import p2pkm
 from p2pkm.engine.checkpointing import Checkpointer
 from p2pkm.engine.loop import StageState, Start
 from p2pkm.engine.state_tree import rebuild, split
+from p2pkm.storage.checkpoint import CheckpointWriter
+from p2pkm.storage.lock import Lock
 from tests.support.play_rounds import arrange
 
 
@@ -104,3 +107,18 @@ def test_nothing_is_kept_where_nobody_takes_it_after_the_last_scene_or_of_states
     assert len(vault.kept) == len(vault.excuses) == 1 and "Strange is not registered" in vault.excuses[0]
     vault.open = False
     assert not build().open
+
+
+def test_the_next_checkpoint_is_due_after_30_s_or_40_times_the_last_duration(tmp_path, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with Lock(tmp_path / "run") as held:
+        writer = CheckpointWriter(held, None, dict, print)
+        for took, pause in ((0.5, 30.0), (2.0, 80.0), (0.0, 30.0)):
+            writer.begin()
+            now[0] += took
+            writer.put({}, {})
+            ends = now[0]
+            for later, due in ((0.0, False), (pause - 0.1, False), (pause + 0.1, True)):
+                now[0] = ends + later
+                assert writer.due(7) == due

@@ -1,6 +1,7 @@
 """Turns by event: against closed forms worked out by hand, and against a naive simulation of the same rules."""
 
 import json
+from contextlib import nullcontext
 
 import networkx as nx
 import numpy as np
@@ -11,16 +12,19 @@ import p2pkm
 import topologies
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages
+from p2pkm.engine import event_driven
 from p2pkm.engine.event_driven import Events
 from p2pkm.engine.loop import Start
 from p2pkm.engine.state_tree import gather, rebuild, split
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.network.delay_model import ReceivedTables, SentTables
-from p2pkm.network.link_model import LinkParameters
+from p2pkm.network.graph import Topology
+from p2pkm.network.link_model import LinkModel, LinkParameters
 from tests.support.play_rounds import arrange
 from tests.support.programs.determinism import deal
 from tests.support.run_cli import here
+from topologies import ring
 
 
 class Method:
@@ -416,3 +420,12 @@ def test_on_a_graph_that_changes_rounds_are_what_they_are_without_clocks():
         p2pkm.simulate(method, graph, deal(16), baselines=False, rounds=4, link_model=net) for net in ("wan", None)
     )
     assert timed.summary["chain_sha256"] == plain.summary["chain_sha256"] and timed.summary["age_max"] is None
+
+
+@pytest.mark.parametrize(("relaxation", "refused"), [(None, False), (0.5, False), (1.0, False), (1.5, True)])
+def test_overrelaxation_is_refused_in_event_driven_runs(relaxation, refused):
+    topology = Topology.from_graph(ring(3))
+    method = p2pkm.GTVMin(2, schedule="async", relaxation=relaxation)
+    net = LinkModel.lan().place(topology)
+    with pytest.raises(ExperimentError) if refused else nullcontext():
+        event_driven.schedule_events(method, net, topology)

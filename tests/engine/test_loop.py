@@ -16,7 +16,7 @@ from p2pkm.core.messages import RaggedArray
 from p2pkm.data.stream import DataStream
 from p2pkm.engine import preliminaries
 from p2pkm.engine.build_run import build_run
-from p2pkm.engine.loop import _check_termination
+from p2pkm.engine.loop import RunContext, Start, _check_termination
 from p2pkm.engine.preliminaries import choose, explain, scale
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.run_options import RunOptions
@@ -164,3 +164,20 @@ def test_a_choice_is_kept_once_it_is_made_and_is_1_where_the_run_was_asked_to_st
     assert list(found["indices"]) == list(COLUMNS)
     assert_allclose(found["indices"][COLUMNS[0]], values[:, 0])
     assert found["indices"][COLUMNS[1]] == [None, values[1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("events", "delays", "late"), [(None, False, False), (None, True, True), ("some", False, True)]
+)
+def test_messages_are_late_through_events_or_delays(events, delays, late):
+    assert RunContext.late.fget(SimpleNamespace(events=events, channel=SimpleNamespace(delays=delays))) is late
+
+
+@pytest.mark.parametrize(("t", "kept"), [(0, False), (1, True)])
+def test_a_checkpoint_is_due_from_round_1_on(t, kept):
+    context = SimpleNamespace(
+        keeper=SimpleNamespace(due=lambda _: True, open=True), interrupted=lambda: 0, all_rounds=True,
+        monitor=SimpleNamespace(network=SimpleNamespace(total=np.copy)),
+    )  # fmt: skip
+    state = Start(None, np.zeros(2, np.bool_))
+    assert _check_termination(context, state, True, t) == ("", ("", kept))

@@ -17,6 +17,7 @@ from p2pkm.methods.registry import METHODS, find
 from tests.contract.test_determinism import start
 from tests.support.programs import determinism
 from tests.support.run_cli import here
+from topologies import ring
 
 FOLLOWERS = (
     "treelloyd", "gtvmin", "consensus", "pushsum", "tracking", "admm", "gossip", "dgc", "gossip-sum", "epidemic", "fkm",
@@ -212,3 +213,11 @@ def test_a_run_of_the_command_is_that_of_python(tmp_path):
 def test_streams_are_the_same_on_every_number_of_ranks(ranks):
     found, expected = start(ranks, "streams"), list(determinism.runs(determinism.with_streams(determinism.STREAMED)))
     assert found == expected and len(found) == 7
+
+
+def test_records_mark_the_rounds_in_which_points_changed():
+    shards = p2pkm.Shards.from_list([np.arange(12.0).reshape(6, 2) + i for i in range(3)])
+    result = p2pkm.simulate(
+        p2pkm.GTVMin(2, tol=0.0), ring(3), shards, rounds=4, stream="drawn:kind=jump,at=2,share=0.5"
+    )
+    assert any(record["break"] for record in result.rounds) and not result.rounds[0]["break"]

@@ -15,6 +15,7 @@ from p2pkm.kernels import reference
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.rank_partition import RankPartition
+from tests.support.play_rounds import arrange
 
 
 class Ranks:
@@ -185,3 +186,12 @@ def test_a_fingerprint_feels_every_value_and_the_order_of_the_points_of_a_device
         assert [other for other in range(3) if (found[other] != marks[other]).any()] == [i]
         with pytest.raises(DataError, match="the points are not those"):
             check_points(Shards.from_list(changed), marks, reference)
+
+
+def test_ragged_rows_are_saved_and_restored():
+    table = arrange([np.zeros((1, 1))] * 3, [(0, 1), (1, 2)])
+    held, arrays = RaggedArray(np.arange(8.0).reshape(4, 2), np.array([1, 0, 3])), {}
+    outline = gather(held, table.network, arrays, "held")
+    division = RankPartition.blocks(3, 1)
+    back = rebuild(outline, split(outline, arrays, table.topology, division, 0))
+    assert back.values.tolist() == held.values.tolist() and back.counts.tolist() == held.counts.tolist()

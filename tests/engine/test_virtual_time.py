@@ -14,7 +14,7 @@ from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.engine import virtual_time as clock
 from p2pkm.engine.virtual_time import Clock, Turn
 from p2pkm.network.graph import Topology
-from p2pkm.network.link_model import LinkModel, LinkParameters
+from p2pkm.network.link_model import PROFILES, LinkModel, LinkParameters
 from tests.support.programs.determinism import configurations, deal
 from tests.support.run_cli import here, ranks, there
 
@@ -302,3 +302,10 @@ def test_what_comes_before_turns_by_time_takes_as_long_as_before_other_turns():
         own = [one["stage"] for one in rounds].index("gtvmin")
         before.append([one["virtual_seconds"] for one in rounds[:own]])
     assert before[0] == before[1][: len(before[0])] and 0.0 < before[0][0] < before[0][-1]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_link_model_keeps_the_given_values(profile):
+    names = "latency", "bandwidth", "access", "speed", "server_access", "server_speed"
+    given = {name: 2.0 + i for i, name in enumerate(names)}
+    assert {name: value for name, value in vars(PROFILES[profile](**given)).items() if name in given} == given

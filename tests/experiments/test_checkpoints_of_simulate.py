@@ -15,6 +15,7 @@ from tests.contract.test_determinism import start
 from tests.support.programs import resumed
 from tests.support.programs.resumed import OPTIONS, deal, play
 from tests.support.run_cli import here
+from topologies import path
 
 
 @pytest.fixture
@@ -138,3 +139,13 @@ def test_it_goes_on_with_the_same_bits_on_other_numbers_of_ranks(ranks, interrup
     name = "scaled, under faults"
     folder = interrupt(name)
     assert start(ranks, f"{name}={folder}", Path(resumed.__file__), 120) == [play(name, None)]
+
+
+def test_each_checkpoint_is_begun_before_it_is_put(tmp_path, monkeypatch):
+    steps = []
+    for name in ("begin", "put"):
+        real = getattr(CheckpointWriter, name)
+        monkeypatch.setattr(CheckpointWriter, name, lambda *a, name=name, real=real: steps.append(name) or real(*a))
+    p2pkm.simulate(p2pkm.GTVMin(1, init="local", tol=0.0), path(2), p2pkm.Shards.from_list([np.zeros((1, 1))] * 2),
+                   rounds=2, baselines=False, checkpoint=tmp_path / "run", checkpoint_every=1)  # fmt: skip
+    assert steps == ["begin", "put"] * (len(steps) // 2) and steps

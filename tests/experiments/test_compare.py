@@ -14,7 +14,7 @@ from p2pkm.core.spec import split_specs
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.studies.compare import compare_rows, interval, tabulate
 from p2pkm.experiments.studies.run_study import run_study
-from p2pkm.metrics.milestones import find_best, reach, trace, write_rounds
+from p2pkm.metrics.milestones import find_best, never_reached, reach, trace, write_rounds, write_share
 from p2pkm.network.local import LocalWorld
 from p2pkm.storage.study_table import name_run
 from p2pkm.viz import plot_quality
@@ -387,3 +387,35 @@ def test_a_checkout_that_is_not_installed_compares_and_sweeps(tmp_path, monkeypa
     )
     done = here("sweep", tmp_path / "s.toml", "--out", tmp_path / "s", "-q")
     assert done.code == 0, done.err
+
+
+def test_the_share_of_runs_near_central_is_shown_unless_it_is_1():
+    runs = [{"reached_central": reached, "seeds": 3} for reached in (None, 3, 0)]  # None: not compared
+    assert [write_share(one) for one in ({}, *runs)] == ["", "", "", " 0/3"]
+
+
+def test_rounds_of_a_trace_continue_over_stages_and_runs():
+    records = [{"stage": stage, "round": t, "bytes": 0, "ratio_mean": None} for stage, t in
+               (("a", 0), ("a", 2), ("b", 0), ("b", 1), ("b", 0), ("b", 3))]  # fmt: skip
+    assert [one[0] for one in trace(records)] == [0, 2, 2, 3, 3, 6]
+
+
+def test_milestones_are_relative_to_the_end_and_to_central():
+    row = {"rounds_to_1pct_of_central": None, "ratio_mean": 1.5}
+    assert never_reached(row, "bytes_to_1pct_of_central") and not never_reached(row, "bytes")
+    assert not never_reached(row | {"ratio_mean": None}, "bytes_to_1pct_of_central")
+    ratios = 2.0, 1.2, 1.006, 1.0
+    found = reach([
+        {"stage": "m", "round": t, "bytes": 10 * t, "ratio_mean": ratio} for t, ratio in enumerate(ratios)
+    ])  # fmt: skip
+    assert (found["rounds_to_1pct"], found["bytes_to_1pct"], found["rounds_to_1pct_of_central"]) == (2, 20, 2)
+
+
+@pytest.mark.parametrize("every", [None, 5])
+@pytest.mark.parametrize("method", [None, 3])
+def test_rounds_to_a_goal_in_words(every, method):
+    figures = {"rounds_to_1pct": every, "method_rounds_to_1pct": method, "ratio_mean": 1.0}
+    assert write_rounds(figures) == ("3 (5)" if every and method else "-")
+    central = {f"{name}_of_central" if name != "ratio_mean" else name: value for name, value in figures.items()}
+    assert write_rounds(central, "_of_central") == ("3 (5)" if every and method else "never")
+    assert write_rounds(central | {"ratio_mean": None}, "_of_central") == ("3 (5)" if every and method else "-")

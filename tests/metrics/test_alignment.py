@@ -1,14 +1,17 @@
 """Deviation from central k-means and consensus variation, by hand and against trying all matchings."""
 
 from itertools import permutations
+from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import p2pkm
 import topologies
+from p2pkm.metrics import alignment
 from p2pkm.metrics.alignment import aligned_distance, aligned_distances, deviate_from_central, vary_between_neighbors
 from tests.support.averages import column
 
@@ -81,3 +84,10 @@ def test_byzantine_devices_are_in_neither():
     result = p2pkm.simulate(p2pkm.GTVMin(2), topologies.ring(6), shards, byzantine="1:kind=random", rounds=3)
     for values in (deviate_from_central(result), vary_between_neighbors(result)):
         assert np.isnan(values[result.byzantine]).all() and np.isfinite(np.delete(values, result.byzantine)).all()
+
+
+@pytest.mark.parametrize(("most", "known"), [(2, False), (3, True)])
+def test_devices_are_compared_with_central_k_means_up_to_a_limit(monkeypatch, most, known):
+    monkeypatch.setattr(alignment, "_SETS", most)
+    result = SimpleNamespace(centroids=np.ones((3, 1, 1)), central=np.zeros((1, 1)), byzantine=None)
+    assert np.isnan(alignment.deviate_from_central(result)).tolist() == [not known] * 3

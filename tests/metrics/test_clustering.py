@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 import p2pkm
 from p2pkm.metrics.closing_table import explain
-from p2pkm.metrics.clustering import ari, distance, nmi, purity
+from p2pkm.metrics.clustering import ari, distance, nmi, purity, silhouettes
 from p2pkm.viz import plot_convergence
 from p2pkm.viz.report.narrative import narrate
 
@@ -145,3 +145,11 @@ def test_the_summary_scores_the_labels_of_all_points():
     wrong = p2pkm.simulate(p2pkm.GTVMin(2), graph, shards, rounds=0, start=np.ones((3, 2, 2))).summary
     assert_allclose([wrong[name] for name in ("ari", "nmi", "ari_clients")], 0.0, atol=1e-12)
     assert_allclose(wrong["purity"], np.bincount(np.concatenate(classes)).max() / 36)
+
+
+def test_points_at_two_equal_centroids_have_no_silhouette():
+    assert silhouettes(np.zeros((4, 2)), np.zeros((2, 2))) == (None, 0.0)
+
+
+def test_the_distance_from_no_centroids_is_undefined():
+    assert np.isnan(distance(np.zeros((0, 2)), np.zeros((3, 2))))

@@ -53,9 +53,9 @@ def test_costs_are_looked_at_in_every_round_while_that_is_little_work(monkeypatc
 @pytest.mark.parametrize("compared", [True, False])
 def test_without_a_baseline_fewer_devices_are_priced(compared):
     prices, asked = price(np.zeros((1, 2)) if compared else None), []
-    prices._choose = lambda numbers, most: asked.append(most) or prices._scored
-    prices.of(np.zeros((20, 1, 2)), closing=True)
-    assert asked == [cost_ratio._IN_THE_END if compared else cost_ratio._UNCOMPARED]
+    prices._choose = lambda numbers, most: asked.append((numbers, most)) or prices._scored
+    prices.of(np.zeros((20, 3, 2)), closing=True)
+    assert asked == [(6, cost_ratio._IN_THE_END if compared else cost_ratio._UNCOMPARED)]
 
 
 @pytest.mark.parametrize("draw", [0.0, 0.5, 1.0 - 2.0**-53, None])
@@ -69,8 +69,38 @@ def test_a_sample_has_one_number_of_each_part_and_none_twice(monkeypatch, draw, 
 
 
 def test_a_sample_of_points_is_of_all_devices(monkeypatch):
-    monkeypatch.setattr(cost_ratio, "_POOLED", 8)
     shards = p2pkm.Shards.from_list([np.arange(16.0).reshape(8, 2), np.arange(16.0, 24.0).reshape(4, 2)])
-    pooled, note = gather_points(shards, 7, arrange([np.zeros((1, 1))] * 2, [(0, 1)]).network)
+    network = arrange([np.zeros((1, 1))] * 2, [(0, 1)]).network
+    monkeypatch.setattr(cost_ratio, "_POOLED", 24)
+    pooled, note = gather_points(shards, 7, network)
+    assert len(pooled.points) == 12 and note is None
+    monkeypatch.setattr(cost_ratio, "_POOLED", 8)
+    pooled, note = gather_points(shards, 7, network)
     assert (pooled.points[:, 0] // 6).tolist() == [0, 1, 2, 3]  # one of three points that follow each other
     assert note == "central k-means ran on a sample of 4 of 12 points"
+
+
+def test_the_memory_of_evaluated_costs_is_bounded(monkeypatch):
+    monkeypatch.setattr(cost_ratio, "_REMEMBERED", 100)
+    prices = price(np.zeros((1, 2)))
+    for step in range(30):
+        prices.of(np.full((20, 1, 2), float(step)), closing=False)
+        assert len(prices._known) * 8 <= 100 + 8
+
+
+def test_costs_of_many_points_use_a_sample_of_runs_of_points(monkeypatch):
+    monkeypatch.setattr(cost_ratio, "_PRICED", 6)
+    monkeypatch.setattr(cost_ratio, "_RUN", 2)
+    table = arrange([np.arange(7.0)[:, None], 7.0 + np.arange(5.0)[:, None]], [(0, 1)])
+    prices = CostEvaluator(table.devices, np.arange(12), 12, table.network, None)
+    points, _, offsets, classes = prices._pool
+    assert len(points) == 6 and points[:, 0].tolist() == classes.tolist() and offsets[-1] == 6
+    assert (points[0::2] + 1.0 == points[1::2]).all() and (points[0::2] % 2.0 == 0.0).all()
+    assert (points[: offsets[1]] < 7.0).all() and (points[offsets[1] :] >= 7.0).all()
+
+
+def test_without_a_baseline_costs_are_evaluated_at_the_end_only():
+    table = arrange([np.ones((3, 1)), np.zeros((2, 1))], [(0, 1)])
+    prices = CostEvaluator(table.devices, np.zeros(5), 0, table.network, None)
+    assert prices.of(np.zeros((2, 1, 1)), closing=False) is None
+    assert prices.of(np.zeros((2, 1, 1)), closing=True).costs.tolist() == [3.0, 3.0]

@@ -110,3 +110,30 @@ def test_tables_are_hashed_by_the_standard_in_the_order_of_their_entries(order):
     expected = [sha256(bytes(range(first, first + 128))).digest() for first in (0, 128)]
     assert [row.tobytes() for row in hash_tables(np.array(tables, order=order))] == expected
     assert hash_tables(tables[:0]).shape == (0, 32)
+
+
+def test_the_rounding_bound_counts_points_and_two_rows_per_neighbor_and_centroid():
+    devices = arrange([np.full((4, 2), 3.0), np.zeros((1, 2)), np.zeros((2, 2))], [(0, 1), (1, 2)]).devices
+    seen = SimpleNamespace(_devices=devices, _masses=np.array([4.0, 1.0, 2.0]), _extent=np.zeros((3, 2)))
+    alpha = np.array([1.0, 2.0, 1.0])
+    found = monitor.Monitor._measure_rounding(seen, np.full((3, 5, 2), 2.0), alpha, np.full(3, 0.5))
+    terms = np.array([4 + 10 + 3, 1 + 20 + 3, 2 + 10 + 3])
+    masses = 0.5 * np.array([4.0, 1.0, 2.0]) + 10.0 * alpha
+    assert_allclose(found, np.column_stack((masses * (terms * monitor._ROUNDOFF) ** 2, np.full(3, 8.0))))
+
+
+@pytest.mark.parametrize(("promises", "altered", "count"), [(False, False, 0), (True, True, 0), (True, False, 2)])
+def test_descent_is_certified_only_with_a_guarantee_and_unaltered_messages(promises, altered, count):
+    method = SimpleNamespace(traits=SimpleNamespace(guarantees_descent=promises))
+    devices = SimpleNamespace(min_count=count, has_stale_or_varying_links=False)
+    seen = SimpleNamespace(altered=altered, _devices=devices)
+    assert monitor.Monitor._certify(seen, method, 1.0, 0) == "not claimed"
+
+
+def test_digests_of_records_are_kept_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr(monitor, "_REMEMBERED", 128)
+    seen = SimpleNamespace(_heads=[], _remembered=[], chain=b"")
+    for kept in (1, 2, None, None):
+        monitor.Monitor._chain_up(seen, np.zeros((2, 32), np.uint8))
+        assert (seen._remembered if kept is None else len(seen._remembered)) == kept
+    assert len(seen._heads) == 4

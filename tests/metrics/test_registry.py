@@ -5,6 +5,7 @@ import importlib.util
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 from p2pkm.experiments.studies.compare import tabulate
-from p2pkm.metrics import registry
+from p2pkm.metrics import registry, stream_figures
 from p2pkm.metrics.registry import METRICS, Metric, ShownIn
 from p2pkm.storage.study_table import Study
 from tests.support.run_cli import here
@@ -139,3 +140,20 @@ def test_what_no_device_has_is_null_and_what_one_lacks_is_left_out():
         figures, devices = registry.measure(None)
     assert figures == {"some": 2.0, "most": 3.0, "none": None, "one": 4} and json.dumps(figures)
     assert list(devices) == ["some", "most", "none"]
+
+
+def test_an_axis_label_names_the_unit_once():
+    for one in METRICS:
+        unit = f" ({one.unit})" if one.unit and one.unit not in one.label else ""
+        assert one.axis == one.label + unit
+    assert len({one.axis == one.label for one in METRICS}) == 2
+
+
+def test_metrics_of_a_stream_use_the_rounds_of_the_method():
+    rounds = [{"stage": "start", "round": 0, "wire_bytes": 3, "ratio_mean": 9.0}]
+    for t, ratio in enumerate((8.0, 1.25, 1.75, None, 1.5)):
+        rounds.append({"stage": "m", "round": t, "wire_bytes": 10 * t + 7, "ratio_mean": ratio})
+    figures = stream_figures.worst_excess, stream_figures.mean_excess, stream_figures.bytes_per_round
+    for stream, count, wanted in (("drawn", 6, (0.75, 0.5, 10.0)), ("drawn", 2, (None,) * 3), (None, 6, (None,) * 3)):
+        result = SimpleNamespace(rounds=rounds[:count], summary={"algorithm": "m", "stream": stream})
+        assert tuple(figure(result) for figure in figures) == wanted

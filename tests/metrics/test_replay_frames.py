@@ -1,5 +1,7 @@
 """What a run keeps for replay: exact contents, bounds, the same file after save and load; ranks: test_same_bits."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from p2pkm.metrics.replay_frames import Frames, Recorder
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
+from p2pkm.network.rank_partition import RankPartition
 from tests.support.play_rounds import arrange
 from tests.support.run_cli import SMALL, here
 
@@ -224,3 +227,20 @@ def test_two_frames_are_kept_where_two_fit(monkeypatch, fitting, kept):
     monkeypatch.setattr(Recorder, "_most", property(lambda self: fitting))
     frames = solve(topologies.ring(3), deal(3), p2pkm.GTVMin(2, tol=0.0)).frames
     assert (0 if frames is None else len(frames.record)) == kept
+
+
+def test_a_rank_without_devices_records_no_links():
+    topology = Topology.from_graph(topologies.ring(4))
+    division = RankPartition.by_owner("any", np.array([0, 0, 2, 2]), 3)
+    recorders = [
+        frames._FrameRecorder(topology, SimpleNamespace(placement=place(topology, rank, 3, division)), 4)
+        for rank in range(3)
+    ]
+    assert [len(one._edges) for one in recorders] == [4, 0, 4]
+
+
+@pytest.mark.parametrize(("kept", "notes"), [([], 0), ([(0, None)], 2)])
+def test_notes_describe_only_frames_that_were_kept(kept, notes):
+    cast = SimpleNamespace(devices=[0], forward=[0], links=3)
+    recorder = SimpleNamespace(_cast=cast, _kept=kept, _topology=SimpleNamespace(clients=5))
+    assert len(Recorder.notes.fget(recorder)) == notes

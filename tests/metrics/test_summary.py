@@ -12,8 +12,10 @@ import topologies
 from p2pkm.core.messages import RaggedArray
 from p2pkm.engine.loop import Start
 from p2pkm.metrics import summary
+from p2pkm.metrics.summary import _tell_reverted
 from p2pkm.network.graph import Topology
 from tests.support.play_rounds import arrange
+from topologies import path
 
 
 def test_methods_without_groups_have_none_and_a_device_alone_sends_nothing():
@@ -95,3 +97,39 @@ def test_what_devices_derived_is_in_the_order_of_their_points():
     assert found["theta"].tolist() == [[0.0], [1.0]] and found["features"] is features.values
     none = Start(np.zeros((2, 1, 1)), np.ones(2, np.bool_))
     assert summary._collect_derived(table.devices, table.network, none) == {}
+
+
+def test_devices_with_absent_centroids_count_as_centroid_sets(tmp_path):
+    shards = p2pkm.Shards.from_list([np.array([[0.0]]), np.array([[1.0]])])
+    result = p2pkm.simulate(p2pkm.GTVMin(2, alpha=0.0, init="local"), path(2), shards, baselines=False)
+    assert np.isinf(result.centroids).any() and result.summary["centroid_sets"] == 2
+
+
+@pytest.mark.parametrize(("large", "said"), [(2, 1), (3, 0)])
+def test_a_note_says_that_a_large_graph_is_saved_as_arrays(monkeypatch, large, said):
+    monkeypatch.setattr(summary, "LARGE", large)
+    result = p2pkm.simulate(
+        p2pkm.GTVMin(1, alpha=0.0, init="local"),
+        path(3),
+        p2pkm.Shards.from_list([np.zeros((1, 1))] * 3),
+        baselines=False,
+    )
+    assert sum("the graph is kept as arrays" in note for note in result.notes) == said
+
+
+def test_devices_that_reverted_are_noted_if_there_are_any():
+    assert [len(_tell_reverted(count, 9)) for count in (0, 1, 9)] == [0, 1, 1]
+
+
+def test_consensus_ignores_absent_rows():
+    centroids = np.array([[[0.0, 0.0], [9.0, 0.0]], [[3.0, 4.0], [np.inf, np.inf]], [[np.inf] * 2] * 2])
+    assert summary.measure_consensus(centroids, 0) == pytest.approx(np.sqrt((0.0 + 25.0) / 2))
+    assert summary.measure_consensus(centroids, 2) is None
+
+
+def test_values_at_the_lower_end_of_a_link_are_copied_to_the_upper_end():
+    table = arrange([np.zeros((1, 1))] * 4, [(0, 1), (1, 2), (2, 3), (0, 3)])
+    topology = table.topology
+    found = summary._both_ways(topology, np.arange(8.0), table.network)
+    here = list(zip(topology.sources.tolist(), topology.indices.tolist(), strict=True))
+    assert found.tolist() == [float(here.index((min(link), max(link)))) for link in here]

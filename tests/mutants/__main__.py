@@ -15,7 +15,7 @@ from tests.mutants.play import Player, read_rows
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("core", "network", "channel", "methods", "engine", "storage", "metrics")
 FOLDERS = (*PACKAGES, "contract", "privacy", "experiments", "cli")
-TESTS = (*(f"tests/{name}" for name in FOLDERS), "tests/test_estimator.py", "tests/mutants/test_survivors.py")
+TESTS = (*(f"tests/{name}" for name in FOLDERS), "tests/test_estimator.py")
 WORDS = ("-q", "--tb=native", "--assert=plain", "-p", "no:cacheprovider", f"--rootdir={ROOT}")
 
 

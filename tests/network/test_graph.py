@@ -1,11 +1,15 @@
 """The graph as arrays: bounds on its diameter, and what its devices are called."""
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
 
 import topologies
-from p2pkm.network.graph import SERVER, Topology
+from p2pkm.core.errors import TopologyError
+from p2pkm.network.graph import _LISTED, SERVER, Topology
+from topologies import CSRGraph, path
 
 
 @pytest.mark.parametrize(
@@ -59,3 +63,28 @@ def test_the_root_of_other_graphs_may_lie_next_to_the_center():
     found = [excess_of_root(topologies.small_world(n, degree=4, rewire=0.2, seed=seed))
              for seed in range(60) for n in (10, 16, 30, 60)]  # fmt: skip
     assert np.bincount(found).tolist() == [143, 85, 12]
+
+
+def test_names_of_nodes_and_devices_must_be_equal_sets():
+    named = replace(Topology.from_graph(path(3)), names=("a", "b", "c"))
+    assert named.call(("c", "b", "a")).names == ("c", "b", "a")
+    with pytest.raises(TopologyError, match="different names"):
+        named.call(("a", "b", "d"))
+
+
+def test_inconsistent_arrays_of_a_graph_are_refused():
+    with pytest.raises(TopologyError):
+        Topology.from_graph(CSRGraph(np.array([0, 1, 2]), np.array([1, 7])))
+
+
+def test_links_to_a_server_have_weight_1():
+    assert Topology.star(3).weights.tolist() == [1.0] * 6
+
+
+@pytest.mark.parametrize("clients", [1, _LISTED, _LISTED + 1])
+def test_of_many_names_the_first_are_listed(clients):
+    topology = Topology.from_graph(path(clients))
+    assert topology.list_names() is None
+    words = replace(topology, names=tuple(f"n{i}" for i in range(clients))).list_names().split(", ")
+    assert words[:_LISTED] == [f"n{i}" for i in range(min(clients, _LISTED))]
+    assert words[_LISTED:] == ([f"... ({clients} in all)"] if clients > _LISTED else [])

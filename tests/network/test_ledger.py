@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 
 import p2pkm
 from p2pkm.core.messages import Delivery, DenseMessages, SparseMessages, Tables
-from p2pkm.network import ledger_state
+from p2pkm.network import ledger, ledger_state
 from p2pkm.network.ledger import Ledger
 from tests.support.play_rounds import random_links
 
@@ -274,3 +274,14 @@ def test_exchanges_come_back_from_what_a_checkpoint_keeps(beside):
     after = Ledger(indptr)
     after.restore(*book.counted, found)
     assert (after.digests == book.digests) is not beside
+
+
+@pytest.mark.parametrize(("large", "kept"), [(3, 1), (2, 0)])
+def test_exchanges_of_sparse_messages_are_kept_up_to_the_size_limit(monkeypatch, large, kept):
+    monkeypatch.setattr(ledger, "LARGE", large)
+    book = ledger.Ledger(np.arange(4))
+    tables = Tables(np.zeros((1, 2, 2)), np.array([0]), np.array([2]))
+    book.count_sparse(
+        SparseMessages(np.array([1]), tables, np.array([0]), header=0), Delivery(np.array([1]), tables), (0, 0)
+    )
+    assert len(book.exchanges) == kept and book.totals[0] == 1

@@ -187,6 +187,8 @@ def test_without_pymetis_auto_means_blocks_and_metis_is_refused(monkeypatch):
         check_rank_partition("metis", 2)
     for wish, size in (("metis", 1), ("auto", 2), ("blocks", 2)):
         check_rank_partition(wish, size)
+    monkeypatch.setattr(module, "_has_metis", lambda: True)
+    check_rank_partition("metis", 2)
 
 
 def test_unknown_placements_are_refused():

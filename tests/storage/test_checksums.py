@@ -11,7 +11,8 @@ import pytest
 
 import p2pkm
 from p2pkm.core.errors import DataError
-from p2pkm.storage.checksums import NAME, Fault, check_files, write_checksums
+from p2pkm.storage import checksums
+from p2pkm.storage.checksums import NAME, Fault, _check, _read, check_files, write_checksums
 from tests.support.run_cli import SMALL, here
 
 KEPT = (
@@ -202,3 +203,31 @@ def test_a_list_is_missed_where_a_run_has_ended(tmp_path, state):
     (tmp_path / "manifest.json").write_text(json.dumps({"state": state}), "utf-8")
     with pytest.raises(DataError, match="killed") if state == "running" else nullcontext():
         assert check_files(tmp_path) == [Fault(NAME, "is missing, so the other files cannot be checked")]
+
+
+@pytest.mark.parametrize("place", [3, 15_000])
+def test_the_damaged_array_of_an_archive_is_named(tmp_path, monkeypatch, place):
+    monkeypatch.setattr(checksums, "_CHUNK", 64)
+    np.savez(tmp_path / "a.npz", good=np.arange(50), bad=np.arange(2000))
+    data = bytearray((tmp_path / "a.npz").read_bytes())
+    data[data.index(np.arange(2000).tobytes()) + place] ^= 1
+    (tmp_path / "a.npz").write_bytes(data)
+    assert _check(tmp_path, "a.npz", "0").what == "is changed: its array 'bad' is damaged"
+    (tmp_path / "a.npz").write_bytes(data[:-1])
+    assert _check(tmp_path, "a.npz", "0").what == "is changed: it is no whole archive any more"
+
+
+def test_an_empty_list_of_checksums_counts_as_cut_off(tmp_path):
+    (tmp_path / NAME).write_bytes(b"")
+    assert "cut off" in _read(tmp_path).what
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    def fail(path):
+        raise OSError(5, "broken disk")
+
+    (tmp_path / "a").write_text("")
+    monkeypatch.setattr(checksums, "_digest", fail)
+    assert _check(tmp_path, "a", "0") == ("a", "cannot be read: broken disk")
+    (tmp_path / NAME).mkdir()
+    assert _read(tmp_path) == (NAME, "cannot be read: Is a directory")

@@ -21,6 +21,7 @@ import p2pkm.experiments.studies.coupling_path
 import p2pkm.experiments.studies.seeds
 import p2pkm.storage.run_folder
 from p2pkm.core.errors import ExperimentError
+from p2pkm.storage import lock
 from p2pkm.storage.checksums import check_files
 from p2pkm.storage.lock import NAME, Lock, _began, died, holder, sign
 from p2pkm.storage.run_folder import RunFolder
@@ -338,7 +339,15 @@ def test_a_process_lives_until_it_ends_and_takes_what_memory_it_likes():
 @pytest.mark.slow
 def test_a_lock_file_of_rubbish_that_is_held():
     Path("run").mkdir()
-    for rubbish in (b"", b"[", b"[1]", b'{"process": "x"}', b'{"process": %d}' % 10**30, b"\xff" * 5000):
+    no_process = (
+        b"[1]",
+        b"3",
+        b"null",
+        b"{}",
+        b'{"process": "3"}',
+        *(b'{"process": %d}' % i for i in (0, 10**11, 10**30)),
+    )
+    for rubbish in (b"", b"[", *no_process, b"\xff" * 5000):
         Path("run", NAME).write_bytes(rubbish)
         with open(Path("run", NAME), "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -390,3 +399,11 @@ def test_a_folder_that_cannot_be_made_is_not_said_to_be_in_use(monkeypatch):
 def test_refused_on_ranks(live):
     ending = there(*ranks(3), "-m", "p2pkm", *SMALL, "--out", "run", "--force")
     assert ending.code == 2 and ending.err.count(f"process {live.pid} on {platform.node()}") == 1
+
+
+def test_a_released_lock_closes_its_file(tmp_path):
+    held = lock.Lock(tmp_path)
+    file = held._file
+    held.release()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(file)

@@ -17,9 +17,12 @@ import pytest
 
 import p2pkm
 import topologies
+from p2pkm.metrics.result import Exposure
+from p2pkm.storage import save
 from p2pkm.storage.checkpoint import Checkpoint, CheckpointWriter, newest, write
 from p2pkm.storage.lock import Lock, sign
 from p2pkm.storage.save import _pack, drafts, write_bytes
+from topologies import ring
 
 ROOT = Path(__file__).parents[2]
 OTHER = "import sys, pathlib; from p2pkm.storage.save import write_bytes as w; w(pathlib.Path(sys.argv[1]), 'a', {})"
@@ -180,3 +183,43 @@ def test_names_that_no_file_can_hold_are_written_in_escapes(tmp_path):
     p2pkm.simulate(p2pkm.GTVMin(1, init="local"), graph, shards, rounds=1, baselines=False).save(tmp_path / "run")
     assert p2pkm.load(tmp_path / "run").topology.names == ("a\\x0bb", "c\\ud800", "d\\uffff\U0001f600")
     assert "c\\ud800" in (tmp_path / "run" / "labels.csv").read_text()
+
+
+@pytest.mark.parametrize(("large", "name"), [(2, "graph.npz"), (3, "graph.graphml")])
+def test_a_graph_is_written_as_arrays_above_the_size_limit_only(tmp_path, monkeypatch, large, name):
+    X, _ = p2pkm.grid16(points=1, seed=0)
+    shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 3, seed=0), devices=3)
+    result = p2pkm.simulate(p2pkm.GTVMin(2), ring(3), shards, rounds=1, baselines=False)
+    monkeypatch.setattr(save, "LARGE", large)
+    save.save(result, tmp_path / "run")
+    assert {path.name for path in (tmp_path / "run").glob("graph.*")} == {name}
+
+
+def test_a_result_is_saved_below_new_parent_folders(tmp_path):
+    X, _ = p2pkm.grid16(points=1, seed=0)
+    shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 3, seed=0), devices=3)
+    result = p2pkm.simulate(p2pkm.GTVMin(2, alpha=0.0, init="local"), ring(3), shards, baselines=False)
+    save.save(result, tmp_path / "one" / "run")
+    again = p2pkm.load(tmp_path / "one" / "run")
+    assert again.features is None is result.features
+    assert result.summary["centroid_sets"] == 3
+
+
+def test_the_exposure_is_saved(tmp_path):
+    shards = p2pkm.Shards.from_list([np.arange(12.0).reshape(6, 2) + i for i in range(3)])
+    result = p2pkm.simulate(p2pkm.GTVMin(2), ring(3), shards, rounds=1, baselines=False)
+    seen = Exposure(np.array([2, 2, 2]), np.array([4, 5, 6]))
+    save.save(replace(result, exposure=seen), tmp_path / "run")
+    with np.load(tmp_path / "run" / "exposure.npz") as kept:
+        assert {name: kept[name].tolist() for name in kept} == {"devices": [2, 2, 2], "rows": [4, 5, 6]}
+
+
+@pytest.mark.parametrize(("lines", "names"), [(0, set()), (6, {"labels.csv", "centroids.csv"})])
+def test_tables_for_spreadsheets_are_written_up_to_a_length(tmp_path, monkeypatch, lines, names):
+    shards = p2pkm.Shards.from_list([np.array([[float(i)], [10.0 + i]]) for i in range(3)])
+    result = p2pkm.simulate(p2pkm.GTVMin(2), ring(3), shards, rounds=1, baselines=False)
+    monkeypatch.setattr(save, "_LINES", lines)
+    save.write_tables(result, tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == names
+    for name, head in (("labels.csv", "row,device,cluster"), ("centroids.csv", "cluster,device,points,")):
+        assert name not in names or (tmp_path / name).read_text().startswith(head)

@@ -1,5 +1,7 @@
 """What a study says: paired tests, the sentence to quote, the table for LaTeX, and the object that has them."""
 
+import json
+import math
 import sys
 from types import SimpleNamespace
 
@@ -7,8 +9,19 @@ import pytest
 
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.metrics.registry import find
+from p2pkm.storage import latex_table
 from p2pkm.storage.latex_table import escape
-from p2pkm.storage.study_table import Study, find_axes, group_runs, keep_row, load_study, name_sides
+from p2pkm.storage.study_table import (
+    Study,
+    average,
+    find_axes,
+    group_runs,
+    keep_row,
+    load_study,
+    name_sides,
+    read_rows,
+    tell_worse,
+)
 
 
 def runs(values, figure="ratio_mean", **more):
@@ -152,3 +165,53 @@ def test_rows_that_are_none_are_told_with_the_folder(tmp_path, text):
 def test_a_difference_is_told_with_the_configuration_first():
     one = {"algorithm": "a", "graph": "ring", "reference": "fkm", "reference_graph": "server"}
     assert name_sides(one) == ("a on ring", "fkm with a server")
+
+
+def test_the_worst_run_is_reported_only_if_a_run_got_worse():
+    assert tell_worse([]) == tell_worse([{"ratio_mean": 1.0, "ratio_best": 1.0}]) == ""
+
+
+def test_rows_are_read_from_a_folder_a_study_and_a_list(tmp_path):
+    what = {"algorithm": "gtvmin", "graph": "ring"}
+    rows = [what | {"seed": 1, "error": None, "ari": 0.5}, what | {"seed": 2, "error": "no"}]
+    (tmp_path / "study.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for source in (tmp_path, str(tmp_path), Study.load(tmp_path), rows):
+        assert read_rows(source) == rows[:1]
+    lost = [what | {"seed": 1, "error": math.nan, "ari": math.nan}, what | {"seed": 2, "error": "no", "ari": None}]
+    assert read_rows(lost) == [what | {"seed": 1, "error": None, "ari": None}]
+
+
+def test_the_worst_of_several_runs_is_reported():
+    run = {"ratio_best_round": 3, "ratio_best_stage": "gtvmin"}
+    one = run | {"ratio_mean": 1.5, "ratio_best": 1.0}
+    zero = run | {"ratio_mean": 0.5, "ratio_best": 0.0}
+    assert tell_worse([one]) == "from ratio 1.0000 in round 3 of gtvmin to 1.5000 at the end"
+    assert tell_worse([one, zero]).startswith("in 2 of 2 runs, most from ratio 0.0000")
+
+
+def test_words_and_booleans_are_refused_as_metrics_of_a_table():
+    rows = [{"seed": 1, "ari": 0.5, "whole": True, "name": "a"}]
+    assert latex_table._choose(rows, "ari") == ["ari"]
+    for name in ("whole", "name", "seed"):
+        with pytest.raises(ExperimentError, match="as a number"):
+            latex_table._choose(rows, [name])
+
+
+def test_averages_count_the_runs_that_came_near_central():
+    near, far = ({"ratio_mean": 1.0 + i, "rounds_to_1pct_of_central": came} for i, came in enumerate((3, None)))
+    assert average([near, far, near], ["ratio_mean"])["reached_central"] == 2
+    assert average([near, far | {"ratio_mean": None}], ["ratio_mean"]) == {"ratio_mean": None, "reached_central": None}
+    assert average([], ["ratio_mean"])["reached_central"] is None
+
+
+def test_a_study_shows_its_first_failed_run():
+    rows = [{"seed": i, "error": f"no {i}", "algorithm": "a", "graph": "g"} for i in range(3)]
+    said = repr(Study(rows))
+    assert "failed first: no 0" in said and "no 1" not in said
+
+
+@pytest.mark.parametrize("failed", [0, 1])
+def test_a_page_counts_the_failed_runs(failed):
+    rows = [{"seed": i, "algorithm": "a", "graph": "g", "error": "no" if i < failed else None} for i in range(3)]
+    assert f"Study of 3 runs{', 1 failed' if failed else ''}</p>" in Study(rows)._repr_html_()
+    assert f"Study of 1 run{', 1 failed' if failed else ''}</p>" in Study(rows[:1])._repr_html_()

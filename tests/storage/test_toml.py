@@ -21,3 +21,10 @@ def test_numbers_of_64_bits_and_files_of_16_kilobytes_are_read_and_no_larger_one
                 read_toml(str(path))
         else:
             assert read_toml(str(path)) == ({"a": 2**64 - 1} if "a" in text else {})
+
+
+@pytest.mark.parametrize("text", ["[a]\nb = 1", "a = [1, 2]"])
+def test_a_file_of_options_has_one_level(tmp_path, text):
+    (tmp_path / "run.toml").write_text(text)
+    with pytest.raises(ExperimentError, match="one level of keys"):
+        read_toml(str(tmp_path / "run.toml"))

@@ -18,7 +18,7 @@ from p2pkm.experiments.studies.compare import compare_rows
 from p2pkm.experiments.studies.compare import tabulate as tabulate_comparison
 from p2pkm.experiments.studies.study_file import StudyFile
 from p2pkm.experiments.studies.sweep import tabulate as tabulate_sweep
-from p2pkm.storage import paired_tests
+from p2pkm.storage import conclusion, paired_tests
 from p2pkm.storage.conclusion import conclude, tell_verdict, write_factor
 from p2pkm.storage.paired_tests import (
     EQUIVALENT,
@@ -390,3 +390,9 @@ def test_a_folder_keeps_its_margin_and_page_and_csv_have_the_verdicts_of_the_sen
         page = (folder / "report.html").read_text()
         assert study.conclusion().replace("'", "&#x27;") in page and "tied" not in page
     assert json.loads((tmp_path / "c" / "summary.json").read_text())["conclusion"] == compared.conclusion()
+
+
+def test_small_differences_are_not_rounded_to_zero():
+    for value in (0.0, 0.5):
+        assert conclusion._write(value, "ari") == f"{value:{conclusion._form('ari')}}"
+    assert conclusion._write(1e-9, "ari") == "1.0e-09"

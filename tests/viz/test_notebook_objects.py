@@ -11,6 +11,7 @@ import pytest
 
 import p2pkm
 import topologies
+from p2pkm.core.brief import _tell
 from p2pkm.viz.report.page import Page
 from tests.support.run_cli import ROOT
 
@@ -96,3 +97,9 @@ def test_networkx_graphs_are_shown():
     assert topologies.show(changing).graph is changing
     with pytest.raises(topologies.GraphError):
         topologies.show(np.ones(3))
+
+
+def test_long_sequences_are_shown_by_their_size():
+    assert [_tell(one) for one in ((1, 2, 3), (1, 2, 3, 4), [1], {})] == [
+        "(1, 2, 3)", "<tuple of 4>", "<list of 1>", "<dict of 0>",
+    ]  # fmt: skip

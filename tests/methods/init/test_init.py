@@ -16,6 +16,7 @@ from p2pkm.core.expected_messages import Known
 from p2pkm.core.messages import Inbox
 from p2pkm.kernels.reference import uniforms
 from p2pkm.kernels.streams import shared_key
+from p2pkm.methods.init import pipelines, registry
 from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.flooded_summaries import FloodedSummaries
 from p2pkm.methods.init.leader_broadcast import Leader, elect
@@ -23,7 +24,9 @@ from p2pkm.methods.init.min_id_agreement import MinIdAgreement
 from p2pkm.methods.init.pipelines import scaling_stage
 from p2pkm.methods.init.registry import INITS, InitContext
 from p2pkm.methods.init.select_candidate import SelectCandidate
+from p2pkm.network.graph import Topology
 from tests.support.play_rounds import arrange, loss, play, points_of
+from topologies import ring
 
 RING = [(i, (i + 1) % 6) for i in range(6)]
 
@@ -340,3 +343,19 @@ def test_without_links_every_seeding_stays_at_home():
         for points, rows in zip(data[:2], result.centroids[:2], strict=True):
             assert (rows >= points.min(axis=0) - 1e-9).all()
             assert (rows <= points.max(axis=0) + 1e-9).all()
+
+
+def test_flooding_is_decided_from_clusters_and_coordinates(monkeypatch):
+    asked = []
+    monkeypatch.setattr(pipelines, "can_flood", lambda _, k, d: asked.append((k, d)) or True)
+    shards = p2pkm.Shards.from_list([np.arange(20.0).reshape(10, 2) + i for i in range(4)])
+    p2pkm.simulate(p2pkm.GTVMin(3), ring(4), shards, rounds=1, baselines=False, byzantine=p2pkm.Byzantine(1))
+    assert asked == [(3, 2)]
+
+
+@pytest.mark.parametrize(("memory", "rows", "possible"), [(1984, 96, True), (1983, 96, False), (1984, 95, False)])
+def test_summaries_are_flooded_if_memory_and_rows_suffice(monkeypatch, memory, rows, possible):
+    ring = Topology.from_links(4, np.array([[0, 1, 1.0], [1, 2, 1.0], [2, 3, 1.0], [0, 3, 1.0]]))
+    monkeypatch.setattr(registry, "_MEMORY", memory)  # 4 n^2 + 24 n * 2 in a layer * k (d + 2)
+    monkeypatch.setattr(registry, "_ROWS", rows)  # 8 directed edges * n * (k + 1)
+    assert registry.can_flood(ring, 2, 3) == possible

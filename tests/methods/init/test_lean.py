@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linear_sum_assignment
 
 import p2pkm
@@ -344,3 +344,12 @@ def test_groups_are_found_from_encoded_rows():
     result = p2pkm.simulate(p2pkm.TreeLloyd(3, groups="auto"), graph, shards, seed=1)
     assert_array_equal(result.groups, np.repeat([0, 1], 4))
     assert result.summary["wire_bytes"] < result.summary["bytes"] / 5
+
+
+def test_spreads_of_many_steps_survive_packing():
+    tables, boxes = draw(4, [5, 3])
+    step = Cells.of(boxes).step[0]
+    flat = tables.flat()
+    flat[:, 5] = 3.0 * flat[:, 4] * (np.arange(100.0, 900.0, 100.0) * step / 4.0) ** 2
+    packed = pack_rows(tables._replace(values=flat), boxes, 2.0, within=True).flat()
+    assert_allclose(sorted(packed[:, 5] / packed[:, 4]), sorted(flat[:, 5] / flat[:, 4]), rtol=1e-6)

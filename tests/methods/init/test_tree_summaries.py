@@ -1,6 +1,7 @@
 """Summaries collected along a tree: what flooding finds, to the bit, for the bytes of a tree."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
@@ -233,3 +234,12 @@ def test_rows_and_layers_out_of_range_are_refused(monkeypatch):
     monkeypatch.setattr(recipe, "DEEPEST", 2)
     with pytest.raises(ExperimentError, match="has 3 layers"):
         seeds("tree-summaries", GRAPHS["ring"])
+
+
+def test_each_device_with_candidates_has_one_set():
+    values = np.arange(18.0).reshape(6, 3)
+    some = Tables(values, np.array([2, 0, 4]), np.array([4, 0, 2]))
+    found = TreeSummaries._sets(SimpleNamespace(k=2), some, np.array([1, 0, 0]))
+    assert found.tolist() == [values[4:6].tolist(), [[np.inf] * 3] * 2, values[4:6].tolist()]
+    found = TreeSummaries._sets(SimpleNamespace(k=2), some.take(np.array([0, 2])), np.array([0, 0]))
+    assert found.tolist() == [values[2:4].tolist(), values[4:6].tolist()]

@@ -306,3 +306,10 @@ def test_a_device_that_wakes_on_its_own_has_converged_after_two_calm_turns():
         once = method.update(state, inbox, table.devices)
         twice = method.update(once, inbox, table.devices)
         assert [one.converged.all() for one in (once, twice)] == [calm == 1, True]
+
+
+def test_a_safeguard_halves_the_relaxation_of_several_local_steps():
+    for steps, wanted in ((1, 1.0), (2, 0.5)):
+        method = p2pkm.GTVMin(2, schedule="jacobi", safeguard=True, local_steps=steps)
+        assert method.effective_relaxation() == wanted
+    assert [p2pkm.GTVMin(2, groups=groups).traits.follows_points for groups in (False, 2)] == [True, False]

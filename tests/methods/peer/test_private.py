@@ -2,6 +2,7 @@
 
 import math
 import re
+from contextlib import nullcontext
 from functools import partial
 
 import networkx as nx
@@ -10,6 +11,7 @@ import pytest
 
 import p2pkm
 import topologies
+from p2pkm.core.errors import ExperimentError
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.kernels import reference
 from p2pkm.methods.building_blocks import private_tables as tables
@@ -377,3 +379,10 @@ def ratios(trust, epsilon, seeds=10, devices=16):
 ])  # fmt: skip
 def test_the_mean_ratio_of_ten_seeds(trust, epsilon, bound):
     assert ratios(trust, epsilon).mean() < bound
+
+
+@pytest.mark.parametrize(("least", "refused"), [(0.0, False), (np.inf, True)])
+def test_noise_below_the_rounding_units_is_refused(monkeypatch, least, refused):
+    monkeypatch.setattr(private, "_LEAST_NOISE", least)
+    with pytest.raises(ExperimentError, match="rounding takes it away") if refused else nullcontext():
+        p2pkm.Private(2, epsilon=1.0, radius=30.0)._check_noise(4)

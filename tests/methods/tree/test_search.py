@@ -9,6 +9,7 @@ import topologies
 from p2pkm.core.batch import Stream
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.tree import search
+from p2pkm.methods.tree.search import aside
 from tests.methods.tree.test_treelloyd import GRAPHS, agree, draw, halve, lloyd
 from tests.support.play_rounds import arrange, play, squared
 
@@ -202,3 +203,7 @@ def test_a_run_with_a_search_is_planned_weighed_and_certified():
     per_round = np.diff([entry["bytes"] for entry in own])[1:]
     assert (per_round == 7 * 8 * (4 + 5 + 1) * (2 + 2 + 2)).all()
     assert found[0]["wire_bytes"] < found[0]["bytes"] / 5
+
+
+def test_a_split_centroid_moves_by_at_least_one_step():
+    assert aside(0.0, 3.0) == aside(5.0, 0.0) == 1.0 < aside(1e4, 1.0)

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
+from p2pkm.core import chunks
 from p2pkm.core.protocols import Work
 from p2pkm.core.wire_format import encode
 from p2pkm.methods.building_blocks import tree_sums
@@ -417,3 +418,12 @@ def test_a_round_costs_a_pass_over_the_own_points_and_the_additions():
 def test_the_tree_of_a_star_has_its_middle_as_the_root():
     tree: Tree = p2pkm.TreeLloyd(2).on(arrange([np.ones((1, 1))] * 5, [(2, i) for i in (0, 1, 3, 4)]).topology).tree
     assert_array_equal(tree.parent, [2, 2, -1, 2, 2])
+
+
+def test_moments_of_devices_do_not_depend_on_the_pieces(monkeypatch):
+    devices = arrange([[[1.0], [5.0]], [[2.0]], [[7.0], [8.0], [9.0]]], [(0, 1), (1, 2)]).devices
+    tables = np.tile([[1.0], [8.0]], (3, 1, 1))
+    whole = tree_sums.measure(devices, tables)
+    monkeypatch.setattr(chunks, "_POINTS", 3)
+    assert whole[:, 0, :2].tolist() == [[2.0, 9.0], [1.0, 1.0], [3.0, 2.0]]
+    assert np.array_equal(tree_sums.measure(devices, tables), whole)
