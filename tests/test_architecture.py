@@ -81,7 +81,7 @@ NO_BLAS = {  # calls outside of `single_thread` that are none of BLAS, or whose 
     "p2pkm/deep/networks.py": {"_apply_linear": "JAX", "_through": "JAX"},
     "p2pkm/deep/training.py": {"loss": "JAX"},
     "p2pkm/network/ledger.py": {"totals": "whole numbers", "wire_total": "whole numbers"},
-    "p2pkm/privacy/row_space.py": {"_multiply": "exact products and sums"},
+    "p2pkm/privacy/row_space.py": {"multiply_modulo": "exact products and sums"},
     "p2pkm/viz/figures/partition.py": {"_draw_map": "norm of a color scale"},
     "p2pkm/viz/figures/study.py": {"_write_cells": "norm of a color scale"},
     "p2pkm/viz/graph_layout.py": {"_choose_plane": "within _embed"},

@@ -192,7 +192,7 @@ class ByzantineMessages(PlacedOnGraph, Transform):
             return
         method = find_own(stages).algorithm
         self.method = type(method)
-        self.low, self.high, self.mean = _convert(_measure(devices, network), method.traits.normalization)
+        self.low, self.high, self.mean = convert_box(_measure(devices, network), method.traits.normalization)
 
     def begin(self, stage: Stage, *, closing: bool) -> "ByzantineMessages | None":
         """Return what is sent in a stage, None if every device is honest in it; see `acts`, too."""
@@ -280,8 +280,8 @@ def _measure(devices: Devices, network: Network) -> Floats:
     return np.stack((ends[: devices.d], -ends[devices.d :], total[1:] / total[0]))
 
 
-def _convert(box: Floats, normalization: str | tuple[float, float]) -> Floats:
-    """Return lower end, upper end and mean, float64[3, d], in the units of a method with a server."""
+def convert_box(box: Floats, normalization: str | tuple[float, float]) -> Floats:
+    """Convert lower end, upper end and mean, float64[3, d], to the units of a server method."""
     if normalization == "none":
         return box
     low, high = (box[0], box[1]) if normalization == "coordinate" else (box[0].min(), box[1].max())

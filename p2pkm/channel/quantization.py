@@ -157,7 +157,7 @@ class StepCoder:
         """
         known = agreed, optional(state, "rehearsed"), devices.total_weight
         if known[0] is not self._known[0] or known[1] is not self._known[1] or known[2] != self._known[2]:
-            bits = self._bits or (_count_bits(self.algorithm.settle(state), devices) if self.moves else _USUAL)
+            bits = self._bits or (step_bits(self.algorithm.settle(state), devices) if self.moves else _USUAL)
             self._known, self._steps = known, np.sqrt(agreed[:, -1]) * 2.0**-bits
         return self._steps
 
@@ -473,8 +473,8 @@ class _OnGrid:
         return devices.on_grid(self.quantizer.grid(devices, state))
 
 
-def _count_bits(algorithm: Any, devices: Devices) -> int:
-    """Return the bits of the step at the coupling of a method."""
+def step_bits(algorithm: Any, devices: Devices) -> int:
+    """Count the bits of the step size at the coupling of a method."""
     found = algorithm.resolved_parameters(devices)
     coupling = found["coupling"]
     if coupling is None:  # a raw alpha, in the unit of the weights

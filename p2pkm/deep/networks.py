@@ -126,7 +126,7 @@ def _apply_conv(params: Any, images: Any) -> Any:
     import jax
 
     for layer, (_, stride) in zip(params, _STEPS, strict=True):
-        images = jax.nn.relu(_convolve(layer, images, stride))
+        images = jax.nn.relu(convolve(layer, images, stride))
     return images.mean(axis=(1, 2))
 
 
@@ -154,11 +154,11 @@ def _init_res(key: Any, shape: Shape) -> tuple[Any, int]:
 def _apply_res(params: Any, images: Any) -> Any:
     import jax
 
-    images = jax.nn.relu(_convolve(params["stem"], images, 1))
+    images = jax.nn.relu(convolve(params["stem"], images, 1))
     strides = [step for _, stride in _STAGES for step in (stride, 1)]
     for block, stride in zip(params["blocks"], strides, strict=True):
-        inner = _convolve(block["two"], jax.nn.relu(_convolve(block["one"], images, stride)), 1)
-        images = jax.nn.relu(inner + (_convolve(block["past"], images, stride) if "past" in block else images))
+        inner = convolve(block["two"], jax.nn.relu(convolve(block["one"], images, stride)), 1)
+        images = jax.nn.relu(inner + (convolve(block["past"], images, stride) if "past" in block else images))
     return images.mean(axis=(1, 2))
 
 
@@ -188,8 +188,8 @@ def _filters(key: Any, side: int, before: int, after: int) -> Any:
             "shift": jnp.zeros(after)}  # fmt: skip
 
 
-def _convolve(layer: Any, images: Any, stride: int) -> Any:
-    """Return the images after a convolution and a group norm."""
+def convolve(layer: Any, images: Any, stride: int) -> Any:
+    """Apply a convolution and a group norm to images [n, height, width, channels]."""
     import jax
     import jax.numpy as jnp
 

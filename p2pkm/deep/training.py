@@ -336,15 +336,15 @@ def make_views(images: Any, numbers: Any, key: Any) -> Any:
 
     base = jax.random.wrap_key_data(jnp.asarray(key, jnp.uint32), impl="threefry2x32")
     return jnp.stack([
-        jax.vmap(lambda image, number, view=view: _change(image, jax.random.fold_in(base, 2 * number + view)))(
+        jax.vmap(lambda image, number, view=view: augment(image, jax.random.fold_in(base, 2 * number + view)))(
             images, numbers
         )
         for view in (0, 1)
     ])  # fmt: skip
 
 
-def _change(image: Any, key: Any) -> Any:
-    """Return one random view of one image."""
+def augment(image: Any, key: Any) -> Any:
+    """Draw a random view of an image [height, width, channels]."""
     import jax
     import jax.numpy as jnp
 

@@ -141,7 +141,7 @@ class Topology:
     @classmethod
     def _complete(cls, indptr: Integers, indices: Integers, weights: Floats) -> "Topology":
         """Add what follows from the links."""
-        return cls(indptr, indices, weights, walk("color", indptr, indices), _bound_diameter(indptr, indices))
+        return cls(indptr, indices, weights, walk("color", indptr, indices), bound_diameter(indptr, indices))
 
     def call(self, names: "tuple[str, ...] | None") -> "Topology":
         """Return the same graph with its devices in the order of their names among the points, and called so.
@@ -318,8 +318,8 @@ def find_first(group: Integers, figure: Integers) -> Integers:
     return first
 
 
-def _bound_diameter(indptr: Integers, indices: Integers) -> int:
-    """Return the largest eccentricity of small graphs, else twice that of the lowest device of every component."""
+def bound_diameter(indptr: Integers, indices: Integers) -> int:
+    """Bound the diameter: exact for small graphs, else twice the eccentricity of the first device of each component."""
     n = len(indptr) - 1
     if n <= _EXACT:
         return _measure_diameter(indptr.tolist(), indices.tolist())

@@ -75,8 +75,8 @@ class Echelon:
         """Add the span of more rows, int64[b, n]; return rows that span the new part of it."""
         if len(self.pivots) == rows.shape[1]:
             return rows[:0]
-        found, pivots = _reduce((rows - _multiply(rows[:, self.pivots], self.rows)) % PRIME)
-        kept = (self.rows - _multiply(self.rows[:, pivots], found)) % PRIME
+        found, pivots = _reduce((rows - multiply_modulo(rows[:, self.pivots], self.rows)) % PRIME)
+        kept = (self.rows - multiply_modulo(self.rows[:, pivots], found)) % PRIME
         self.rows, self.pivots = np.concatenate((kept, found)), np.concatenate((self.pivots, pivots))
         return found
 
@@ -103,8 +103,8 @@ def _reduce(rows: Integers) -> tuple[Integers, Integers]:
     return rows[pivots >= 0], pivots[pivots >= 0]
 
 
-def _multiply(a: Integers, b: Integers) -> Integers:
-    """Return a @ b modulo `PRIME`, by exact products of floating-point numbers."""
+def multiply_modulo(a: Integers, b: Integers) -> Integers:
+    """Multiply int64[a, b] by int64[b, c] modulo `PRIME`, by exact floating-point products."""
     total = np.zeros((len(a), b.shape[1]), np.int64)
     high, low = (b >> _HALF).astype(np.float64), (b & ((1 << _HALF) - 1)).astype(np.float64)
     factor = a.astype(np.float64)

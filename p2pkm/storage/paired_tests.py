@@ -153,7 +153,7 @@ class Verdicts:
             effect = _show(float(gaps.mean()), self.scale)
             return PairedTest(UNDECIDED, count, difference, self.scale, effect, needed=needed)
         p, level, test = self._p[i, j], self._level[i, j], "rank" if self._by_rank[i, j] else "t"
-        effect, low, high = (_walsh_interval if test == "rank" else _interval)(gaps, level)
+        effect, low, high = (walsh_interval if test == "rank" else _interval)(gaps, level)
         near_low, near_high = _interval(near, 2 * LEVEL)[1:]
         worse = p <= LEVEL
         if max(-near_low, near_high) <= self._margin and self._margin:
@@ -268,7 +268,7 @@ def _test(gaps: Floats) -> tuple[Floats, Mask]:
     dominated = squares.max(axis=1, initial=0.0) > _DOMINATED * squares.sum(axis=1)
     ranked = dominated & (count >= _RANKED) & (count <= _MANY)
     for row in np.flatnonzero(ranked):
-        p[row] = _signed_rank(gaps[row, known[row]])
+        p[row] = signed_rank(gaps[row, known[row]])
     return np.where(enough, p, np.nan), ranked
 
 
@@ -289,15 +289,15 @@ def _rank_distribution(n: int) -> Floats:
     return np.cumsum(ways)
 
 
-def _signed_rank(gaps: Floats) -> float:
-    """Return the p-value of Wilcoxon's signed-rank test; a mean of two differences that is 0 counts for both sides."""
+def signed_rank(gaps: Floats) -> float:
+    """Compute the p-value of Wilcoxon's signed-rank test of differences; pair means of 0 count for both sides."""
     walsh, below = _walsh(gaps), _rank_distribution(len(gaps))
     fewest = min(np.count_nonzero(walsh <= 0.0), np.count_nonzero(walsh >= 0.0))
     return min(1.0, 2.0 * float(below[fewest]))
 
 
-def _walsh_interval(gaps: Floats, level: float) -> tuple[float, float, float]:
-    """Return the Hodges-Lehmann estimate and the interval that excludes 0 exactly where the rank test rejects it."""
+def walsh_interval(gaps: Floats, level: float) -> tuple[float, float, float]:
+    """Compute the Hodges-Lehmann estimate and the interval that excludes 0 exactly if the rank test rejects it."""
     walsh, below = _walsh(gaps), _rank_distribution(len(gaps))
     cut = int(np.count_nonzero(below <= level / 2.0)) - 1
     bounds = (float(walsh[cut]), float(walsh[-1 - cut])) if cut >= 0 else (-math.inf, math.inf)

@@ -15,7 +15,7 @@ import numpy as np
 import topologies
 from p2pkm.kernels import compile_ahead
 from p2pkm.methods.building_blocks.spanning_tree import grow
-from p2pkm.network.graph import Topology, _bound_diameter, walk
+from p2pkm.network.graph import Topology, bound_diameter, walk
 
 OPTIONS: dict[str, dict[str, Any]] = {"small-world": {"degree": 6}, "random-regular": {"degree": 6},
                                       "barabasi-albert": {"m": 3}}  # fmt: skip
@@ -38,7 +38,7 @@ def print_steps(name: str, n: int, trials: int) -> None:
     read, topology = clock(lambda: Topology.from_graph(graph), trials)
     links = topology.indptr, topology.indices
     colored, _ = clock(lambda: walk("color", *links), trials)
-    bound, _ = clock(lambda: _bound_diameter(*links), trials)
+    bound, _ = clock(lambda: bound_diameter(*links), trials)
     components, _ = clock(lambda: walk("components", *links), trials)
     grown, _ = clock(lambda: grow(topology), trials)
     steps = (made, read, checked, colored, bound, components, grown)

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
-from p2pkm.channel.byzantine import Byzantine, ByzantineMessages, _convert, byzantine_note, select_byzantine
+from p2pkm.channel.byzantine import Byzantine, ByzantineMessages, byzantine_note, convert_box, select_byzantine
 from p2pkm.channel.rejection import Rejection, reject_malformed
 from p2pkm.channel.transform import Context
 from p2pkm.core.errors import ExperimentError
@@ -429,4 +429,4 @@ def test_one_byzantine_device_disturbs_a_run(count):
     ],
 )
 def test_boxes_are_converted_to_the_units_of_a_server_method(frame, wanted):
-    assert_allclose(_convert(np.array([[0.0, 5.0], [4.0, 10.0], [1.0, 7.0]]), frame), wanted)
+    assert_allclose(convert_box(np.array([[0.0, 5.0], [4.0, 10.0], [1.0, 7.0]]), frame), wanted)

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.channel import quantization
-from p2pkm.channel.quantization import Quantization, _count_bits
+from p2pkm.channel.quantization import Quantization, step_bits
 from p2pkm.channel.transform import Context
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages
@@ -397,7 +397,7 @@ def test_the_same_bits_and_bytes_on_three_ranks(tmp_path):
 def test_alpha_and_the_equal_coupling_need_the_same_number_of_bits(alpha):
     devices = arrange([np.ones((6, 2)), np.zeros((4, 2))], [(0, 1)]).devices
     coupling = alpha * 2 * devices.total / devices.total_weight
-    assert _count_bits(p2pkm.GTVMin(2, alpha=alpha), devices) == count_bits(coupling)
+    assert step_bits(p2pkm.GTVMin(2, alpha=alpha), devices) == count_bits(coupling)
     assert count_bits(0.01) < count_bits(20.0)
 
 

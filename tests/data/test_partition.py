@@ -9,7 +9,7 @@ from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.spec import parameters, parse
 from p2pkm.data import partition as p
 from p2pkm.data.partition import label_skew as skew
-from p2pkm.data.partition.distance_skew import _observe, _redraw
+from p2pkm.data.partition.distance_skew import draw_owners, redraw_empty
 from p2pkm.data.random import generator
 from p2pkm.data.sources import grid16
 from p2pkm.data.table import Table
@@ -178,7 +178,7 @@ def test_beta_has_the_published_odds(miss):
     places, beta, m = np.array([0.0, 4.0]), 1.0, 40_000
     points = np.full((m, 1), 1.0)
     rng = np.random.default_rng(7)
-    device = _observe(rng, points, places[:, None], beta, miss == "redraw")
+    device = draw_owners(rng, points, places[:, None], beta, miss == "redraw")
     near, far = 1 - np.exp(-beta / np.array([1.0, 3.0]))
     hit_near = near * (1 - far) + near * far / 2
     nobody = (1 - near) * (1 - far)
@@ -188,15 +188,15 @@ def test_beta_has_the_published_odds(miss):
 
 def test_beta_redraw_ends_at_the_closest_where_hits_are_hopeless():
     points = np.full((5000, 1), 1.0)
-    device = _observe(np.random.default_rng(0), points, np.array([[9.0], [3.0], [-5.0]]), 1e-12, True)
+    device = draw_owners(np.random.default_rng(0), points, np.array([[9.0], [3.0], [-5.0]]), 1e-12, True)
     assert (device == 1).all()
     rate = np.full((20_000, 2), 1e-3 * np.log(2) / 2)
-    assert abs((~_redraw(np.random.default_rng(0), rate).any(axis=1)).mean() - 0.5) < 0.02
+    assert abs((~redraw_empty(np.random.default_rng(0), rate).any(axis=1)).mean() - 0.5) < 0.02
 
 
 def test_beta_redraw_is_a_draw_given_a_hit():
     rate = np.array([0.5, 0.1, 1.2])
-    hits = _redraw(np.random.default_rng(1), np.tile(rate, (100_000, 1)))
+    hits = redraw_empty(np.random.default_rng(1), np.tile(rate, (100_000, 1)))
     odds = 1 - np.exp(-rate)
     patterns = np.array([[a, b, c] for a in (0, 1) for b in (0, 1) for c in (0, 1)], dtype=bool)
     weights = np.where(patterns, odds, 1 - odds).prod(axis=1)
@@ -206,9 +206,9 @@ def test_beta_redraw_is_a_draw_given_a_hit():
 
 
 def test_beta_a_point_at_a_client_is_seen_and_ties_go_to_the_lowest():
-    device = _observe(np.random.default_rng(0), np.zeros((50, 2)), np.array([[1e6, 0], [0, 0]]), 1e-9, False)
+    device = draw_owners(np.random.default_rng(0), np.zeros((50, 2)), np.array([[1e6, 0], [0, 0]]), 1e-9, False)
     assert (device == 1).all()
-    device = _observe(np.random.default_rng(0), np.zeros((50, 2)), np.array([[1, 0], [-1, 0]]), 1e-12, False)
+    device = draw_owners(np.random.default_rng(0), np.zeros((50, 2)), np.array([[1, 0], [-1, 0]]), 1e-12, False)
     assert (device == 0).all()
 
 

@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.deep.networks import Network, _convolve, check_network
-from p2pkm.deep.training import Learner, Session, _change, find_shape, make_views, parse_shape
+from p2pkm.deep.networks import Network, check_network, convolve
+from p2pkm.deep.training import Learner, Session, augment, find_shape, make_views, parse_shape
 from tests.support.images import digits
 
 SIDE = (8, 8, 1)
@@ -190,7 +190,7 @@ def test_a_view_is_turned_and_shifted_and_its_edge_goes_on(monkeypatch, drawn, c
     monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(numpy=np, random=random))
     monkeypatch.setitem(sys.modules, "jax.numpy", np)
     image = np.random.default_rng(0).normal(size=(8, 8, 2))
-    assert_allclose(_change(image, (drawn, None)), change(image), atol=1e-9)
+    assert_allclose(augment(image, (drawn, None)), change(image), atol=1e-9)
 
 
 @pytest.mark.slow
@@ -232,7 +232,7 @@ def test_a_convolution_is_normalized_by_groups_of_channels(jax, stride):
     images, shapes = rng.normal(size=(2, 6, 6, 3)), {"w": (3, 3, 3, 16), "scale": 16, "shift": 16}
     layer = {name: rng.normal(size=size) for name, size in shapes.items()}
     with jax.enable_x64(True):
-        found = np.asarray(_convolve(layer, images, stride))
+        found = np.asarray(convolve(layer, images, stride))
     before = 1 if stride == 1 else 0  # with stride 2 the one row that is lacking comes after the last
     padded = np.pad(images, ((0, 0), (before, 1), (before, 1), (0, 0)))
     for n, group in np.ndindex(2, 8):

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from p2pkm.core.messages import pack
 from p2pkm.kernels.numba.filter import guess, limits, prepare, single_room, turn_singles
 from p2pkm.kernels.numba.nearest import _aim, _room
-from p2pkm.kernels.reference.nearest import _apart, _nearest
+from p2pkm.kernels.reference.nearest import find_nearest, measure_distances
 from tests.kernels.test_kernels import assert_same, draw_graph, freeze
 
 SHAPES = st.tuples(st.integers(1, 20), st.integers(1, 40))
@@ -73,7 +73,7 @@ def near_ties(seed, shape):
 def test_what_is_sure_is_what_float64_finds(seed, shape):
     points, centroids = near_ties(seed, shape)
     labels, sure = _guesses(points, centroids)
-    wanted, _ = _nearest(np.nan_to_num(_apart(points.astype(float), centroids), nan=np.inf))
+    wanted, _ = find_nearest(np.nan_to_num(measure_distances(points.astype(float), centroids), nan=np.inf))
     assert_array_equal(labels[sure], wanted[sure])
 
 

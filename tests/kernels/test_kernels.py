@@ -13,8 +13,8 @@ from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.kernels.numba import threads
 from p2pkm.kernels.numba.philox import _philox, _uniform
-from p2pkm.kernels.reference.kmeans import _lloyd
-from p2pkm.methods.building_blocks.flooding import _store
+from p2pkm.kernels.reference.kmeans import run_lloyd
+from p2pkm.methods.building_blocks.flooding import store_tables
 
 FORMS = pytest.mark.parametrize("form", [plain, compiled], ids=["plain", "compiled"])
 
@@ -180,7 +180,7 @@ def test_kmeans_equals_its_twin(block):
 def test_starts_that_are_seeded_together_are_those_that_are_seeded_one_by_one(monkeypatch):
     cases = [kmeans_case(seed) for seed in range(20)]
     together = [plain.kmeans(*case) for case in cases]
-    monkeypatch.setitem(_lloyd.__globals__, "_TOGETHER", 1)  # of the module, which a function hides
+    monkeypatch.setitem(run_lloyd.__globals__, "_TOGETHER", 1)  # of the module, which a function hides
     for case, found in zip(cases, together, strict=True):
         for one, other in zip(plain.kmeans(*case), found, strict=True):
             assert_array_equal(one, other)
@@ -306,7 +306,7 @@ def test_flooding_kernels_equal_their_twins_in_every_round(noise):
             versions, news, found, fits = plain.merge(*case)
             assert fits
             assert noise or not len(found)
-            held = _store(held, values, found)._replace(versions=versions)
+            held = store_tables(held, values, found)._replace(versions=versions)
 
 
 @FORMS
@@ -318,7 +318,7 @@ def test_flooded_tables_reach_a_rank_that_held_none(form):
     assert_array_equal(versions, [[0, 1, 1]])
     assert_array_equal(news, versions > 0)
     assert_array_equal(found, [[1, 0, 0, 2], [2, 0, 2, 1]])
-    held = _store(held, tables, found)
+    held = store_tables(held, tables, found)
     assert_array_equal(held.store_firsts, [0, 0, 1, 2])
     assert_array_equal(held.store_values[:, 0], [5.0, 6.0, 7.0])
 
@@ -499,11 +499,11 @@ def test_fewer_distinct_points_than_clusters_leave_rows_absent(form):
 
 def test_an_empty_cluster_takes_the_point_of_largest_weighted_distance():
     points, centroids = np.array([[0.0], [1.0], [10.0]]), np.array([[0.0], [100.0], [200.0]])
-    found, counts, cost = _lloyd(points, np.ones(3), 300, 0.0, True, centroids.copy())
+    found, counts, cost = run_lloyd(points, np.ones(3), 300, 0.0, True, centroids.copy())
     assert_array_equal(found[:, 0], [0.0, 10.0, 1.0])  # 10 is the farthest, then 1; the last point is not taken away
     assert_array_equal(counts, 1)
     assert cost == 0.0
-    found, _, _ = _lloyd(points, np.array([1.0, 200.0, 1.0]), 1, 0.0, True, centroids[:2].copy())
+    found, _, _ = run_lloyd(points, np.array([1.0, 200.0, 1.0]), 1, 0.0, True, centroids[:2].copy())
     assert found[1, 0] == 1.0  # 200 x 1 is more than 1 x 100
     for seed in range(200):
         rng = np.random.default_rng(seed)
@@ -511,7 +511,7 @@ def test_an_empty_cluster_takes_the_point_of_largest_weighted_distance():
         weights, start = rng.uniform(0.5, 3, len(points)), rng.normal(0, 20, (rows, 2)).round()
         mine, whole = int(rng.choice([0, 1, 2, 300])), np.array([0, len(points)])
         twin = compiled.refine(points, weights, whole, start[None], np.array([rows]), mine, np.zeros(1), True)
-        for a, b in zip(twin, _lloyd(points, weights, mine, 0.0, True, start), strict=True):
+        for a, b in zip(twin, run_lloyd(points, weights, mine, 0.0, True, start), strict=True):
             assert_array_equal(a[0], b)
 
 

@@ -61,11 +61,11 @@ def test_fractions_are_residues_without_rounding():
 
 @pytest.mark.parametrize("terms", [1, 63, 64, 65, 200])
 def test_products_of_the_largest_residues_are_exact(terms):
-    from p2pkm.privacy.row_space import _multiply
+    from p2pkm.privacy.row_space import multiply_modulo
 
     a = np.full((2, terms), PRIME - 1)
     b = np.full((terms, 3), PRIME - 2)
-    assert_array_equal(_multiply(a, b), np.full((2, 3), terms * (PRIME - 1) * (PRIME - 2) % PRIME))
+    assert_array_equal(multiply_modulo(a, b), np.full((2, 3), terms * (PRIME - 1) * (PRIME - 2) % PRIME))
 
 
 def test_rows_of_zeros_and_no_rows_add_nothing():

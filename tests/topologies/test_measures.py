@@ -20,8 +20,8 @@ from p2pkm.kernels import reference as plain
 from topologies import CSRGraph, measures
 from topologies.measures import lanczos as spectrum
 from topologies.measures import time_varying
-from topologies.measures.connectivity import _dominate
-from topologies.measures.distances import _average
+from topologies.measures.connectivity import dominating_set
+from topologies.measures.distances import estimate_mean_path
 from topologies.measures.spectral import mixing_laplacian
 from topologies.measures.types import find_sources
 
@@ -192,7 +192,7 @@ def test_connectivities_and_renaming(n, p, seed):
 def test_arrays_and_objects_measure_the_same():
     graph = topologies.small_world(60, seed=3)
     assert measures.describe(graph) == measures.describe(CSRGraph.from_networkx(graph))
-    reached = {j for i in _dominate(measures.read(graph)) for j in [i, *graph[i]]}
+    reached = {j for i in dominating_set(measures.read(graph)) for j in [i, *graph[i]]}
     assert reached == set(range(60))
 
 
@@ -662,7 +662,7 @@ def test_one_walk_gives_the_spectrum_and_its_sample(monkeypatch, steps):
 
 
 def test_the_error_of_a_mean_path_is_that_of_sources_drawn_without_repetition():
-    found = _average(10, np.arange(1.0, 6.0))
+    found = estimate_mean_path(10, np.arange(1.0, 6.0))
     assert found == (3.0, False, "5 random sources; standard error 0.5")  # root of (5/2) (1 - 5/10) / 5
 
 

@@ -8,7 +8,7 @@ from scipy.sparse.linalg import cg
 
 import topologies
 from topologies.measures import EXACT, predict, residual_noise
-from topologies.measures.noise import _weigh, count_signs
+from topologies.measures.noise import count_signs, weigh_edges
 from topologies.measures.types import to_matrix
 
 GRAPHS = {
@@ -90,7 +90,7 @@ def test_very_large_graphs_take_one_vector_in_single_precision(monkeypatch):
     np.testing.assert_allclose(found, double, rtol=0.03)
     one = np.random.default_rng(0).choice([-1.0, 1.0], (40_000, 1))
     probes = one - one.mean()
-    adjacent = to_matrix(graph, _weigh(graph, scaled=True))
+    adjacent = to_matrix(graph, weigh_edges(graph, scaled=True))
     matrix = diags_array(adjacent @ np.ones(40_000)) - adjacent
     for value, coupling in zip(found, couplings, strict=True):
         solved, failed = cg(eye_array(40_000) + 2 * coupling * matrix, probes[:, 0], rtol=1e-10)

@@ -203,17 +203,17 @@ def test_a_hyper_hypercube_with_one_peer_is_a_hypercube_bit_by_bit():
 
 @given(n=st.integers(1, 400), most=st.integers(2, 12))
 def test_factors_are_as_few_as_possible(n, most):
-    from topologies.time_varying.deterministic import _is_smooth, _split
+    from topologies.time_varying.deterministic import is_smooth, split_factors
 
     smooth = all(n % p for p in range(most + 1, n + 1) if all(p % q for q in range(2, p)))
-    assert _is_smooth(n, most) == smooth
+    assert is_smooth(n, most) == smooth
     if not smooth:
         return
     reach, rounds = {n}, 0  # what is left of n after so many factors
     while 1 not in reach:
         reach, rounds = {left // f for left in reach for f in range(2, most + 1) if left % f == 0}, rounds + 1
-    assert len(_split(n, most)) == rounds
-    assert math.prod(_split(n, most)) == n and max(_split(n, most), default=1) <= most
+    assert len(split_factors(n, most)) == rounds
+    assert math.prod(split_factors(n, most)) == n and max(split_factors(n, most), default=1) <= most
 
 
 # --- machines ---
@@ -315,7 +315,7 @@ def test_edge_markov_switches_the_links_of_another_graph():
 def test_random_waypoint_links_those_who_are_near():
     graph = topologies.random_waypoint(25, radius=0.3, speed=0.1, period=20, seed=6)
     first = next(draws(6, "random-waypoint"))
-    places = drawn._walk(25, 0.1, np.random.default_rng(first))
+    places = drawn.random_waypoints(25, 0.1, np.random.default_rng(first))
     before = None
     for turn in range(20):
         now = next(places)

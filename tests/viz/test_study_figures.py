@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from p2pkm.storage.study_table import Study
 from p2pkm.viz import draw_study, plot_heatmap, plot_measures, plot_study_quality
-from p2pkm.viz.figures.study import _reach, _shorten, find_swept, spread_apart
+from p2pkm.viz.figures.study import error_bars, find_swept, shorten_names, spread_apart
 
 GRAPHS = {"ring": (0.1, 5.0, 40), "grid": (0.2, 8.0, 20), "complete": (1.0, 16.0, 2)}
 
@@ -37,7 +37,7 @@ def test_measures_stand_against_rounds_a_mark_per_method_and_graph():
 
 
 def test_bars_reach_down_to_the_least_and_up_to_the_most():
-    assert _reach(np.array([1.0, 2.0, 6.0])).tolist() == [[2.0], [3.0]]
+    assert error_bars(np.array([1.0, 2.0, 6.0])).tolist() == [[2.0], [3.0]]
 
 
 def test_a_study_is_taken_as_rows_frame_study_or_folder(tmp_path):
@@ -130,8 +130,14 @@ def test_what_differs_between_runs_is_found():
 
 def test_names_lose_what_all_of_a_family_share():
     names = ["ring", "small-world:degree=4,rewire=0.1", "small-world:degree=4,rewire=0.5", "torus:rows=2", 10.0]
-    assert list(_shorten(names).values()) == ["ring", "small-world:rewire=0.1", "small-world:rewire=0.5", "torus", "10"]
-    assert _shorten(["fkm", "fkm:tol=1"]) == {"fkm": "fkm", "fkm:tol=1": "fkm:tol=1"}
+    assert list(shorten_names(names).values()) == [
+        "ring",
+        "small-world:rewire=0.1",
+        "small-world:rewire=0.5",
+        "torus",
+        "10",
+    ]
+    assert shorten_names(["fkm", "fkm:tol=1"]) == {"fkm": "fkm", "fkm:tol=1": "fkm:tol=1"}
 
 
 @given(st.lists(st.floats(0, 1), max_size=12), st.floats(0.001, 0.3))

@@ -30,7 +30,7 @@ def edge_connectivity(graph: AnyGraph, *, seed: int = 0) -> Measure:
     limit = _limit(links)
     if limit.exact or len(links) > _LARGE:
         return limit
-    ends = _dominate(links)
+    ends = dominating_set(links)
     pairs = np.column_stack((np.full(len(ends) - 1, ends[0]), ends[1:]))
     return _lower(limit, pairs, _arcs(len(links), find_sources(links), links.indices), seed)
 
@@ -170,8 +170,8 @@ def _arcs(n: int, source: Integers, target: Integers) -> Any:
     return csr_array((np.ones(len(source), np.int32), (source, target)), (n, n))
 
 
-def _dominate(links: CSRGraph) -> list[int]:
-    """Return devices such that every device is one of them or has one as neighbor, in ascending order."""
+def dominating_set(links: CSRGraph) -> list[int]:
+    """Find a dominating set, in ascending order: every device is in the set or has a neighbor in it."""
     import numpy as np
 
     covered, chosen = np.zeros(len(links), bool), []

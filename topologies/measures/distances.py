@@ -91,7 +91,7 @@ def find_distances(links: CSRGraph, seed: int, layers: Layers | None = None) -> 
         low[source] = high[source] = last
         if number >= sample and low.max() >= high.max():
             break
-    return Distances(_bound(int(low.max()), int(high.max()), number + 1), _average(n, means))
+    return Distances(_bound(int(low.max()), int(high.max()), number + 1), estimate_mean_path(n, means))
 
 
 def _bound(seen: int, most: int, searches: int) -> Measure:
@@ -101,8 +101,8 @@ def _bound(seen: int, most: int, searches: int) -> Measure:
     return Measure(seen, False, f"a lower bound from {searches} searches; at most {most}")
 
 
-def _average(n: int, means: Any) -> Measure:
-    """Return the mean path from the means of the sources searched from."""
+def estimate_mean_path(n: int, means: Any) -> Measure:
+    """Estimate the mean path length of n devices from the mean distances float64[s] of the sampled sources."""
     import numpy as np
 
     if n == 1:

@@ -45,7 +45,7 @@ def residual_noise(graph: AnyGraph, couplings: Sequence[float], *, scaled: bool 
     links = read(graph)
     n = len(links)
     kind = np.float32 if n > _ONE else np.float64
-    adjacent = to_matrix(links, _weigh(links, scaled=scaled).astype(kind, copy=False))
+    adjacent = to_matrix(links, weigh_edges(links, scaled=scaled).astype(kind, copy=False))
     count, component = csgraph.connected_components(adjacent, directed=False)
     laplacian = (diags_array(adjacent @ np.ones(n, kind)) - adjacent).tocsr()
     if n <= EIGENVALUES:
@@ -68,8 +68,8 @@ def count_signs(n: int) -> int:
     return 1 if n > _ONE else max(2, _SIGNS // n)
 
 
-def _weigh(links: CSRGraph, *, scaled: bool) -> Floats:
-    """Return the weight of each directed edge at coupling 1, float64[2 * links]."""
+def weigh_edges(links: CSRGraph, *, scaled: bool) -> Floats:
+    """Compute the weight of each directed edge at coupling 1, float64[2 * links]."""
     import numpy as np
 
     weights = np.ones(len(links.indices)) if links.weights is None else np.asarray(links.weights)

@@ -164,7 +164,7 @@ def hyper_hypercube(n: int, *, peers: int = 1) -> TimeVaryingGraph:
     import numpy as np
 
     size, most = whole(n, "hyper-hypercube: n", 1), whole(peers, "hyper-hypercube: peers", 1) + 1
-    if not _is_smooth(size, most):
+    if not is_smooth(size, most):
         near = [_seek(size, most, step) for step in (-1, 1)]
         raise GraphError(
             f"hyper-hypercube: {size} devices has a prime factor above peers + 1 = {most}; take {near[0]} or {near[1]} "
@@ -203,7 +203,7 @@ def simple_base(n: int, *, peers: int = 1) -> TimeVaryingGraph:
     import numpy as np
 
     size, most = whole(n, "simple-base: n", 1), whole(peers, "simple-base: peers", 1) + 1
-    rounds = _cube(np.arange(size), most) if _is_smooth(size, most) else _base_rounds(size, most)
+    rounds = _cube(np.arange(size), most) if is_smooth(size, most) else _base_rounds(size, most)
     return record(size, rounds, "simple-base")
 
 
@@ -254,7 +254,7 @@ def _trade(parts: list[Integers], base: int) -> Exchange:
 def _cube(devices: Integers, most: int) -> list[Exchange]:
     """Return the rounds of a hyper-hypercube of the devices in each row, int64[..., size]."""
     size, stride, rounds = devices.shape[-1], 1, []
-    for factor in _split(size, most):
+    for factor in split_factors(size, most):
         digits = devices.reshape(-1, size // (factor * stride), factor, stride)
         rounds.append(_meet(digits.swapaxes(2, 3).reshape(-1, factor)))
         stride *= factor
@@ -291,15 +291,16 @@ def _powers(n: int) -> list[int]:
 
 
 @cache
-def _split(n: int, most: int) -> tuple[int, ...]:
-    """Return as few factors of n as possible, each at most `most`, the larger ones first if there is a choice."""
+def split_factors(n: int, most: int) -> tuple[int, ...]:
+    """Split n into as few factors as possible, each at most `most`, the larger ones first if there is a choice."""
     if n == 1:
         return ()
-    ways = [(factor, *_split(n // factor, most)) for factor in divisors(n, least=2)[::-1] if factor <= most]
+    ways = [(factor, *split_factors(n // factor, most)) for factor in divisors(n, least=2)[::-1] if factor <= most]
     return min(ways, key=len)
 
 
-def _is_smooth(n: int, most: int) -> bool:
+def is_smooth(n: int, most: int) -> bool:
+    """Test whether no prime factor of n is above `most`."""
     return _largest_prime(n) <= most
 
 
@@ -316,6 +317,6 @@ def _largest_prime(n: int) -> int:
 
 def _seek(n: int, most: int, step: int) -> int:
     """Return the nearest number on one side that is smooth."""
-    while not _is_smooth(n, most):
+    while not is_smooth(n, most):
         n += step
     return n

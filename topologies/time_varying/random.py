@@ -144,15 +144,15 @@ def random_waypoint(
     def play(rng: Generator) -> Iterator[Exchange]:
         from scipy.spatial import cKDTree
 
-        for places in _walk(size, speed, rng):
+        for places in random_waypoints(size, speed, rng):
             pairs = cKDTree(places).query_pairs(reach, output_type="ndarray")
             yield Exchange(pairs[:, 0], pairs[:, 1])
 
     return _redraw(size, period, seed, play, "random-waypoint")
 
 
-def _walk(n: int, speed: float, rng: Generator) -> Iterator[Any]:
-    """Yield where the devices are in round 0, 1, ..., float64[n, 2]."""
+def random_waypoints(n: int, speed: float, rng: Generator) -> Iterator[Any]:
+    """Yield the positions float64[n, 2] of the devices in round 0, 1, ... of a random waypoint walk."""
     import numpy as np
 
     here, goal = rng.random((n, 2)), rng.random((n, 2))

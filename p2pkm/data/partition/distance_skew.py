@@ -67,7 +67,7 @@ def beta(  # noqa: PLR0913 - a public signature
     places = generator(seed, "beta places").uniform(low, high, (n, points.shape[1]))
     rng = generator(seed, "beta hits")
     step = max(1, BLOCK // n)
-    blocks = [_observe(rng, points[a : a + step], places, beta, redraw) for a in range(0, len(points), step)]
+    blocks = [draw_owners(rng, points[a : a + step], places, beta, redraw) for a in range(0, len(points), step)]
     return fill(np.concatenate(blocks), n, minimum, seed)
 
 
@@ -80,8 +80,8 @@ def _corners(box: Box | None, points: Floats) -> tuple[Floats, Floats]:
     return low, high
 
 
-def _observe(rng: np.random.Generator, points: Floats, places: Floats, beta: float, redraw: bool) -> Ints:
-    """Return the client of each point of a block."""
+def draw_owners(rng: np.random.Generator, points: Floats, places: Floats, beta: float, redraw: bool) -> Ints:
+    """Draw the client of each point of a block, int64[m]."""
     square = np.zeros((len(points), len(places)))
     for feature in range(points.shape[1]):
         square += (points[:, feature, None] - places[None, :, feature]) ** 2
@@ -90,7 +90,7 @@ def _observe(rng: np.random.Generator, points: Floats, places: Floats, beta: flo
     hits = rng.random(rate.shape) < -np.expm1(-rate)
     missed = np.flatnonzero(~hits.any(axis=1))
     if redraw and missed.size:
-        hits[missed] = _redraw(rng, rate[missed])
+        hits[missed] = redraw_empty(rng, rate[missed])
         missed = np.flatnonzero(~hits.any(axis=1))
     pick = (rng.random(len(points)) * hits.sum(axis=1)).astype(np.int64)
     client = np.argmax(np.cumsum(hits, axis=1) > pick[:, None], axis=1)
@@ -98,8 +98,10 @@ def _observe(rng: np.random.Generator, points: Floats, places: Floats, beta: flo
     return np.asarray(client, dtype=np.int64)
 
 
-def _redraw(rng: np.random.Generator, rate: Floats) -> NDArray[np.bool_]:
-    """Draw hits given that there is one, in one go; with the odds of 1000 empty draws a row stays empty.
+def redraw_empty(rng: np.random.Generator, rate: Floats) -> NDArray[np.bool_]:
+    """Draw hits bool[m, n] at rates float64[m, n], given at least one hit per row, in one go.
+
+    A row stays empty with the probability of 1000 empty draws.
 
     The clients' hits are the first events of Poisson processes laid end to end: given any event, the first one lies at
     a truncated exponential time, which names the first client that hits; those after it hit as always.

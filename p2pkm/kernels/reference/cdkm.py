@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from p2pkm.kernels.reference.nearest import _apart, _nearest, _plain, _squared, _sums
+from p2pkm.kernels.reference.nearest import _plain, _squared, _sums, find_nearest, measure_distances
 
 _BLOCK = 64  # points that coordinate descent looks at together
 
@@ -41,7 +41,7 @@ def cdkm(points, weights, start, limit):
         Of every point to the mean of its cluster.
     """
     centroids, k, (points, weights) = start.copy(), len(start), _plain(points, weights)
-    labels, _ = _nearest(_apart(points, centroids))
+    labels, _ = find_nearest(measure_distances(points, centroids))
     moved = True
     for sweep in range(limit + 1):
         sums, mass = _sums(points, weights, labels, k)

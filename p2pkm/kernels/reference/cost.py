@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.kernels.reference.nearest import _apart, _nearest, _plain
+from p2pkm.kernels.reference.nearest import _plain, find_nearest, measure_distances
 
 
 def losses(points: Any, weights: Any, offsets: Any, centroids: Any) -> Any:
@@ -13,7 +13,7 @@ def losses(points: Any, weights: Any, offsets: Any, centroids: Any) -> Any:
     costs, labels = np.zeros(n), np.empty(len(points), np.int64)
     for i in range(n):
         own = slice(offsets[i], offsets[i + 1])
-        labels[own], lowest = _nearest(_apart(points[own], centroids[i]))
+        labels[own], lowest = find_nearest(measure_distances(points[own], centroids[i]))
         costs[i] = np.cumsum(np.append(0.0, weights[own] * lowest))[-1]
     return costs, labels
 
@@ -32,11 +32,11 @@ def price(points, weights, offsets, classes, n_classes, sets):
     costs, tables = np.zeros((n, q)), np.zeros((q, n_classes, k), np.int64)
     for i in range(n if q else 0):
         own = slice(offsets[i], offsets[i + 1])
-        distances = _apart(points[own], sets.reshape(q * k, -1)).T.reshape(q, k, -1)
+        distances = measure_distances(points[own], sets.reshape(q * k, -1)).T.reshape(q, k, -1)
         if offsets[i] < offsets[i + 1]:
             costs[i] = np.cumsum(weights[own] * distances.min(axis=1), axis=1)[:, -1]
         for s in range(q if n_classes else 0):
-            labels, _ = _nearest(distances[s].T)
+            labels, _ = find_nearest(distances[s].T)
             real = labels >= 0
             np.add.at(tables[s], (classes[own][real], labels[real]), 1)
     return costs, tables

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from p2pkm.kernels.reference.nearest import _nearest, _plain, _squared
+from p2pkm.kernels.reference.nearest import _plain, _squared, find_nearest
 
 
 def _memberships(points, centroids):
     """Return the memberships of every point, exponent 2: 1 at the first centroid that it lies on."""
     distances = _squared(points, centroids)
-    nearest, lowest = _nearest(distances)
+    nearest, lowest = find_nearest(distances)
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = lowest[:, None] / distances
         members = shares / np.cumsum(shares, axis=1)[:, -1:]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from p2pkm.kernels.reference.nearest import _apart, _nearest, _plain, _squared, _sums
+from p2pkm.kernels.reference.nearest import _plain, _squared, _sums, find_nearest, measure_distances
 
 
 def _match(centroids, table, alpha, star, printed, sums, counts):
@@ -10,12 +10,12 @@ def _match(centroids, table, alpha, star, printed, sums, counts):
     distances = _squared(centroids, table)
     distances[np.isnan(distances)] = np.inf
     scaled = table if printed else alpha * table
-    nearest, _ = _nearest(distances.T)  # E2: a = the own row nearest to the neighbor's row
+    nearest, _ = find_nearest(distances.T)  # E2: a = the own row nearest to the neighbor's row
     real = nearest >= 0
     np.add.at(sums, nearest[real], scaled[real])
     np.add.at(counts, nearest[real], alpha)
     if star:
-        nearest, _ = _nearest(distances)  # E3: b = the neighbor's row nearest to the own row
+        nearest, _ = find_nearest(distances)  # E3: b = the neighbor's row nearest to the own row
         real = nearest >= 0
         sums[real] += scaled[nearest[real]]
         counts[real] += alpha
@@ -25,7 +25,7 @@ def _gtvmin(points, weights, centroids, tables, alpha, theta, passes, star, prin
     """Update the centroids of one device (Jung 2025, Algorithm 1, corrected); `tables` are its neighbors' rows."""
     k = len(centroids)
     for _ in range(passes):
-        labels, _ = _nearest(_apart(points, centroids))  # E1
+        labels, _ = find_nearest(measure_distances(points, centroids))  # E1
         sums, counts = _sums(points, weights, labels, k)
         for table, strength in zip(tables, alpha, strict=True):
             _match(centroids, table, strength, star, printed, sums, counts)
@@ -88,7 +88,7 @@ def gtvmin(
 
 def _one_sided(distances):
     """Return one of the two terms of (4): the sum over the real rows of their least distance, row after row."""
-    _, lowest = _nearest(distances)
+    _, lowest = find_nearest(distances)
     return np.cumsum(np.append(0.0, lowest[lowest < np.inf]))[-1]
 
 

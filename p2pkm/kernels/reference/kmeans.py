@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from p2pkm.kernels.reference.nearest import _apart, _nearest, _plain, _squared, _sums
+from p2pkm.kernels.reference.nearest import _plain, _squared, _sums, find_nearest, measure_distances
 from p2pkm.kernels.reference.philox import uniforms
 
 _TOGETHER = 1 << 16  # distances that starts look at together
@@ -55,13 +55,13 @@ def _fill(weights, rows, labels, distances):
             labels[farthest], distances[farthest] = c, 0.0
 
 
-def _lloyd(points, weights, limit, tol, fill, centroids):
+def run_lloyd(points, weights, limit, tol, fill, centroids):
     """Run at most `limit` Lloyd steps, to unchanged labels or a small move; return centroids, counts and cost."""
     rows = len(centroids)
     labels, still = np.full(len(points), -1), False
     for step in range(limit + 1):
         before = labels
-        labels, distances = _nearest(_apart(points, centroids))
+        labels, distances = find_nearest(measure_distances(points, centroids))
         if step == limit or still or np.array_equal(labels, before):
             break
         if fill:
@@ -83,7 +83,7 @@ def _kmeans(points, weights, odds, k, trials, starts, limit, tol, draws):
     together = max(_TOGETHER // (trials * len(points)), 1)
     for begin in range(0, starts, together):
         for seeds in _seed(points, odds, k, trials, draws[begin : begin + together]):
-            trial, number, cost = _lloyd(points, weights, limit, tol, True, seeds)
+            trial, number, cost = run_lloyd(points, weights, limit, tol, True, seeds)
             if cost < lowest:
                 lowest = cost
                 centroids[:], counts[:] = np.inf, 0.0
@@ -159,7 +159,7 @@ def refine(points, weights, offsets, start, rows, limit, tols, fill):
         own = slice(offsets[i], offsets[i + 1])
         centroids[i, :r] = start[i, :r]
         if r > 0 and offsets[i] < offsets[i + 1]:
-            centroids[i, :r], counts[i, :r], costs[i] = _lloyd(
+            centroids[i, :r], counts[i, :r], costs[i] = run_lloyd(
                 points[own], weights[own], limit, tols[i], fill, centroids[i, :r]
             )
     return centroids, counts, costs

@@ -19,8 +19,8 @@ def _squared(a, b):
     return np.zeros((len(a), len(b))) if total is None else total.T
 
 
-def _apart(points, centroids):
-    """Return the squared distances of points to centroids; of 64 features or more in eight lanes, see `lanes.reach`."""
+def measure_distances(points, centroids):
+    """Compute squared distances [m, k] of points to centroids; from 64 features in eight lanes, see `lanes.reach`."""
     d = points.shape[1]
     if d < _LONG:
         return _squared(points, centroids)
@@ -34,8 +34,8 @@ def _apart(points, centroids):
     return lanes[:, :, 0]
 
 
-def _nearest(distances):
-    """Return index and value of each row's least distance, lowest index on ties; -1 and inf where none is finite."""
+def find_nearest(distances):
+    """Find index and value of each row's least distance, lowest index on ties; -1 and inf if none is finite."""
     if distances.shape[1] == 0:
         return np.full(len(distances), -1), np.full(len(distances), np.inf)
     labels = np.argmin(distances, axis=1)

@@ -37,7 +37,7 @@ def swap(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floats, tryin
     """
     proposed = centroids.copy()
     for i in map(int, np.flatnonzero(trying)):
-        proposed[i] = _exchange(devices, i, centroids[i], inbox, alpha)
+        proposed[i] = best_swap(devices, i, centroids[i], inbox, alpha)
     tried = (proposed != centroids).any(axis=(1, 2))
     moved, _ = devices.kernels.gtvmin(
         *devices.kernel_inputs, proposed, proposed, np.flatnonzero(tried), devices.indptr,
@@ -56,8 +56,8 @@ def own_objective(devices: Devices, centroids: Floats, inbox: Inbox, alpha: Floa
     return total + np.bincount(devices.sources[edges], links, len(devices))
 
 
-def _exchange(devices: Devices, i: int, centroids: Floats, inbox: Inbox, alpha: Floats) -> Floats:
-    """Return the centroids of a device after the most promising swap, float64[k, d]; its real ones alone take part."""
+def best_swap(devices: Devices, i: int, centroids: Floats, inbox: Inbox, alpha: Floats) -> Floats:
+    """Apply the most promising swap to the centroids of device i, float64[k, d]; absent centroids take no part."""
     real = np.flatnonzero(centroids[:, 0] < np.inf)
     points, weights, tables, strengths = _around(devices, i, inbox, alpha)
     candidates = _gather(devices, i, points, tables)

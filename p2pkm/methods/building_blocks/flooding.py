@@ -64,10 +64,10 @@ def receive(flood: Flood, inbox: Inbox, devices: Devices) -> Flood:
     while not fits:
         held = held._replace(versions=held.versions.astype(_WIDER[held.versions.dtype]))
         versions, news, found, fits = devices.kernels.merge(*came, *held)
-    return Flood(_store(held, inbox.tables, found)._replace(versions=versions), news)
+    return Flood(store_tables(held, inbox.tables, found)._replace(versions=versions), news)
 
 
-def _store(held: Interned, tables: Floats, found: Integers) -> Interned:
+def store_tables(held: Interned, tables: Floats, found: Integers) -> Interned:
     """Add a copy of tables that no device in the batch held; found: as `merge` returns it."""
     if not len(found):
         return held

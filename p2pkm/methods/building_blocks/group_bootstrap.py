@@ -62,9 +62,9 @@ def is_beyond(devices: DeviceRows, tables: Floats, fall: Fall) -> bool:
     It does if it is below the mean of 19 replicates by more than 4 standard deviations (of at least 0.001); 7 are
     enough if that number is below 2 or above 8. Of more than 32 devices a sample of 32 is examined, drawn from the key.
     """
-    devices = _sample(devices)
+    devices = sample_devices(devices)
     own, found = fall(devices), list[float]()
-    for replicate in _draw(devices, _describe(devices, tables)):
+    for replicate in draw_replicates(devices, describe_cells(devices, tables)):
         found.append(fall(replicate))
         if len(found) == _EARLY and not _NO <= _count_deviations(own, found) <= _YES:
             break
@@ -78,16 +78,16 @@ def _count_deviations(own: float, found: list[float]) -> float:
     return (mean - own) / max(deviation, _LEAST)
 
 
-def _sample(devices: DeviceRows) -> DeviceRows:
-    """Return at most 32 devices."""
+def sample_devices(devices: DeviceRows) -> DeviceRows:
+    """Draw a sample of at most 32 devices."""
     if devices.n <= _DEVICES:
         return devices
     draws = uniforms(devices.key, Stream.GROUP, [_FIRST], devices.n)[0]
     return devices.take(np.sort(np.argsort(draws, kind="stable")[:_DEVICES]))
 
 
-def _describe(devices: DeviceRows, tables: Floats) -> Cells:
-    """Return the clusters of the groups; a row belongs to its nearest centroid of the cheapest table of its device."""
+def describe_cells(devices: DeviceRows, tables: Floats) -> Cells:
+    """Describe the clusters of the groups; a row belongs to the nearest centroid of its device's cheapest table."""
     (rows, owner, k), d = (devices.rows, devices.owner, devices.k), tables.shape[2]
     label = np.argmin(devices.price(tables), axis=0)[owner]
     distances = np.stack([squared(rows.means, table) for table in tables])[label, np.arange(len(owner))]
@@ -120,9 +120,9 @@ def _root(matrix: Floats) -> Floats:
     return root
 
 
-def _draw(devices: DeviceRows, cells: Cells) -> Iterator[DeviceRows]:
+def draw_replicates(devices: DeviceRows, cells: Cells) -> Iterator[DeviceRows]:
     """Yield devices with rows of points that are drawn from the clusters of their groups, 2 k rows at most."""
-    counts, weights = _thin(cells.counts)
+    counts, weights = thin_counts(cells.counts)
     n, d = len(counts), cells.means.shape[1]
     sizes = counts.sum(axis=1)
     cell = np.repeat(np.tile(np.arange(counts.shape[1]), n), counts.ravel())
@@ -143,8 +143,8 @@ def _draw(devices: DeviceRows, cells: Cells) -> Iterator[DeviceRows]:
         yield devices._replace(rows=rows, owner=where, unit=1.0)
 
 
-def _thin(counts: Integers) -> tuple[Integers, Floats]:
-    """Return counts of at most about 400 points of each device, and the weight of a point there."""
+def thin_counts(counts: Integers) -> tuple[Integers, Floats]:
+    """Reduce counts int64[n, cells] to about 400 points per device; also returns the weight float64[n] of a point."""
     share = np.minimum(1.0, _POINTS / np.maximum(counts.sum(axis=1), 1))
     fewer = np.where(counts > 0, np.maximum(np.rint(counts * share[:, None]), 1.0), 0.0).astype(np.int64)
     return fewer, counts.sum(axis=1) / np.maximum(fewer.sum(axis=1), 1)

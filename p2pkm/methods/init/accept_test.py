@@ -198,7 +198,7 @@ class AcceptTest(MethodBase):
             return AcceptState(centroids, previous, done, reverted, centroids, None, state.rehearsed, None)
         if way == _TOTALS:
             _average(held, self.sizes[devices.ids])
-            held = _excess(state.start, held, devices)
+            held = measure_excess(state.start, held, devices)
         elif way == _EXCESS:  # the total at the roots
             held = (held > 0.0).astype(np.float64)
         return state._replace(walk=AcceptWalk(routes, held))
@@ -240,8 +240,8 @@ def _average(held: Floats, sizes: Integers) -> None:
         found[absent] = np.inf
 
 
-def _excess(start: Floats, held: Floats, devices: Devices) -> Floats:
-    """Return by how much the bound of `AcceptTest` exceeds the loss of the start on the own points, float64[n, 1, 1].
+def measure_excess(start: Floats, held: Floats, devices: Devices) -> Floats:
+    """Compute the excess of the bound of `AcceptTest` over the loss of the start on local points, float64[n, 1, 1].
 
     On a grid in squared steps of a point, rounded up.
 

@@ -28,7 +28,7 @@ class MedianWalk(NamedTuple):
     pivots, sums : float64[n, 2 d]
         What the values are compared with, and the weight of those at most as large on the device and below it.
     low, high : int64[n, 2 d]
-        Between which keys, see `_key`, the median is; of meaning at the roots, like `whole`.
+        Between which keys, see `order_keys`, the median is; of meaning at the roots, like `whole`.
     whole : float64[n, 2 d]
         Weight of all known values.
     """
@@ -92,7 +92,7 @@ class MedianImputation(MethodBase):
         owner, least = np.repeat(np.arange(n), devices.sizes), devices.min_count if devices.min_count > 1 else 0
         known = [np.bincount(owner[~np.isnan(values)], minlength=n) > least for values in devices.stored.T]
         told, pivots = np.stack((*known, *known), axis=1), np.full((n, 2 * d), _LARGEST)
-        high = _key(pivots)
+        high = order_keys(pivots)
         sums = _weigh(devices, told, pivots)
         walk = MedianWalk(route(self.tree, devices), told, pivots, sums, -high, high, np.zeros((n, 2 * d)))
         state = MedianState(np.full((n, self.k, d), np.inf), np.zeros(n, np.bool_), np.zeros((n, d)), walk)
@@ -136,12 +136,12 @@ def _halve(walk: MedianWalk, number: int) -> MedianWalk:
     if number == 0:
         walk = walk._replace(whole=walk.sums)
     else:
-        twice, middle = 2.0 * walk.sums, _key(walk.pivots)
+        twice, middle = 2.0 * walk.sums, order_keys(walk.pivots)
         lower = np.arange(twice.shape[1]) < twice.shape[1] // 2
         enough = np.where(lower, twice >= walk.whole, twice > walk.whole)
         low, high = np.where(enough, walk.low, middle + 1), np.where(enough, middle, walk.high)
         walk = walk._replace(low=np.minimum(low, high), high=high)
-    pivots = _value((walk.low & walk.high) + ((walk.low ^ walk.high) >> 1))
+    pivots = values_of_keys((walk.low & walk.high) + ((walk.low ^ walk.high) >> 1))
     if number == HALVINGS:
         pivots = np.where(walk.whole > 0.0, pivots, 0.0)
     roots = walk.routes.layer(0)
@@ -160,12 +160,12 @@ def _weigh(devices: Devices, told: Mask, pivots: Floats) -> Floats:
     return np.where(told, found, 0.0)
 
 
-def _key(values: Floats) -> Integers:
-    """Return whole numbers in the order of the doubles, neighbors one apart; 0.0 has 0 and -0.0 has -1."""
+def order_keys(values: Floats) -> Integers:
+    """Map doubles to integers of the same order and shape: adjacent doubles differ by 1, 0.0 is 0 and -0.0 is -1."""
     bits = np.ascontiguousarray(values, np.float64).view(np.int64)
     return bits ^ ((bits >> 63) & np.int64(2**63 - 1))
 
 
-def _value(keys: Integers) -> Floats:
-    """Return the doubles of these keys."""
+def values_of_keys(keys: Integers) -> Floats:
+    """Invert `order_keys`: integers to doubles of the same shape."""
     return (keys ^ ((keys >> 63) & np.int64(2**63 - 1))).view(np.float64)

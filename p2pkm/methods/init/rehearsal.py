@@ -126,7 +126,7 @@ class Rehearsing(MethodBase):
 
     def initial_state(self, devices: Devices, start: Any) -> RehearsalState:
         """Assign the own points to the start; the deepest layer sends first."""
-        n, routes, own = len(devices), route(self.tree, devices), _sum_up(devices, start.centroids)
+        n, routes, own = len(devices), route(self.tree, devices), sum_clusters(devices, start.centroids)
         deepest = begin(routes, devices)
         walk = RehearsalWalk(routes, own, Front(deepest, own.take(deepest)))
         return RehearsalState(start.centroids, np.zeros(n, np.bool_), np.zeros((n, 2)), walk)
@@ -175,8 +175,8 @@ class Rehearsing(MethodBase):
         return found.coupling, found.mean if devices.grid is None else float(_single(np.array(found.mean)))
 
 
-def _sum_up(devices: Devices, start: Floats) -> Tables:
-    """Return the rows (origin, bits, centroid, weight, offsets) of every device, and one with its loss."""
+def sum_clusters(devices: Devices, start: Floats) -> Tables:
+    """Sum up the clusters of each device: rows (origin, bits, centroid, weight, offsets), and one with its loss."""
     n, k, d = start.shape
     members, table, losses = np.zeros((n, k), np.int64), np.zeros((n, k, d + 4)), np.zeros(n)
     table[:, :, 0], table[:, :, _HEADER] = devices.ids[:, None], np.arange(k)

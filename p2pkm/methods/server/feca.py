@@ -162,7 +162,7 @@ class FeCA(ServerMethodBase):
         """Return what one client sends, float64[r, d + 1]; absent centroids own no label."""
         centroids, labels = _keep(centroids, labels, centroids[:, 0] < np.inf)
         if self.prune:
-            centroids, labels = _prune(points, weights, centroids, labels, merge=self.pair == "merge")
+            centroids, labels = prune_centroids(points, weights, centroids, labels, merge=self.pair == "merge")
         if least > 1:  # a radius may reach half-way to the next centroid, so it must be one that is sent, too
             centroids, labels = _keep(
                 centroids, labels, np.bincount(labels[labels >= 0], minlength=len(centroids)) >= least
@@ -170,14 +170,17 @@ class FeCA(ServerMethodBase):
         reaches = np.zeros(len(centroids))
         real = labels >= 0
         np.maximum.at(reaches, labels[real], _squared(points[real], centroids[labels[real]]))
-        radii = _radii(centroids, np.sqrt(reaches), theoretical=self.variant == "theoretical")
+        radii = measure_radii(centroids, np.sqrt(reaches), theoretical=self.variant == "theoretical")
         return np.concatenate((centroids, radii[:, None]), axis=1)
 
 
-def _prune(
+def prune_centroids(
     points: Floats, weights: Floats, centroids: Floats, labels: Integers, *, merge: bool
 ) -> tuple[Floats, Integers]:
-    """Remove centroids that cover many clusters (algorithm 2); a point without a cluster has label -1."""
+    """Remove centroids float64[r, d] that cover many clusters (algorithm 2); also returns the labels.
+
+    A point without a cluster has label -1.
+    """
     while len(centroids) > 2:  # two are the closest pair themselves
         real, r = labels >= 0, len(centroids)
         spread = weights[real] * _squared(points[real], centroids[labels[real]])
@@ -200,8 +203,11 @@ def _prune(
     return centroids, labels
 
 
-def _radii(centroids: Floats, reaches: Floats, *, theoretical: bool) -> Floats:
-    """Return the radius of each centroid by algorithm 3 or 4; reaches: float64[r], to the farthest own point."""
+def measure_radii(centroids: Floats, reaches: Floats, *, theoretical: bool) -> Floats:
+    """Compute the radius float64[r] of each centroid by algorithm 3 or 4.
+
+    reaches: float64[r], the distance of each centroid to its farthest point.
+    """
     if len(centroids) < 2:
         return reaches
     apart = _apart(centroids)

@@ -121,12 +121,12 @@ def _add_noise(clients: Devices, scale: float) -> Floats:
     for i, key in enumerate(clients.keys):
         own = slice(clients.offsets[i], clients.offsets[i + 1])
         draws = uniforms(key, Stream.NOISE, [0], points[own].size)[0]
-        points[own] += scale * _laplace(draws).reshape(-1, clients.d)
+        points[own] += scale * laplace_quantiles(draws).reshape(-1, clients.d)
     return points
 
 
-def _laplace(draws: Floats) -> Floats:
-    """Return what the draws from [0, 1) are worth under the inverse of the Laplace distribution of scale 1."""
+def laplace_quantiles(draws: Floats) -> Floats:
+    """Compute the quantiles of the Laplace distribution of scale 1 at draws from [0, 1), elementwise."""
     below = draws < 0.5
     tail = np.where(below, draws + _STEP, 1.0 - draws)  # in (0, 0.5], the same numbers on both sides
     logs = np.array([math.log(2.0 * part) for part in tail])  # np.log has other bits on other processors

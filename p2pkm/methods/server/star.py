@@ -155,7 +155,7 @@ class Star(OnGraph):
         unheard = devices.active_devices & np.isposinf(model[:, 0, 0])
         if devices.late and devices.round and unheard.any():  # they repeat their report of the opening
             first = self.method.report(scaled.at_stage_start(devices.active_devices), model)
-            values, local = _choose(unheard, first.values, values), _choose(unheard, first.local, local)
+            values, local = choose_tables(unheard, first.values, values), choose_tables(unheard, first.local, local)
             rows = np.where(unheard, first.rows, rows)
         return state._replace(
             values=values, rows=np.where(devices.active_devices, rows, -1), local=local * span + shift
@@ -181,8 +181,8 @@ class Star(OnGraph):
         return shift, np.where(span > 0.0, span, _CONSTANT * np.where(largest > 0.0, largest, 1.0))
 
 
-def _choose(which: Mask, these: Floats, others: Floats) -> Floats:
-    """Return the tables of `these` where `which`, else of `others`, with room for the larger ones."""
+def choose_tables(which: Mask, these: Floats, others: Floats) -> Floats:
+    """Merge tables [n, a, w] and [n, b, w] into [n, max(a, b), w]: of `these` where `which` holds, else of `others`."""
     n, width = len(which), these.shape[2]
     chosen = np.full((n, max(these.shape[1], others.shape[1]), width), np.inf)
     chosen[~which, : others.shape[1]], chosen[which, : these.shape[1]] = others[~which], these[which]

@@ -97,7 +97,7 @@ def plot_measures(
         row for row in read_ended(study, *measures, value) if row.get(value) is not None or never_reached(row, value)
     ]
     rows = [row for row in every if row.get(value) is not None]
-    longest = max(map(len, _shorten(_list(rows, "graph")).values()), default=0)
+    longest = max(map(len, shorten_names(_list(rows, "graph")).values()), default=0)
     above = 0.45 + 0.07 * longest  # inches
     methods = _list(every, "algorithm")
     names = [name + _tell_never(every, name) for name in methods]
@@ -159,7 +159,7 @@ def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "
     for group in _split(rows, [*find_swept(rows), "algorithm", "graph"]):
         ratios = [row["ratio_mean"] for row in group]
         table.append({
-            "algorithm": group[0]["algorithm"], "graph": _shorten(_list(rows, "graph"))[group[0]["graph"]],
+            "algorithm": group[0]["algorithm"], "graph": shorten_names(_list(rows, "graph"))[group[0]["graph"]],
             "ratio_best": float(np.mean([row.get("ratio_best", row["ratio_mean"]) for row in group])),
             "ratio_mean": float(np.mean(ratios)), "ratio_low": min(ratios), "ratio_high": max(ratios),
             against: float(np.mean([row[against] for row in group])),
@@ -198,7 +198,7 @@ def plot_heatmap(study: Any, x: str, y: str, value: str = "ratio_mean", ax: "Axe
             cells[place] = np.mean(known)
         if any(never_reached(row, value) for row in group):
             remarks[place] = f" ({len(known)}/{len(group)})" if known else "never"
-    names = [list(_shorten(part).values()) for part in (across, down)]
+    names = [list(shorten_names(part).values()) for part in (across, down)]
     left, below = (0.25 + 0.085 * max(map(len, part), default=1) for part in reversed(names))
     aslant = len(across) * max(map(len, names[0]), default=1) > 44
     below = 0.75 + (0.75 * below if aslant else 0.0)
@@ -249,8 +249,8 @@ def _draw_panel(panel: "Axes", rows: Sequence[Row], names: tuple[str, str], meth
         here, there = (np.array([row[name] for row in group], float) for name in names)
         number = methods.index(group[0]["algorithm"])
         panel.errorbar(
-            here.mean(), there.mean(), _reach(there), _reach(here), color=_color(number), capsize=2, elinewidth=0.9,
-            marker=_MARKERS[number % len(_MARKERS)], markersize=max(8 - number, 4), markeredgewidth=0.6,
+            here.mean(), there.mean(), error_bars(there), error_bars(here), color=_color(number), capsize=2,
+            elinewidth=0.9, marker=_MARKERS[number % len(_MARKERS)], markersize=max(8 - number, 4), markeredgewidth=0.6,
             markerfacecolor="white" if _is_far(group) else _color(number),
             markeredgecolor=_color(number) if _is_far(group) else "white",
             zorder=3 + number,  # what lies upon another mark is smaller
@@ -269,7 +269,7 @@ def _draw_panel(panel: "Axes", rows: Sequence[Row], names: tuple[str, str], meth
 
 def _name_graphs(panel: "Axes", rows: Sequence[Row], measure: str) -> None:
     """Write the graphs above the panel, each joined to its place by a line, apart from one another."""
-    names = _shorten(_list(rows, "graph"))
+    names = shorten_names(_list(rows, "graph"))
     places = {graph: float(np.mean([row[measure] for row in rows if row["graph"] == graph])) for graph in names}
     order = sorted(names, key=lambda graph: places[graph])
     to_axes = panel.transData + panel.transAxes.inverted()
@@ -294,8 +294,8 @@ def spread_apart(places: Floats, apart: float) -> Floats:
     return np.array(starts) + apart * np.arange(len(places))
 
 
-def _reach(values: Floats) -> Floats:
-    """Return how far a bar reaches below and above the mean, float64[2, 1]."""
+def error_bars(values: Floats) -> Floats:
+    """Compute the lengths of an error bar below and above the mean, float64[2, 1]."""
     return np.maximum([[values.mean() - values.min()], [values.max() - values.mean()]], 0.0)
 
 
@@ -309,8 +309,8 @@ def _write_cells(ax: "Axes", cells: Floats, norm: Any, remarks: Mapping[tuple[in
             ax.text(j, i, text, ha="center", va="center", fontsize=8, color=ink)
 
 
-def _shorten(names: Sequence[Any]) -> dict[Any, str]:
-    """Return names of one kind without the options that all of a family share; numbers as short as they are."""
+def shorten_names(names: Sequence[Any]) -> dict[Any, str]:
+    """Shorten names of one kind by the options that all of a family share; numbers lose trailing zeros."""
     texts = {name: f"{name:g}" if isinstance(name, float) else str(name) for name in names}
     families: dict[str, list[set[str]]] = {}
     for text in texts.values():

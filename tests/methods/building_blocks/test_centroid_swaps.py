@@ -10,7 +10,7 @@ import p2pkm
 from p2pkm.core.batch import Stream
 from p2pkm.core.messages import DenseMessages, pack
 from p2pkm.kernels.reference import uniforms
-from p2pkm.methods.building_blocks.centroid_swaps import _exchange, own_objective, swap
+from p2pkm.methods.building_blocks.centroid_swaps import best_swap, own_objective, swap
 from tests.methods.peer.test_gtvmin_descent import draw, objectives
 from tests.support.play_rounds import arrange, last, loss, play, points_of, random_links, squared, variation
 
@@ -63,7 +63,7 @@ def test_the_swap_is_the_cheapest_removal_and_the_best_gain(seed):
     devices, inbox = table.devices, hear(table, start)
     alpha = devices.link_weights
     for i in range(n):
-        found = _exchange(devices, i, start[i], inbox, alpha)
+        found = best_swap(devices, i, start[i], inbox, alpha)
         points, links = points_of(devices, i), range(devices.indptr[i], devices.indptr[i + 1])
         draws = uniforms(int(devices.keys[i]), Stream.SWAP, [0], 8)[0]
         drawn = [points[int(u * len(points))] for u in draws if len(points)]

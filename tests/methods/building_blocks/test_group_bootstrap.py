@@ -58,7 +58,7 @@ def test_devices_of_two_mixtures_are_two_groups(n):
 def test_the_null_keeps_counts_means_and_covariances():
     devices = deal(np.array([[0.7, 0.3, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5], [0.25] * 4]), 3, points=300)
     tables = search(devices, devices.cluster_each(), 1)[0]
-    cells = group_bootstrap._describe(devices, tables)
+    cells = group_bootstrap.describe_cells(devices, tables)
     assert_array_equal(cells.counts.sum(axis=1), [300] * 3)
     order = [np.argmin(((cells.means - place) ** 2).sum(axis=1)) for place in PLACES]
     assert_array_equal(cells.counts[0, order[2:]], 0)
@@ -66,7 +66,7 @@ def test_the_null_keeps_counts_means_and_covariances():
     assert_allclose(cells.means[order], PLACES, atol=0.4)
     products = cells.roots @ np.swapaxes(cells.roots, 1, 2)
     assert_allclose(products, np.broadcast_to(np.eye(2), (4, 2, 2)), atol=0.45)
-    replicate = next(group_bootstrap._draw(devices, cells))
+    replicate = next(group_bootstrap.draw_replicates(devices, cells))
     assert_allclose(np.bincount(replicate.owner, replicate.rows.weights), 300)
     near = ((replicate.rows.means[replicate.owner == 0][:, None] - PLACES) ** 2).sum(axis=2).argmin(axis=1)
     assert set(near) == {0, 1}
@@ -80,7 +80,7 @@ def test_covariances_are_those_of_the_points(d):
     pooled = points.reshape(-1, d)
     owner, rows = compress(compiled, (pooled, np.zeros(0), firsts), 60, (keys, 1, 0))  # a point is a row
     devices = DeviceRows(compiled, 5, rows, owner, 1)
-    cells = group_bootstrap._describe(devices, pooled.mean(axis=0)[None, None])
+    cells = group_bootstrap.describe_cells(devices, pooled.mean(axis=0)[None, None])
     if d == 2:
         assert_allclose(cells.roots[0], np.linalg.cholesky(np.cov(pooled.T)), rtol=1e-9)
     else:
@@ -89,14 +89,14 @@ def test_covariances_are_those_of_the_points(d):
 
 def test_of_many_devices_a_sample_is_examined():
     rows = Rows(np.arange(80.0)[:, None], np.ones(80), np.zeros(80))
-    some = group_bootstrap._sample(DeviceRows(compiled, 1, rows, np.repeat(np.arange(40), 2), 1))
+    some = group_bootstrap.sample_devices(DeviceRows(compiled, 1, rows, np.repeat(np.arange(40), 2), 1))
     assert some.n == 32 and len(some.rows.means) == 64
     assert_array_equal(some.owner, np.repeat(np.arange(32), 2))
     assert_array_equal(some.rows.means[::2, 0] % 2, 0)
 
 
 def test_of_many_points_some_hundred_are_drawn_for_each_device():
-    counts, weights = group_bootstrap._thin(np.array([[3000, 1000, 0], [10, 0, 20]]))
+    counts, weights = group_bootstrap.thin_counts(np.array([[3000, 1000, 0], [10, 0, 20]]))
     assert_array_equal(counts, [[300, 100, 0], [10, 0, 20]])
     assert_array_equal(weights, [10.0, 1.0])
 
@@ -106,6 +106,8 @@ def test_both_forms_of_the_kernels_find_the_same_bits():
         deal(np.full((2, 4), 0.25), 1, points=12, groups=2, kernels=kernels) for kernels in (compiled, reference)
     ]
     tables = [search(one, one.cluster_each(), 1)[0] for one in devices]
-    drawn = [next(group_bootstrap._draw(one, group_bootstrap._describe(one, tables[0]))) for one in devices]
+    drawn = [
+        next(group_bootstrap.draw_replicates(one, group_bootstrap.describe_cells(one, tables[0]))) for one in devices
+    ]
     assert_array_equal(*tables)
     assert_array_equal(drawn[0].rows.table, drawn[1].rows.table)

@@ -94,9 +94,9 @@ def test_on_a_grid_the_excess_of_the_bound_is_rounded_up(seed):
     devices = arrange([draws.normal(size=(9, 2)) for _ in range(5)], [(i, i + 1) for i in range(4)]).devices
     start, step = np.repeat(draws.normal(size=(1, 3, 2)), 5, axis=0), 10.0 ** draws.integers(-9, 3)
     sums = np.repeat(np.dstack((draws.normal(size=(1, 3, 2)), draws.random((1, 3, 1)))), 5, axis=0)
-    excess = accept_test._excess(start, sums, devices)[:, 0, 0] / step**2
+    excess = accept_test.measure_excess(start, sums, devices)[:, 0, 0] / step**2
     on_grid = replace(devices, grid=Grid(np.full(5, step), 2))
-    found = accept_test._excess(start, sums / [step, step, step**2], on_grid)[:, 0, 0]
+    found = accept_test.measure_excess(start, sums / [step, step, step**2], on_grid)[:, 0, 0]
     assert (found == np.rint(found)).all()
     assert (found >= excess - 1e-9 * abs(excess)).all() and (found <= excess + 1 + 1e-9 * abs(excess)).all()
 
@@ -180,7 +180,7 @@ def test_the_difference_is_that_of_the_points_that_count(seed):
     spread = draws.random(4)
     sums = np.repeat(np.column_stack((offset, spread))[None], 5, axis=0)
     devices = replace(arrange(data, [(i, i + 1) for i in range(4)]).devices, min_count=least)
-    found = accept_test._excess(np.repeat(start[None], 5, axis=0), sums, devices)[:, 0, 0]
+    found = accept_test.measure_excess(np.repeat(start[None], 5, axis=0), sums, devices)[:, 0, 0]
     moved = []
     for points, excess in zip(data, found, strict=True):
         begun = ((points[:, None] - start) ** 2).sum(axis=2)
@@ -191,7 +191,9 @@ def test_the_difference_is_that_of_the_points_that_count(seed):
         moved.append(points.copy())
         moved[-1][left_out] += 1e-6 * draws.normal(size=(len(left_out), 2))
     other = replace(arrange(moved, [(i, i + 1) for i in range(4)]).devices, min_count=least)
-    np.testing.assert_array_equal(accept_test._excess(np.repeat(start[None], 5, axis=0), sums, other)[:, 0, 0], found)
+    np.testing.assert_array_equal(
+        accept_test.measure_excess(np.repeat(start[None], 5, axis=0), sums, other)[:, 0, 0], found
+    )
     assert (data[0] != moved[0]).all() and found[0] == 0.0
 
 

@@ -13,7 +13,7 @@ import topologies
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.methods.building_blocks.spanning_tree import grow
 from p2pkm.methods.init.imputation import Imputation
-from p2pkm.methods.init.median_imputation import HALVINGS, MedianImputation, _key, _value
+from p2pkm.methods.init.median_imputation import HALVINGS, MedianImputation, order_keys, values_of_keys
 from tests.experiments.plan.test_message_counts import compare
 from tests.support.play_rounds import arrange, play
 from tests.support.resume import difference, keep_all, resume
@@ -89,9 +89,9 @@ def test_the_median_of_few_values_is_exact(values):
 
 def test_keys_are_in_the_order_of_the_doubles():
     values = np.array([-np.finfo(np.float64).max, -1.5, -5e-324, 0.0, 5e-324, 1.0, np.nextafter(1.0, 2.0), 1e308])
-    keys = _key(values)
-    assert (np.diff(keys) > 0).all() and keys[6] == keys[5] + 1 and _key(np.array([-0.0])) == -1
-    assert _value(keys).tobytes() == values.tobytes()
+    keys = order_keys(values)
+    assert (np.diff(keys) > 0).all() and keys[6] == keys[5] + 1 and order_keys(np.array([-0.0])) == -1
+    assert values_of_keys(keys).tobytes() == values.tobytes()
 
 
 @pytest.mark.parametrize("least", [0, 2, 4])

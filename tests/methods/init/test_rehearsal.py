@@ -11,7 +11,7 @@ from p2pkm.core.batch import Grid
 from p2pkm.core.wire_format import decode, encode
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.methods.building_blocks.coupling_choice import rehearse
-from p2pkm.methods.init.rehearsal import Rehearsing, _sum_up
+from p2pkm.methods.init.rehearsal import Rehearsing, sum_clusters
 from tests.support.play_rounds import arrange, play, squared
 from tests.support.prepare import prepare
 
@@ -25,7 +25,7 @@ def sums(*, size=1.0, weighted=False, grid=True, rice=True):
     points = [size * draws.normal(size=(m, D)) for m in (30, 0, 12, 2, 200)]
     devices = arrange(points, LINE, weights=draws.uniform(0.5, 1.5, 244) if weighted else None).devices
     start = np.repeat(points[4][None, :K], 5, axis=0)
-    found = _sum_up(replace(devices, grid=Grid(np.ones(5), 2, rice) if grid else None), start)
+    found = sum_clusters(replace(devices, grid=Grid(np.ones(5), 2, rice) if grid else None), start)
     return [found.take(np.array([i])).flat() for i in range(5)]
 
 
@@ -43,7 +43,7 @@ def test_rows_are_counts_and_sums_of_offsets_and_the_root_rehearses_with_those_o
         counts[c, i] += weight
         sums[c, i] += weight * (point - start[c])
         loss += weight * apart[c]
-    rows = _sum_up(table.devices, np.repeat(start[None], 5, axis=0)).flat()
+    rows = sum_clusters(table.devices, np.repeat(start[None], 5, axis=0)).flat()
     lossy = rows[:, 2] == -1.0
     place = rows[~lossy, 2].astype(int), rows[~lossy, 0].astype(int)
     assert_array_equal(np.flatnonzero(counts.T), np.sort(place[1] * K + place[0]))

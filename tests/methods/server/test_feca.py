@@ -12,7 +12,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.data.sources import balls
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
-from p2pkm.methods.server.feca import FeCA, _prune, _radii
+from p2pkm.methods.server.feca import FeCA, measure_radii, prune_centroids
 from tests.support.server import clients_of, serve
 
 
@@ -139,10 +139,10 @@ def line(*parts):
 
 def test_a_wide_cluster_goes_and_the_closest_pair_becomes_its_mean():
     case = line([0.0, 0.5], [10.0, 20.0], [1.0, 1.5])
-    centroids, labels = _prune(*case, merge=True)
+    centroids, labels = prune_centroids(*case, merge=True)
     assert_array_equal(centroids, [[0.75, 0.0]])
     assert_array_equal(labels, [0, 0, -1, -1, 0, 0])
-    centroids, labels = _prune(*case, merge=False)
+    centroids, labels = prune_centroids(*case, merge=False)
     assert_array_equal(centroids, [[0.25, 0.0], [1.25, 0.0]])
     assert_array_equal(labels, [0, 0, -1, -1, 1, 1])
 
@@ -150,34 +150,37 @@ def test_a_wide_cluster_goes_and_the_closest_pair_becomes_its_mean():
 def test_nothing_goes_if_the_widest_is_in_the_closest_pair_or_costs_less_than_the_union():
     for parts in (([0.0, 6.0], [8.0], [30.0]), ([12.0, 16.0], [-1.0, 1.0] * 10, [2.0, 4.0] * 10), ([0.0, 9.0], [11.0])):
         case = line(*parts)
-        centroids, labels = _prune(*case, merge=True)
+        centroids, labels = prune_centroids(*case, merge=True)
         assert_array_equal(centroids, case[2])
         assert_array_equal(labels, case[3])
     # centroids that are not the means, as after too few Lloyd steps: the widest costs more than the union, and stays
     points, weights, _, labels = line([4.0, 6.0], [5.0], [100.0])
-    assert len(_prune(points, weights, np.array([[0.0, 0.0], [1.0, 0.0], [100.0, 0.0]]), labels, merge=True)[0]) == 3
+    assert (
+        len(prune_centroids(points, weights, np.array([[0.0, 0.0], [1.0, 0.0], [100.0, 0.0]]), labels, merge=True)[0])
+        == 3
+    )
     equal = line([60.0, 66.0, 72.0], [-3.0, -3.0, -3.0, -3.0], [3.0, 3.0, 3.0, 3.0])
-    assert len(_prune(*equal, merge=True)[0]) == 1  # 72 = 8 * 3^2
+    assert len(prune_centroids(*equal, merge=True)[0]) == 1  # 72 = 8 * 3^2
     less = line([60.0, 66.0, 71.9], [-3.0, -3.0, -3.0, -3.0], [3.0, 3.0, 3.0, 3.0])
-    assert len(_prune(*less, merge=True)[0]) == 3
+    assert len(prune_centroids(*less, merge=True)[0]) == 3
 
 
 def test_radii_by_hand():
     centroids, reaches = np.array([[0.0, 0.0], [4.0, 0.0], [10.0, 0.0], [30.0, 0.0]]), np.array([1.0, 3.5, 0.5, 50.0])
-    assert_array_equal(_radii(centroids, reaches, theoretical=False), [1.0, 2.0, 0.5, 10.0])
+    assert_array_equal(measure_radii(centroids, reaches, theoretical=False), [1.0, 2.0, 0.5, 10.0])
     # 0 and 1 overlap and go; then 2 is nearest to 3, 50.5 > 20: they go; nothing is left, half of 4 remains
-    assert_array_equal(_radii(centroids, reaches, theoretical=True), [2.0, 2.0, 2.0, 2.0])
+    assert_array_equal(measure_radii(centroids, reaches, theoretical=True), [2.0, 2.0, 2.0, 2.0])
     # 3 reaches 2 only: 2 and 3 go when it is the turn of 2, and 0 and 1 are left
-    assert_array_equal(_radii(centroids, np.array([1.0, 2.9, 0.5, 50.0]), theoretical=True), [2.0] * 4)
+    assert_array_equal(measure_radii(centroids, np.array([1.0, 2.9, 0.5, 50.0]), theoretical=True), [2.0] * 4)
     # 0 and 1 overlap; left are 2 and 3
-    assert_array_equal(_radii(centroids, np.array([1.0, 3.5, 0.5, 7.0]), theoretical=True), [10.0] * 4)
+    assert_array_equal(measure_radii(centroids, np.array([1.0, 3.5, 0.5, 7.0]), theoretical=True), [10.0] * 4)
     # they touch, which is no overlap
-    assert_array_equal(_radii(centroids, np.array([1.0, 3.0, 0.5, 7.0]), theoretical=True), [2.0] * 4)
+    assert_array_equal(measure_radii(centroids, np.array([1.0, 3.0, 0.5, 7.0]), theoretical=True), [2.0] * 4)
     # the first pair goes first: 1 is gone when 2 looks for its nearest, and 2 is alone
-    assert_array_equal(_radii(centroids[:3], np.array([3.0, 3.5, 9.0]), theoretical=True), [2.0] * 3)
-    assert_array_equal(_radii(centroids[:3], np.array([3.0, 0.5, 9.0]), theoretical=True), [2.0] * 3)
+    assert_array_equal(measure_radii(centroids[:3], np.array([3.0, 3.5, 9.0]), theoretical=True), [2.0] * 3)
+    assert_array_equal(measure_radii(centroids[:3], np.array([3.0, 0.5, 9.0]), theoretical=True), [2.0] * 3)
     for theoretical in (False, True):
-        assert_array_equal(_radii(centroids[:1], np.array([7.0]), theoretical=theoretical), [7.0])
+        assert_array_equal(measure_radii(centroids[:1], np.array([7.0]), theoretical=theoretical), [7.0])
 
 
 def test_the_server_takes_the_largest_ball_first():

@@ -14,7 +14,7 @@ from p2pkm.core.traits import ServerTraits
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.registry import METHODS, find
 from p2pkm.methods.schedules import make
-from p2pkm.methods.server.star import _choose
+from p2pkm.methods.server.star import choose_tables
 from p2pkm.metrics import clustering as scores
 from p2pkm.metrics.optional import mark_losses
 from tests.support.methods import METHODS as RUNNABLE
@@ -185,7 +185,7 @@ def test_a_constant_coordinate_spans_a_millionth_of_the_largest_one(points, span
 @pytest.mark.parametrize("turned", [False, True])
 def test_who_repeats_the_first_report_may_have_more_or_fewer_rows_than_the_others(turned):
     few, many = np.full((3, 1, 2), 1.0), np.full((3, 4, 2), 2.0)
-    chosen = _choose(np.array([True, False, True]) ^ turned, many, few)
+    chosen = choose_tables(np.array([True, False, True]) ^ turned, many, few)
     for i, table in enumerate([few, many, few] if turned else [many, few, many]):
         assert_array_equal(chosen[i, : table.shape[1]], table[0])
         assert np.isposinf(chosen[i, table.shape[1] :]).all() and chosen.shape == (3, 4, 2)
