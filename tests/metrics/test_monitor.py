@@ -1,5 +1,6 @@
 """What the monitor says of itself."""
 
+from dataclasses import replace
 from hashlib import sha256
 from itertools import count
 from types import SimpleNamespace
@@ -12,7 +13,9 @@ import p2pkm
 from p2pkm.engine.loop import Start
 from p2pkm.metrics import monitor
 from p2pkm.metrics.clustering import ari
-from p2pkm.metrics.monitor import Monitor, hash_tables
+from p2pkm.metrics.cost_ratio import CostEvaluator
+from p2pkm.metrics.monitor import hash_tables
+from tests.support.build import build_monitor
 from tests.support.play_rounds import arrange, objective, play
 
 
@@ -20,19 +23,16 @@ def test_compiling_is_no_measuring(monkeypatch):
     """Of every 5 seconds 2 are spent on compiling, which is left out of the seconds of the whole run, too."""
     monkeypatch.setattr(monitor, "time", SimpleNamespace(perf_counter=count(0, 5).__next__))
     monkeypatch.setattr(monitor, "count_compilation", count(0, 2).__next__)
-    nothing = SimpleNamespace(
-        every=1, seconds=0.0, prices=None, recorder=SimpleNamespace(skip=lambda: None), _record=lambda *_: None
-    )
-    state = Start(np.zeros((1, 1, 1)), np.ones(1, np.bool_))
-    for number in range(4):
-        Monitor.record(nothing, {"round": number}, state, None, last=False, closing=False)
-    assert nothing.seconds == 4 * (5 - 2)
+    table = arrange([np.ones((3, 1)), np.zeros((2, 1))], [(0, 1)])
+    states = [Start(np.zeros((2, 1, 1)), np.ones(2, np.bool_))] * 4
+    seen, _ = watch(table, *states, method=p2pkm.GTVMin(1))
+    assert seen.seconds == 4 * (5 - 2)
 
 
-def watch(table, *states, method):
+def watch(table, *states, method, prices=None, altered=False):
     """Return a monitor and its records of these states, one a round."""
-    seen = Monitor(table.network, 1, lambda record: None, table.topology)
-    seen.attach(table.devices, None)
+    seen = build_monitor(table, prices=prices)
+    seen.exclude(np.zeros(0, np.int64), altered=altered)
     for number, state in enumerate(states):
         last = number == len(states) - 1
         seen.record({"stage": "gtvmin", "round": number, "turn_count": 0}, state, method, last=last, closing=last)
@@ -94,14 +94,23 @@ def test_scores_of_the_clients_are_weighted_by_their_points():
     assert_allclose(result.rounds[-1]["ari_clients"], np.average(ari(tables), weights=[5, 2]))
 
 
-def test_new_prices_keep_what_the_old_ones_noted():
-    def prices(*notes):
-        return SimpleNamespace(notes=list(notes), leave_out=lambda ids: None)
+def test_costs_on_new_points_keep_the_notes_of_the_old_ones():
+    table = arrange([np.ones((3, 1)), np.zeros((2, 1))], [(0, 1)])
 
-    seen = SimpleNamespace(prices=prices("a", "b"), _price=lambda *_: prices("b", "c"), _unpriced=True,
-                           _devices=None, left_out=[])  # fmt: skip
-    Monitor._reprice(seen, False)
-    assert seen.prices.notes == ["a", "b", "c"] and not seen._unpriced
+    def prices(*notes):
+        found = CostEvaluator(table.devices, np.zeros(5), 0, table.network, None)
+        found.notes = list(notes)
+        return found
+
+    seen, asked = build_monitor(table, prices=prices("a", "b")), []
+    seen.follow(lambda devices, closing: asked.append(closing) or prices("b", "c"))
+    state = Start(np.zeros((2, 1, 1)), np.ones(2, np.bool_))
+    for number, changed, wanted in ((0, False, []), (1, True, [False]), (2, False, [False])):
+        if changed:
+            seen.change_points(table.devices)
+        seen.record({"stage": "m", "round": number}, state, p2pkm.GTVMin(1), last=False, closing=False)
+        assert asked == wanted and seen.trace[-1]["break"] == changed
+        assert seen.prices.notes == (["a", "b", "c"] if asked else ["a", "b"])
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -113,27 +122,37 @@ def test_tables_are_hashed_by_the_standard_in_the_order_of_their_entries(order):
 
 
 def test_the_rounding_bound_counts_points_and_two_rows_per_neighbor_and_centroid():
-    devices = arrange([np.full((4, 2), 3.0), np.zeros((1, 2)), np.zeros((2, 2))], [(0, 1), (1, 2)]).devices
-    seen = SimpleNamespace(_devices=devices, _masses=np.array([4.0, 1.0, 2.0]), _extent=np.zeros((3, 2)))
-    alpha = np.array([1.0, 2.0, 1.0])
-    found = monitor.Monitor._measure_rounding(seen, np.full((3, 5, 2), 2.0), alpha, np.full(3, 0.5))
+    table = arrange([np.full((4, 2), 3.0), np.zeros((1, 2)), np.zeros((2, 2))], [(0, 1), (1, 2)])
+    alpha, centroids = np.array([1.0, 2.0, 1.0]), np.full((3, 5, 2), 2.0)
+    found = build_monitor(table)._measure_rounding(centroids, alpha, np.full(3, 0.5))
     terms = np.array([4 + 10 + 3, 1 + 20 + 3, 2 + 10 + 3])
     masses = 0.5 * np.array([4.0, 1.0, 2.0]) + 10.0 * alpha
-    assert_allclose(found, np.column_stack((masses * (terms * monitor._ROUNDOFF) ** 2, np.full(3, 8.0))))
+    # coordinates of at most 3 at the first device, of at most 2 at the others
+    assert_allclose(found, np.column_stack((masses * (terms * 2.0**-53) ** 2, [18.0, 8.0, 8.0])))
 
 
-@pytest.mark.parametrize(("promises", "altered", "count"), [(False, False, 0), (True, True, 0), (True, False, 2)])
-def test_descent_is_certified_only_with_a_guarantee_and_unaltered_messages(promises, altered, count):
-    method = SimpleNamespace(traits=SimpleNamespace(guarantees_descent=promises))
-    devices = SimpleNamespace(min_count=count, has_stale_or_varying_links=False)
-    seen = SimpleNamespace(altered=altered, _devices=devices)
-    assert monitor.Monitor._certify(seen, method, 1.0, 0) == "not claimed"
+@pytest.mark.parametrize(
+    ("steps", "altered", "least", "word"),
+    [
+        (1, False, 0, "certified"),
+        (2, False, 0, "not claimed"),
+        (1, True, 0, "not claimed"),
+        (1, False, 2, "not claimed"),
+    ],
+)
+def test_descent_is_certified_only_with_a_guarantee_and_unaltered_messages(steps, altered, least, word):
+    table = arrange([np.ones((3, 1)), np.zeros((2, 1))], [(0, 1)])
+    table = table._replace(devices=replace(table.devices, min_count=least))
+    state = Start(np.zeros((2, 1, 1)), np.ones(2, np.bool_))
+    method = p2pkm.GTVMin(1, alpha=1.0, schedule="jacobi", local_steps=steps)
+    _, records = watch(table, state, method=method, altered=altered)
+    assert [record["descent"] for record in records] == [word]
 
 
-def test_digests_of_records_are_kept_up_to_a_limit(monkeypatch):
-    monkeypatch.setattr(monitor, "_REMEMBERED", 128)
-    seen = SimpleNamespace(_heads=[], _remembered=[], chain=b"")
-    for kept in (1, 2, None, None):
-        monitor.Monitor._chain_up(seen, np.zeros((2, 32), np.uint8))
-        assert (seen._remembered if kept is None else len(seen._remembered)) == kept
-    assert len(seen._heads) == 4
+@pytest.mark.parametrize(("records", "kept"), [(1, 1), (2, 2), (3, None), (4, None)])
+def test_digests_of_records_are_kept_up_to_a_limit(monkeypatch, records, kept):
+    monkeypatch.setattr(monitor, "_REMEMBERED", 128)  # two records of two digests each
+    table = arrange([np.ones((3, 1)), np.zeros((2, 1))], [(0, 1)])
+    states = [Start(np.zeros((2, 1, 1)), np.ones(2, np.bool_))] * records
+    known = watch(table, *states, method=p2pkm.GTVMin(1))[0].hash_chain()
+    assert len(known.heads) == records and (known.digests if kept is None else len(known.digests)) == kept
