@@ -2,7 +2,6 @@
 
 import json
 from contextlib import nullcontext
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -660,13 +659,14 @@ def test_the_longest_delay_is_that_of_a_trace():
 def test_notes_name_the_stages_without_faults():
     spared, struck, own, after = (Stage(name, None, 1, faults_apply=name == "struck", after=name == "after")
                                   for name in ("spared", "struck", "own", "after"))  # fmt: skip
-    injector = object.__new__(FaultInjector)
-    injector._faults = SimpleNamespace(ignored_events=0)
+    topology = Topology.from_graph(topologies.ring(3))
     rest = "stages=all affects that, too"
-    for stages, injector.exposes, notes in (
+    for stages, all_stages, notes in (
         ((spared, struck, own), False, [f"faults affect own, not what comes before (spared); {rest}"]),
         ((struck, own, after), False, [f"faults affect own, not what comes before or after (after); {rest}"]),
         ((spared, own), True, ["faults do not affect spared: these need all messages, and get them"]),
         ((struck, own), True, []),
     ):
+        faults = build_fault_model(Faults(loss=0.5, stages="all" if all_stages else "method"), topology, 0)
+        injector = FaultInjector(faults, StalePolicy.keep(), topology, place(topology, 0, 1))
         assert injector.notes(stages) == notes

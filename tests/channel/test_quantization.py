@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import networkx as nx
@@ -17,7 +16,7 @@ from p2pkm.channel.quantization import Quantization, step_bits
 from p2pkm.channel.transform import Context
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages
-from p2pkm.core.traits import MessageContent, MethodTraits
+from p2pkm.core.traits import MessageContent
 from p2pkm.core.wire_format import decode, encode, integer_bits
 from p2pkm.engine.loop import Start
 from p2pkm.methods.building_blocks.quantization import count_bits
@@ -26,6 +25,7 @@ from p2pkm.methods.init.pipelines import Stage, needs_hub
 from p2pkm.methods.init.total_variance import TotalVariance
 from p2pkm.methods.schedules import make
 from p2pkm.methods.server.star import Star, StarState
+from tests.support.build import build_method
 from tests.support.methods import METHODS, build
 from tests.support.play_rounds import arrange
 from tests.support.run_cli import SMALL, here, solve, there
@@ -184,7 +184,7 @@ def wake(algorithm, agreed, devices, *, before=(), **options):
 
 
 def sender(content, **more):
-    return SimpleNamespace(traits=MethodTraits(message_content=content, **more), k=3)
+    return build_method(message_content=content, **more)
 
 
 class Moved(NamedTuple):

@@ -1,7 +1,6 @@
 """What leaves a device: rows of few points never, points as they are counted, and who has seen whom."""
 
 from itertools import combinations
-from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
@@ -24,6 +23,7 @@ from p2pkm.methods.peer import gtvmin
 from p2pkm.network.local import LocalNetwork
 from p2pkm.network.mailbox import narrow
 from p2pkm.network.world import connect
+from tests.support.build import build_method
 from tests.support.methods import METHODS, build
 from tests.support.play_rounds import arrange
 from tests.support.run_cli import here, solve
@@ -632,7 +632,7 @@ def test_a_point_is_found_whatever_the_signs_of_its_zeros():
 
 
 def test_a_table_that_claims_more_rows_than_it_has_moves_no_owner():
-    devices = SimpleNamespace(degrees=np.ones(3, np.int64))
+    devices = arrange([np.zeros((1, 2))] * 3, [(0, 1), (1, 2), (2, 0)]).devices
     messages = DenseMessages(np.arange(12.0).reshape(3, 2, 2), np.array([3, 1, 2]))
     ((rows, owners),) = _sent(messages, devices)
     assert_array_equal(rows, [[0, 1], [2, 3], [4, 5], [8, 9], [10, 11]])
@@ -640,10 +640,8 @@ def test_a_table_that_claims_more_rows_than_it_has_moves_no_owner():
 
 
 def test_forwarded_tables_reach_as_far_as_their_hops():
-    def stage(content, hops, *, floods=False):
-        return SimpleNamespace(traits=SimpleNamespace(message_content=content, hops=hops, floods=floods))
-
-    near, far = stage(MessageContent.CENTROIDS, None), stage(MessageContent.SUMMARIES, 4)
+    near = build_method(message_content=MessageContent.CENTROIDS)
+    far = build_method(message_content=MessageContent.SUMMARIES, hops=4)
     assert reach([near]) == 1 and reach([near, far]) == 4
-    assert reach([stage(MessageContent.SUMMARIES, None)]) is None
-    assert reach([stage(MessageContent.CENTROIDS, 3, floods=True)]) == 3
+    assert reach([build_method(message_content=MessageContent.SUMMARIES, hops=None)]) is None
+    assert reach([build_method(message_content=MessageContent.CENTROIDS, hops=3, floods=True)]) == 3

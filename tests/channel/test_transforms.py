@@ -6,7 +6,6 @@ import shlex
 import sys
 import tomllib
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,10 +19,11 @@ from p2pkm.channel.transform import SCALING, Context, Order, Transform
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages
 from p2pkm.core.spec import Spec
-from p2pkm.core.traits import MessageContent, MethodTraits
+from p2pkm.core.traits import MessageContent
 from p2pkm.methods.init.pipelines import Stage
 from tests.core.test_plugins import install
 from tests.docs.check_blocks import read_blocks
+from tests.support.build import build_method
 from tests.support.play_rounds import arrange
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import SMALL, here, ranks, solve, there
@@ -194,7 +194,7 @@ def test_a_transform_that_is_not_of_another_package_is_refused(word):
     ],
 )
 def test_rows_of_small_clusters_are_left_out_where_the_stage_does_not_do_so_itself(content, own, step, rows):
-    stage = SimpleNamespace(traits=MethodTraits(message_content=content, suppresses_small_clusters=own))
+    stage = build_method(message_content=content, suppresses_small_clusters=own)
     suppression = TRANSFORMS["suppression"](least=2)
     devices = suppression.equip(arrange(POINTS, [(0, 1), (1, 2)]).devices)
     table = np.array([[1.0, 1.0], [50.0, 50.0]])  # the first row has two points of device 0, one of each other's
@@ -272,12 +272,12 @@ def test_the_transform_of_the_page_has_the_same_bits_on_ranks(rounding):
 @pytest.mark.parametrize("transforms", [(), (Transform(),)])
 def test_no_table_stands_where_a_transform_acts(transforms):
     messages = DenseMessages(np.zeros((2, 1, 1)), np.array([1, -1]), standing=True)
-    devices = SimpleNamespace()
+    devices = arrange(POINTS, [(0, 1), (1, 2)]).devices
     sent = StageChannel(transforms, 0).send(lambda state, devices: messages, None, devices)
     assert sent.standing is not bool(transforms)
 
 
 @pytest.mark.parametrize("name", ["delays", "exposes", "alters"])
 def test_a_channel_has_a_property_if_one_transform_has_it(name):
-    one, other = (SimpleNamespace(**{name: value}) for value in (True, False))
+    one, other = (type("Marked", (Transform,), {name: value})() for value in (True, False))
     assert [getattr(Channel(some), name) for some in ([one, other], [other, other], [])] == [True, False, False]

@@ -12,11 +12,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
+from p2pkm.channel.pipeline import Channel
+from p2pkm.channel.transform import Transform
 from p2pkm.core.messages import RaggedArray
 from p2pkm.data.stream import DataStream
 from p2pkm.engine import preliminaries
 from p2pkm.engine.build_run import build_run
-from p2pkm.engine.loop import RunContext, Start, _check_termination
+from p2pkm.engine.loop import Start, _check_termination
 from p2pkm.engine.preliminaries import choose, explain, scale
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.run_options import RunOptions
@@ -26,18 +28,21 @@ from p2pkm.metrics.monitor import Monitor
 from p2pkm.network.graph import Topology
 from p2pkm.network.local import LocalNetwork, LocalWorld
 from p2pkm.network.rank_partition import RankPartition
+from tests.support.build import build_context
+from tests.support.play_rounds import arrange
 
 RING = Topology.from_graph(topologies.ring(4))
+PAIR = arrange([np.ones((3, 1)), np.zeros((2, 1))], [(0, 1)])
 
 
 class Vault:
-    """Where checkpoints go; `open`: whether there are ever any."""
+    """Where checkpoints go; `open`: whether there are ever any; is_due: in every round."""
 
-    def __init__(self, *, open):
-        self.open, self.kept = open, []
+    def __init__(self, *, open, is_due=False):
+        self.open, self.kept, self._is_due = open, [], is_due
 
     def due(self, t):
-        return False
+        return self._is_due
 
     def begin(self):
         """Take no time."""
@@ -97,10 +102,7 @@ def test_a_run_that_is_asked_to_stop_at_any_moment_goes_on_to_the_same_bits(opti
 ])  # fmt: skip
 def test_why_a_stage_ends_where_nothing_is_kept(t, signals, moving, found):
     """Of two devices, so many have not converged; one alone oscillates."""
-    context = SimpleNamespace(
-        keeper=None, interrupted=lambda: signals, all_rounds=False,
-        monitor=SimpleNamespace(network=SimpleNamespace(total=np.copy)),
-    )  # fmt: skip
+    context = build_context(PAIR, interrupted=lambda: signals)
     state = State(converged=np.arange(2) >= moving, oscillating=np.full(2, moving == 1))
     stop, asked = _check_termination(context, state, sending=True, t=t)
     assert (stop, asked.stop, asked.keep) == (*found, False)
@@ -156,8 +158,8 @@ def test_a_choice_is_kept_once_it_is_made_and_is_1_where_the_run_was_asked_to_st
     table, verdict = RaggedArray(values, np.array([0, 2])), np.array([[0, 0], [2, 5]])
     state = SimpleNamespace(table=table, chosen=np.array([k, k]), verdict=verdict)
     monkeypatch.setattr(preliminaries, "run_stage", lambda *_: SimpleNamespace(state=state))
-    network, keeper = SimpleNamespace(allgather_by_device=lambda own, *_: own), SimpleNamespace(choice=None)
-    found = choose(None, SimpleNamespace(monitor=SimpleNamespace(network=network)), keeper)
+    keeper = SimpleNamespace(choice=None)
+    found = choose(None, build_context(PAIR), keeper)
     assert found["k"] == max(k, 1) and keeper.choice == (found if k else None)
     assert (found["verdict"], found["groups"]) == (("unclear", 5) if k else (None, 0))
     assert len(explain(found)) == (k > 0)
@@ -166,18 +168,22 @@ def test_a_choice_is_kept_once_it_is_made_and_is_1_where_the_run_was_asked_to_st
     assert found["indices"][COLUMNS[1]] == [None, values[1, 1]]
 
 
+class Delaying(Transform):
+    """Messages may be late."""
+
+    delays = True
+
+
 @pytest.mark.parametrize(
-    ("events", "delays", "late"), [(None, False, False), (None, True, True), ("some", False, True)]
+    ("events", "transforms", "late"),
+    [(None, [Transform()], False), (None, [Transform(), Delaying()], True), ("some", [Transform()], True)],
 )
-def test_messages_are_late_through_events_or_delays(events, delays, late):
-    assert RunContext.late.fget(SimpleNamespace(events=events, channel=SimpleNamespace(delays=delays))) is late
+def test_messages_are_late_through_events_or_delays(events, transforms, late):
+    assert build_context(PAIR, events=events, channel=Channel(transforms)).late is late
 
 
 @pytest.mark.parametrize(("t", "kept"), [(0, False), (1, True)])
 def test_a_checkpoint_is_due_from_round_1_on(t, kept):
-    context = SimpleNamespace(
-        keeper=SimpleNamespace(due=lambda _: True, open=True), interrupted=lambda: 0, all_rounds=True,
-        monitor=SimpleNamespace(network=SimpleNamespace(total=np.copy)),
-    )  # fmt: skip
+    context = build_context(PAIR, keeper=Vault(open=True, is_due=True), all_rounds=True)
     state = Start(None, np.zeros(2, np.bool_))
     assert _check_termination(context, state, True, t) == ("", ("", kept))

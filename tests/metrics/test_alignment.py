@@ -1,7 +1,6 @@
 """Deviation from central k-means and consensus variation, by hand and against trying all matchings."""
 
 from itertools import permutations
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ import topologies
 from p2pkm.metrics import alignment
 from p2pkm.metrics.alignment import aligned_distance, aligned_distances, deviate_from_central, vary_between_neighbors
 from tests.support.averages import column
+from tests.support.build import build_result
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -89,5 +89,4 @@ def test_byzantine_devices_are_in_neither():
 @pytest.mark.parametrize(("most", "known"), [(2, False), (3, True)])
 def test_devices_are_compared_with_central_k_means_up_to_a_limit(monkeypatch, most, known):
     monkeypatch.setattr(alignment, "_SETS", most)
-    result = SimpleNamespace(centroids=np.ones((3, 1, 1)), central=np.zeros((1, 1)), byzantine=None)
-    assert np.isnan(alignment.deviate_from_central(result)).tolist() == [not known] * 3
+    assert np.isnan(deviate_from_central(build_result())).tolist() == [not known] * 3

@@ -5,7 +5,6 @@ import importlib.util
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from p2pkm.experiments.studies.compare import tabulate
 from p2pkm.metrics import registry, stream_figures
 from p2pkm.metrics.registry import METRICS, Metric, ShownIn
 from p2pkm.storage.study_table import Study
+from tests.support.build import build_result
 from tests.support.run_cli import here
 
 ROOT = Path(__file__).parents[2]
@@ -155,5 +155,5 @@ def test_metrics_of_a_stream_use_the_rounds_of_the_method():
         rounds.append({"stage": "m", "round": t, "wire_bytes": 10 * t + 7, "ratio_mean": ratio})
     figures = stream_figures.worst_excess, stream_figures.mean_excess, stream_figures.bytes_per_round
     for stream, count, wanted in (("drawn", 6, (0.75, 0.5, 10.0)), ("drawn", 2, (None,) * 3), (None, 6, (None,) * 3)):
-        result = SimpleNamespace(rounds=rounds[:count], summary={"algorithm": "m", "stream": stream})
+        result = build_result(rounds=rounds[:count], summary={"algorithm": "m", "stream": stream})
         assert tuple(figure(result) for figure in figures) == wanted

@@ -1,7 +1,5 @@
 """What a run keeps for replay: exact contents, bounds, the same file after save and load; ranks: test_same_bits."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -233,14 +231,26 @@ def test_a_rank_without_devices_records_no_links():
     topology = Topology.from_graph(topologies.ring(4))
     division = RankPartition.by_owner("any", np.array([0, 0, 2, 2]), 3)
     recorders = [
-        frames._FrameRecorder(topology, SimpleNamespace(placement=place(topology, rank, 3, division)), 4)
-        for rank in range(3)
+        frames._FrameRecorder(topology, LocalNetwork(place(topology, rank, 3, division)), 4) for rank in range(3)
     ]
     assert [len(one._edges) for one in recorders] == [4, 0, 4]
 
 
-@pytest.mark.parametrize(("kept", "notes"), [([], 0), ([(0, None)], 2)])
-def test_notes_describe_only_frames_that_were_kept(kept, notes):
-    cast = SimpleNamespace(devices=[0], forward=[0], links=3)
-    recorder = SimpleNamespace(_cast=cast, _kept=kept, _topology=SimpleNamespace(clients=5))
-    assert len(Recorder.notes.fget(recorder)) == notes
+@pytest.mark.parametrize(
+    ("fitting", "devices", "links", "notes"),
+    [
+        (1, 3, 1, []),
+        (3, 3, 1, ["3 of 5 devices", "1 of 3 links"]),
+        (3, 3, 3, ["3 of 5 devices"]),
+        (3, 5, 9, ["9 of 10 links"]),
+        (3, 5, 10, []),
+    ],
+)
+def test_notes_describe_what_the_frames_that_were_kept_leave_out(monkeypatch, fitting, devices, links, notes):
+    monkeypatch.setattr(Recorder, "_most", property(lambda self: fitting))
+    monkeypatch.setattr(frames, "_DEVICES", devices)
+    monkeypatch.setattr(frames, "_LINKS", links)
+    result = solve(topologies.complete(5), deal(5), p2pkm.GTVMin(2, tol=0.0))
+    assert [note for note in result.notes if "frames" in note] == [
+        f"frames for replay are of a sample of {part}" for part in notes
+    ]

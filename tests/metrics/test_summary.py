@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
@@ -14,7 +14,8 @@ from p2pkm.engine.loop import Start
 from p2pkm.metrics import summary
 from p2pkm.metrics.summary import _tell_reverted
 from p2pkm.network.graph import Topology
-from tests.support.play_rounds import arrange
+from tests.support.build import build_monitor
+from tests.support.play_rounds import arrange, variation
 from topologies import path
 
 
@@ -41,8 +42,8 @@ def test_groups_are_scored_where_the_true_ones_are_known(truth, figures):
 
 
 def test_groups_that_are_the_parts_of_the_graph_need_no_note():
-    monitor, facts = SimpleNamespace(seconds=0.0, every=1), {"wall_seconds": 1.0}
-    parts = Topology.from_links(4, np.array([[0, 1, 1.0], [2, 3, 1.0]]))
+    table, facts = arrange([np.zeros((1, 1))] * 4, [(0, 1), (2, 3)]), {"wall_seconds": 1.0}
+    monitor, parts = build_monitor(table), table.topology
     assert summary._advise(monitor, parts, parts.components, facts) == []
     (note,) = summary._advise(monitor, parts, np.arange(4), facts)
     assert note.startswith("4 groups: ")
@@ -53,15 +54,19 @@ def test_groups_that_are_the_parts_of_the_graph_need_no_note():
 @pytest.mark.parametrize("one", [1, 2, 4])
 def test_what_is_left_out_of_large_runs_is_noted(monkeypatch, n, every, one):
     monkeypatch.setattr(summary, "LARGE", 3)
-    monkeypatch.setattr(summary, "_COMPARED", 64 // one)
-    seen = SimpleNamespace(every=every, recorder=SimpleNamespace(notes=[]))
-    centroids = np.zeros((8, 2, 2))  # 32 numbers, each compared with those of 2 rows
-    notes = summary._tell(SimpleNamespace(n=n), seen, SimpleNamespace(labels=np.zeros(3)), centroids)
-    said = " ".join(notes)
-    assert ("above 3 devices the graph is kept as arrays" in said) == (n > 3)
-    assert ("rounds are recorded every 7" in said) == (n > 3 and every == 7)
-    assert (f"the distance to consensus is over one of {one} devices" in said) == (one > 1)
-    assert len(notes) == (n > 3) + (n > 3 and every == 7) + (one > 1)
+    monkeypatch.setattr(summary, "_COMPARED", n * 2 * 2 * 2 // one)  # each number is compared with those of 2 rows
+    shards = p2pkm.Shards.from_list([np.array([[i, 1.0], [9.0, i]]) for i in range(n)])
+    method = p2pkm.GTVMin(2, alpha=0.0, init="local")
+    result = p2pkm.simulate(method, path(n), shards, baselines=False, record_every=every)
+    arrays, rounds, consensus = (
+        sum(words in note for note in result.notes)
+        for words in (
+            "above 3 devices the graph is kept as arrays",
+            f"rounds are recorded every {every}",
+            f"the distance to consensus is over one of {one} devices",
+        )
+    )
+    assert (arrays, rounds, consensus) == (n > 3, n > 3 and every == 7, one > 1)
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
@@ -105,18 +110,6 @@ def test_devices_with_absent_centroids_count_as_centroid_sets(tmp_path):
     assert np.isinf(result.centroids).any() and result.summary["centroid_sets"] == 2
 
 
-@pytest.mark.parametrize(("large", "said"), [(2, 1), (3, 0)])
-def test_a_note_says_that_a_large_graph_is_saved_as_arrays(monkeypatch, large, said):
-    monkeypatch.setattr(summary, "LARGE", large)
-    result = p2pkm.simulate(
-        p2pkm.GTVMin(1, alpha=0.0, init="local"),
-        path(3),
-        p2pkm.Shards.from_list([np.zeros((1, 1))] * 3),
-        baselines=False,
-    )
-    assert sum("the graph is kept as arrays" in note for note in result.notes) == said
-
-
 def test_devices_that_reverted_are_noted_if_there_are_any():
     assert [len(_tell_reverted(count, 9)) for count in (0, 1, 9)] == [0, 1, 1]
 
@@ -127,9 +120,10 @@ def test_consensus_ignores_absent_rows():
     assert summary.measure_consensus(centroids, 2) is None
 
 
-def test_values_at_the_lower_end_of_a_link_are_copied_to_the_upper_end():
-    table = arrange([np.zeros((1, 1))] * 4, [(0, 1), (1, 2), (2, 3), (0, 3)])
-    topology = table.topology
-    found = summary._both_ways(topology, np.arange(8.0), table.network)
-    here = list(zip(topology.sources.tolist(), topology.indices.tolist(), strict=True))
-    assert found.tolist() == [float(here.index((min(link), max(link)))) for link in here]
+def test_the_variation_of_a_link_is_that_of_its_ends_in_both_directions():
+    shards = p2pkm.Shards.from_list([np.array([[i, 1.0], [9.0 + i * i, i]]) for i in range(4)])
+    graph = Topology.from_links(4, np.array([[0, 1, 1.0], [1, 2, 1.0], [2, 3, 1.0], [0, 3, 1.0]]))
+    result = p2pkm.simulate(p2pkm.GTVMin(2, alpha=0.0, init="local"), topologies.ring(4), shards, baselines=False)
+    ends = zip(graph.sources, graph.indices, strict=True)
+    assert_allclose(result.gtv, [variation(result.centroids[i], result.centroids[j]) for i, j in ends])
+    assert len(set(result.gtv.tolist())) == 4

@@ -1,8 +1,30 @@
 """Builders of what a run is made of, through public constructors: what the tests of single parts share."""
 
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+import p2pkm
+import topologies
+from p2pkm.core.traits import MethodTraits
 from p2pkm.engine.loop import RunContext
 from p2pkm.metrics.monitor import Monitor
+from p2pkm.metrics.result import Result
 from tests.support.play_rounds import Table
+
+
+class BareMethod(NamedTuple):
+    """A method that has nothing but traits and a number of clusters."""
+
+    traits: MethodTraits
+    k: int = 3
+
+
+def build_method(**traits) -> BareMethod:
+    """Build a method with these traits, which does nothing."""
+    return BareMethod(MethodTraits(**traits))
 
 
 def build_monitor(table: Table, *, every: int = 1, prices=None) -> Monitor:
@@ -15,3 +37,16 @@ def build_monitor(table: Table, *, every: int = 1, prices=None) -> Monitor:
 def build_context(table: Table, *, interrupted=lambda: 0, **more) -> RunContext:
     """Build the context in which stages run on all devices of a table; more: further fields."""
     return RunContext(table.devices, table.topology.colors, build_monitor(table), interrupted, **more)
+
+
+def build_result(**changes) -> Result:
+    """Build the result of a run of GTVMin on a path of three devices, with other fields; summary: further entries."""
+    result = _run()
+    summary = dict(result.summary) | changes.pop("summary", {})
+    return replace(result, summary=summary, **changes)
+
+
+@cache
+def _run() -> Result:
+    shards = p2pkm.Shards.from_list([np.array([[float(i)], [i + 5.0]]) for i in range(3)])
+    return p2pkm.simulate(p2pkm.GTVMin(2), topologies.path(3), shards, rounds=2)
