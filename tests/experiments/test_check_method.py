@@ -76,6 +76,14 @@ class Writes(Sound):
         return after
 
 
+class WritesTheTableItSent(p2pkm.DGC):
+    def update(self, state, inbox, devices):
+        after = super().update(state, inbox, devices)
+        if not devices.turn:  # the state itself is what was sent
+            state.centroids[...] = 7.0
+        return after
+
+
 class DrawsByItself(Sound):
     def update(self, state, inbox, devices):
         after = super().update(state, inbox, devices)
@@ -304,6 +312,7 @@ BROKEN = [
     (NamesNoSchedule, "declaration", "schedule is 'sync'.*jacobi"),
     (DrawsByItself, "repeatable", "draw from devices.keys"),
     (Writes, "inputs", "update wrote into state.centroids"),
+    (WritesTheTableItSent, "inputs", "update wrote into state.centroids"),
     (WritesTheModel, "inputs", "report wrote into model"),
     (NeedsDevices, "parts", "update raised ValueError for the batch of no devices"),
     (GoesByPosition, "parts", "other centroids for device 1 in the batch of devices 1, 4, 7"),

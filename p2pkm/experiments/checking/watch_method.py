@@ -94,7 +94,8 @@ class Watcher:
     def update(self, call: Callable[..., Any], state: Any, inbox: Any, devices: Devices) -> Any:
         """Take a turn."""
         own = {} if devices.turn else {"state": state}  # what the turn before has made may be written to
-        with self._unchanged("update", inbox=inbox, devices=devices, **own):
+        # The state first: a table of the inbox may be an array of it.
+        with self._unchanged("update", **own, inbox=inbox, devices=devices):
             after = call(state, inbox, devices)
         self._check_state(call, after, devices)
         for number, part in self._play_parts():
