@@ -3,6 +3,7 @@
 import difflib
 import inspect
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
@@ -93,7 +94,9 @@ def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec
     name, colon, rest = text.strip().partition(":")
     name = name.replace("_", "-").lower()
     if name not in known:
-        raise ExperimentError(f"unknown {what} {name!r}. {suggest(name, known)}")
+        path = text.strip()
+        hint = f" To read this file, use file:{path}." if "file" in known and os.path.isfile(path) else ""
+        raise ExperimentError(f"unknown {what} {name!r}.{hint} {suggest(name, known)}")
     if name in _VERBATIM:
         if not rest:
             example = {"file": "file:mine.csv", "gallery": "gallery:karate"}[name]

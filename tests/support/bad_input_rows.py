@@ -62,6 +62,7 @@ FILES = {
 
 USAGE = """
 --graph rnig                              | unknown graph 'rnig'. Did you mean 'ring'?
+--graph pair.edgelist                     | To read this file, use file:pair.edgelist.
 --graph=                                  | unknown graph ''
 --graph ring:                             | ends with ':'
 --graph ring:seed=1                       | unknown key 'seed' of graph 'ring'
