@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from p2pkm.core.errors import ContractError
+
 
 class MessageContent(Enum):
     """What the rows of a message stand for.
@@ -170,6 +172,13 @@ class MethodTraits:
     guarantees_descent: bool = False
     draws_secrets: bool = False
     noise_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        """Reject the text of an initialization in place of its value."""
+        if isinstance(self.init, str):
+            raise ContractError(
+                f"init of the traits is {self.init!r}; expected p2pkm.Init, or None. Use p2pkm.Init.of({self.init!r})"
+            )
 
     @property
     def is_secret(self) -> bool:

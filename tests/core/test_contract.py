@@ -10,6 +10,7 @@ import topologies
 from p2pkm.core.contract import guard
 from p2pkm.core.errors import ContractError
 from p2pkm.core.protocols import Report
+from p2pkm.core.traits import MethodTraits
 from p2pkm.experiments.checking.check_method import MethodCheckError, check_method
 from tests.support.install_plugin import install, site  # noqa: F401 - a fixture
 from tests.support.run_cli import here
@@ -136,3 +137,11 @@ def test_transforms_of_other_packages(site, module):  # noqa: F811
     install(site, "wrong-part", module, {"p2pkm.transforms": {"wrong": "wrong_part:part"}})
     found = here("--data", "grid16:points=5", "--devices", "4", "--out", "none", "--transforms", "wrong")
     assert found.code == 2 and "transform wrong is" in found.err and "subclass of" in found.err
+
+
+def test_the_init_of_traits_is_a_value_and_not_its_text():
+    with pytest.raises(
+        ContractError, match=r"init of the traits is 'global'; expected p2pkm.Init.*Init.of\('global'\)"
+    ):
+        MethodTraits(init="global")
+    assert str(MethodTraits(init=p2pkm.Init.of("global")).init) == "global"
