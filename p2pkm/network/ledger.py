@@ -31,8 +31,8 @@ class Traffic(NamedTuple):
     Attributes
     ----------
     src, dst, messages, bytes, edge_rows : int64[e]
-        Logical messages, bytes (8 per value) and rows over the edge from src to dst; above 100,000 devices int32[e]
-        where that holds all of them.
+        Logical messages, bytes (8 per value) and rows sent over the edge from src to dst, lost ones included; above
+        100,000 devices int32[e] where that holds all of them.
     stage, turn, sender, rows : int64[x] or None
         Rows of every table that a device sent, by stage and exchange (turn 0 is the opening); silent devices are left
         out. None above 100,000 devices.
