@@ -160,6 +160,7 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
         topology = Topology.star(n or ranks or 16).call(names)
     else:
         topology = build_topology(specs.graph, n, ranks or 16, names)
+        topology = topology.tell_order() if names is None and partition.name == "column" else topology
     usual, k_max = table.classes or 8, None
     clusters = (usual if experiment.clusters == "auto" else experiment.clusters) or usual
     if partition.name == "mufc" and stored is None:

@@ -49,7 +49,7 @@ class Topology:
     names : tuple of str, length n, or None
         What the devices are called, a hub ``server``; None: by their numbers.
     file_summary : str
-        One line about what was read of the graph's file; empty: it is not from a file.
+        One line about what was read of the graph's file, and how its nodes became devices; empty: nothing to tell.
 
     Examples
     --------
@@ -172,6 +172,17 @@ class Topology:
         once = self.sources < self.indices
         ends = (number[self.sources[once]], number[self.indices[once]], self.weights[once])
         return replace(self.from_links(self.n, np.column_stack(ends)), names=names, file_summary=self.file_summary)
+
+    def tell_order(self) -> "Topology":
+        """Return the same topology with a note, in `file_summary`, of which named node each numbered device is."""
+        if self.names is None or not self.n:
+            return self
+        first = ", ".join(f"device {i} is {name!r}" for i, name in enumerate(self.names[:_TOLD]))
+        note = (
+            f"the points have numbered devices and the graph has named nodes, which are taken in sorted order: {first}"
+            f"{', ...' * (self.n > _TOLD)}. Give the devices of the points by name to pair them by name"
+        )
+        return replace(self, file_summary="; ".join(filter(None, (self.file_summary, note))))
 
     def number(self, graph: "nx.Graph") -> dict[Any, int]:
         """Return the device of every node of the graph that this was read from."""

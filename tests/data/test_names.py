@@ -202,6 +202,24 @@ def test_scripts_give_names_with_the_points():
         p2pkm.simulate(p2pkm.GTVMin(2), nx.path_graph(["b", "c", "d"]), shards)
 
 
+def test_a_note_tells_which_named_node_each_numbered_device_is():
+    shards = p2pkm.Shards.deal(np.arange(16.0).reshape(8, 2), np.arange(8) // 2, devices=4)
+    note = "device 0 is 'Aachen', device 1 is 'Bern', device 2 is 'site2', device 3 is 'site10'"
+    found = p2pkm.simulate(p2pkm.GTVMin(2), nx.Graph(LINKS), shards, rounds=1)
+    assert any(note in one and "by name" in one for one in found.notes)
+    named = p2pkm.Shards.deal(np.arange(16.0).reshape(8, 2), np.repeat(SITES, 2))
+    for graph, own in ((nx.Graph(LINKS), named), (topologies.path(4), shards)):
+        assert not any("sorted order" in one for one in p2pkm.simulate(p2pkm.GTVMin(2), graph, own, rounds=1).notes)
+
+
+@pytest.mark.parametrize(("partition", "told"), [("column", True), ("iid", False)])
+def test_the_command_line_tells_the_order_where_the_file_numbers_its_devices(sites, capsys, partition, told):
+    Path("numbers.csv").write_text("x,y,device\n" + "".join(f"{i},{i % 3},{i % 4}\n" for i in range(16)))
+    words = ["--data", "numbers.csv", "--graph", "file:graph.graphml", "--partition", partition, "--out", "none"]
+    assert main([*words, "-k", "2", "--no-plot"]) == 0
+    assert ("taken in sorted order: device 0 is 'Aachen'" in "".join(capsys.readouterr())) is told
+
+
 def test_summary_lists_the_first_names_of_many():
     topology = Topology.from_networkx(nx.path_graph([f"site{i:03}" for i in range(30)]))
     said = topology.list_names()

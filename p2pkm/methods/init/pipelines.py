@@ -118,7 +118,8 @@ def place_graph(algorithm: Any, graph: Any, clients: int, names: tuple[str, ...]
         return Topology.star(clients).call(names)
     if graph is None:
         raise TopologyError(f"{algorithm.name} needs a graph; got None. Give a networkx.Graph")
-    return Topology.from_graph(graph).call(names)
+    topology = Topology.from_graph(graph).call(names)
+    return topology if names is not None else topology.tell_order()
 
 
 def resolve(algorithm: Any, run: RunOutline, d: int) -> tuple[Any, RunOutline]:
