@@ -8,7 +8,7 @@ import pytest
 import p2pkm
 from p2pkm.channel.registry import PluginTransforms
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.spec import Spec, _convert_bool, complete, convert, parse, read_count, read_range
+from p2pkm.core.spec import Spec, complete, convert, parse, read_count, read_range
 
 KIND = float | Literal["auto", "rehearsal"] | None
 
@@ -98,6 +98,8 @@ def test_a_key_without_value_and_a_repeated_key_are_refused(text):
 
 def test_words_for_true_and_false():
     for text, wanted in {"true": 1, "yes": 1, "1": 1, "Yes": 1, "false": 0, "no": 0, "0": 0, "NO": 0}.items():
-        assert _convert_bool(text, "x") is bool(wanted)
+        assert parse(f"gtvmin:swaps={text}", {"gtvmin": p2pkm.GTVMin}, "algorithm").options["swaps"] is bool(wanted), (
+            text
+        )
     with pytest.raises(ExperimentError, match="true or false"):
-        _convert_bool("on", "x")
+        parse("gtvmin:swaps=on", {"gtvmin": p2pkm.GTVMin}, "algorithm")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.core.validation import _first_text, bounded, finite, matrix, name_features, positive, whole
+from p2pkm.core.validation import bounded, finite, matrix, name_features, positive, whole
 
 
 def test_whole_numbers_are_within_both_bounds():
@@ -57,9 +57,12 @@ def test_features_are_called_by_columns_that_have_names(columns, names):
     assert name_features(np.zeros((3, 2))) is None
 
 
-def test_text_that_is_a_number_is_accepted():
-    assert _first_text(np.array([["1", "2.5"]])) == _first_text(np.ones((1, 2))) == ""
-    assert "'x' at row 0, column 1" in _first_text(np.array([["1", "x"]]))
+def test_the_first_text_that_is_no_number_is_named():
+    with pytest.raises(DataError, match="has dtype <U3; expected real numbers"):
+        matrix(np.array([["1", "2.5"]]), "points")
+    for kind in (str, object):
+        with pytest.raises(DataError, match="'x' at row 0, column 1"):
+            matrix(np.array([["1", "x"], ["y", "2"]], kind), "points")
 
 
 def test_known_values_of_points_with_gaps_are_bounded():

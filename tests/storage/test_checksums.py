@@ -1,10 +1,12 @@
 """verify finds every flipped byte and every cut in a run folder, and load names the file that it cannot read."""
 
+import hashlib
 import json
 import random
 import shutil
 import subprocess
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ import pytest
 import p2pkm
 from p2pkm.core.errors import DataError
 from p2pkm.storage import checksums
-from p2pkm.storage.checksums import NAME, Fault, _check, _read, check_files, write_checksums
+from p2pkm.storage.checksums import NAME, Fault, check_files, write_checksums
 from tests.support.run_cli import SMALL, here
 
 KEPT = (
@@ -120,8 +122,6 @@ def test_a_pipe_in_place_of_a_file_is_no_file(run):
 
 
 def test_a_sealed_list_that_names_files_outside_is_refused(run, tmp_path):
-    import hashlib
-
     (tmp_path / "secret").write_text("outside")
     for outside in ("../secret", str(tmp_path / "secret")):
         lines = f"{'0' * 64}  {outside}\n"
@@ -191,8 +191,6 @@ def test_load_names_an_archive_of_other_arrays(run, name):
 
 
 def test_no_place_of_the_product_unpickles():
-    from pathlib import Path
-
     sources = [*Path(p2pkm.__file__).parent.rglob("*.py"), *Path(p2pkm.__file__).parents[1].glob("topologies/**/*.py")]
     text = "".join(path.read_text() for path in sources)
     assert "allow_pickle=True" not in text and "import pickle" not in text and "joblib" not in text
@@ -206,28 +204,37 @@ def test_a_list_is_missed_where_a_run_has_ended(tmp_path, state):
 
 
 @pytest.mark.parametrize("place", [3, 15_000])
-def test_the_damaged_array_of_an_archive_is_named(tmp_path, monkeypatch, place):
+def test_the_damaged_array_of_an_archive_is_named(run, monkeypatch, place):
     monkeypatch.setattr(checksums, "_CHUNK", 64)
-    np.savez(tmp_path / "a.npz", good=np.arange(50), bad=np.arange(2000))
-    data = bytearray((tmp_path / "a.npz").read_bytes())
+    np.savez(run / "a.npz", good=np.arange(50), bad=np.arange(2000))
+    write_checksums(run)
+    data = bytearray((run / "a.npz").read_bytes())
     data[data.index(np.arange(2000).tobytes()) + place] ^= 1
-    (tmp_path / "a.npz").write_bytes(data)
-    assert _check(tmp_path, "a.npz", "0").what == "is changed: its array 'bad' is damaged"
-    (tmp_path / "a.npz").write_bytes(data[:-1])
-    assert _check(tmp_path, "a.npz", "0").what == "is changed: it is no whole archive any more"
+    (run / "a.npz").write_bytes(data)
+    assert check_files(run) == [Fault("a.npz", "is changed: its array 'bad' is damaged")]
+    (run / "a.npz").write_bytes(data[:-1])
+    assert check_files(run) == [Fault("a.npz", "is changed: it is no whole archive any more")]
 
 
-def test_an_empty_list_of_checksums_counts_as_cut_off(tmp_path):
-    (tmp_path / NAME).write_bytes(b"")
-    assert "cut off" in _read(tmp_path).what
+def test_an_empty_list_of_checksums_counts_as_cut_off(run):
+    (run / NAME).write_bytes(b"")
+    (fault,) = check_files(run)
+    assert fault.file == NAME and "cut off" in fault.what
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):
-    def fail(path):
+def test_files_that_cannot_be_read_are_named(run, monkeypatch):
+    def fail(*_):
         raise OSError(5, "broken disk")
 
-    (tmp_path / "a").write_text("")
-    monkeypatch.setattr(checksums, "_digest", fail)
-    assert _check(tmp_path, "a", "0") == ("a", "cannot be read: broken disk")
-    (tmp_path / NAME).mkdir()
-    assert _read(tmp_path) == (NAME, "cannot be read: Is a directory")
+    listed = [line.split("  ")[1] for line in (run / NAME).read_text().splitlines()[:-1]]
+    monkeypatch.setattr(hashlib, "file_digest", fail)
+    assert check_files(run) == [Fault(name, "cannot be read: broken disk") for name in listed]
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    assert check_files(run) == [Fault(NAME, "cannot be read: broken disk")]
+
+
+@pytest.mark.parametrize(("arrays", "found"), [({}, "there is none"), ({"centroids": np.zeros(3)}, r"shape \(3,\)")])
+def test_load_names_the_missing_array(run, arrays, found):
+    np.savez(run / "centroids.npz", **arrays)
+    with pytest.raises(DataError, match=f"'centroids' with 3 axes, but .*{found}"):
+        p2pkm.load(run)

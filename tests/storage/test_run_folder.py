@@ -19,7 +19,7 @@ from p2pkm.core.errors import DataError, ExperimentError, NetworkError
 from p2pkm.experiments.simulate import simulate
 from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.metrics.registry import summary_keys
-from p2pkm.storage import load, run_folder
+from p2pkm.storage import run_folder
 from p2pkm.storage.checksums import check_files, write_checksums
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.run_folder import RunFolder, check_target, claim, describe_program
@@ -63,6 +63,8 @@ def test_manifest(tmp_path):
     assert found["chain"] == summary["chain_sha256"]
     assert {"version", "python", "libraries", "host", "command", "start", "end"} <= found.keys()
     assert {"numpy", "mpi4py", "networkx"} <= found["libraries"].keys()
+    start, end = (datetime.fromisoformat(found[name]) for name in ("start", "end"))
+    assert start.tzinfo is not None and start <= end
 
 
 def test_config_is_resolved_toml_without_the_folder(tmp_path):
@@ -488,14 +490,3 @@ def test_the_state_of_a_run_is_that_of_its_manifest_unless_it_was_killed(tmp_pat
         (tmp_path / name).write_text("[1, 2]")
         with pytest.raises(DataError, match=f"{name} cannot be read: .*an object"):
             read(tmp_path)
-
-
-def test_times_in_a_manifest_have_a_time_zone():
-    assert datetime.fromisoformat(run_folder._now()).tzinfo is not None
-
-
-@pytest.mark.parametrize(("arrays", "said"), [({}, "there is none"), ({"centroids": np.zeros(3)}, r"shape \(3,\)")])
-def test_missing_arrays_of_a_run_folder_are_named(tmp_path, arrays, said):
-    np.savez(tmp_path / "centroids.npz", **arrays)
-    with pytest.raises(ValueError, match=f"'centroids' with 3 axes, but .*{said}"):
-        load._read_arrays(tmp_path / "centroids.npz")

@@ -9,7 +9,6 @@ import pytest
 
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.metrics.registry import find
-from p2pkm.storage import latex_table
 from p2pkm.storage.latex_table import escape
 from p2pkm.storage.study_table import (
     Study,
@@ -88,6 +87,11 @@ def test_names_are_escaped_and_a_caption_makes_a_float(tmp_path):
 def test_figures_and_spreads_that_are_none_are_refused():
     with pytest.raises(ExperimentError, match=r"no run has 'ratio' as a number. Did you mean 'ratio_mean'"):
         study(a=NOISY).to_latex(["ratio"])
+    more = Study([row | {"whole": True, "name": "a"} for row in study(a=NOISY).rows])
+    assert more.to_latex("ratio_mean") == more.to_latex(["ratio_mean"]) == study(a=NOISY).to_latex(["ratio_mean"])
+    for name in ("whole", "name", "seed"):
+        with pytest.raises(ExperimentError, match=f"no run has '{name}' as a number"):
+            more.to_latex([name])
     with pytest.raises(ExperimentError, match=r"spread is 'sem'"):
         study(a=NOISY).to_latex(spread="sem")
     with pytest.raises(ExperimentError, match=r"kind is 'violin'"):
@@ -187,14 +191,6 @@ def test_the_worst_of_several_runs_is_reported():
     zero = run | {"ratio_mean": 0.5, "ratio_best": 0.0}
     assert tell_worse([one]) == "from ratio 1.0000 in round 3 of gtvmin to 1.5000 at the end"
     assert tell_worse([one, zero]).startswith("in 2 of 2 runs, most from ratio 0.0000")
-
-
-def test_words_and_booleans_are_refused_as_metrics_of_a_table():
-    rows = [{"seed": 1, "ari": 0.5, "whole": True, "name": "a"}]
-    assert latex_table._choose(rows, "ari") == ["ari"]
-    for name in ("whole", "name", "seed"):
-        with pytest.raises(ExperimentError, match="as a number"):
-            latex_table._choose(rows, [name])
 
 
 def test_averages_count_the_runs_that_came_near_central():

@@ -5,13 +5,14 @@ import inspect
 import re
 import subprocess
 import sys
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import p2pkm
 import topologies
-from p2pkm.core.brief import _tell
+from p2pkm.core.brief import brief
 from p2pkm.viz.report.page import Page
 from tests.support.run_cli import ROOT
 
@@ -99,7 +100,14 @@ def test_networkx_graphs_are_shown():
         topologies.show(np.ones(3))
 
 
+class Sequences(NamedTuple):
+    """Fields of several lengths."""
+
+    three: tuple = (1, 2, 3)
+    four: tuple = (1, 2, 3, 4)
+    one: list = [1]  # noqa: RUF012 - never changed
+    none: dict = {}  # noqa: RUF012
+
+
 def test_long_sequences_are_shown_by_their_size():
-    assert [_tell(one) for one in ((1, 2, 3), (1, 2, 3, 4), [1], {})] == [
-        "(1, 2, 3)", "<tuple of 4>", "<list of 1>", "<dict of 0>",
-    ]  # fmt: skip
+    assert brief(Sequences()) == "Sequences(three=(1, 2, 3), four=<tuple of 4>, one=<list of 1>, none=<dict of 0>)"
