@@ -51,9 +51,11 @@ def examine(capsys, code=0):
 
 def only(monkeypatch, *names):
     """Look at these checks of the machine without starting MPI in another process."""
-    monkeypatch.setattr(doctor, "_library", lambda: doctor.Check("ok", "mpi library", names[0] if names else "MPICH"))
-    monkeypatch.setattr(doctor, "_pair", lambda library: doctor.Check("ok", "mpirun -n 2", "not tried"))
-    monkeypatch.setattr(doctor, "_launcher", lambda: doctor.Check("ok", "mpirun", "not looked for"))
+    monkeypatch.setattr(
+        doctor, "check_library", lambda: doctor.Check("ok", "mpi library", names[0] if names else "MPICH")
+    )
+    monkeypatch.setattr(doctor, "check_pair", lambda library: doctor.Check("ok", "mpirun -n 2", "not tried"))
+    monkeypatch.setattr(doctor, "check_launcher", lambda: doctor.Check("ok", "mpirun", "not looked for"))
 
 
 def stand_in(monkeypatch, folder, text):
@@ -159,7 +161,7 @@ def test_what_a_trial_of_two_processes_says_of_the_launcher(monkeypatch, version
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
     monkeypatch.setattr(doctor, "start_trial", lambda command: ended)
     monkeypatch.setattr(doctor, "run_command", lambda command: (0, version))
-    check = doctor._pair("some library")
+    check = doctor.check_pair("some library")
     assert (check.status, check.check) == (status, "mpirun -n 2")
     assert check.found.startswith(found) and check.advice.startswith(advice) and bool(check.advice) == bool(advice)
 
@@ -167,7 +169,7 @@ def test_what_a_trial_of_two_processes_says_of_the_launcher(monkeypatch, version
 @pytest.mark.parametrize("launched", [True, False])
 def test_ranks_look_at_their_world_and_a_single_process_tries_a_pair(monkeypatch, launched):
     only(monkeypatch)
-    monkeypatch.setattr(doctor, "_world", lambda: doctor.Check("ok", "world", "not asked"))
+    monkeypatch.setattr(doctor, "check_world", lambda: doctor.Check("ok", "world", "not asked"))
     monkeypatch.setattr(doctor, "launched", lambda: launched)
     names = [check.check for check in doctor.examine()]
     assert names[3:6] == ["world" if launched else "mpirun -n 2", "yield", "cores"]
@@ -177,17 +179,17 @@ def test_ranks_look_at_their_world_and_a_single_process_tries_a_pair(monkeypatch
 def test_a_rank_names_the_library_that_it_has_loaded(monkeypatch, text, name):
     monkeypatch.setattr(doctor, "launched", lambda: True)
     monkeypatch.setattr("p2pkm.network.world.connect", lambda: SimpleNamespace(library=lambda: text))
-    assert doctor._library() == doctor.Check("ok", "mpi library", name)
+    assert doctor.check_library() == doctor.Check("ok", "mpi library", name)
 
 
 def test_no_launcher_on_path(monkeypatch, tmp_path):
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    check = doctor._launcher()
+    check = doctor.check_launcher()
     assert (check.status, check.found) == ("warn", "no mpirun or mpiexec on PATH")
     (tmp_path / "mpirun").touch()
-    check = doctor._launcher()  # an environment that was not activated
+    check = doctor.check_launcher()  # an environment that was not activated
     assert (check.status, check.advice) == ("warn", f"source {tmp_path / 'activate'}")
 
 
@@ -256,26 +258,26 @@ def test_a_kernel_newer_than_the_cache_counts_as_not_compiled(tmp_path):
         path.touch()
     os.utime(source, (100, 100))
     os.utime(index, (200, 200))
-    assert doctor._cached(function, tmp_path)
+    assert doctor.is_cached(function, tmp_path)
     os.utime(source, (300, 300))
-    assert not doctor._cached(function, tmp_path)
+    assert not doctor.is_cached(function, tmp_path)
 
 
 def test_what_is_advised_about_kernels_that_are_not_compiled(monkeypatch, tmp_path):
     kernel = SimpleNamespace(stats=SimpleNamespace(cache_path=tmp_path), py_func=None)
     monkeypatch.setattr(doctor, "load", lambda: SimpleNamespace(__all__=["one"], entry=lambda name: kernel))
-    monkeypatch.setattr(doctor, "_cached", lambda function, folder: False)
+    monkeypatch.setattr(doctor, "is_cached", lambda function, folder: False)
     found, advice = f"0 of 1 compiled in {tmp_path}", "compile ahead, once: python -m p2pkm compile"
-    assert doctor._kernels() == doctor.Check("warn", "kernels", found, advice)
+    assert doctor.check_kernels() == doctor.Check("warn", "kernels", found, advice)
     kernel.stats.cache_path = tmp_path / "none"
-    status, _, found, advice = doctor._kernels()
+    status, _, found, advice = doctor.check_kernels()
     assert status == "warn" and found.endswith("none, not writable") and "NUMBA_CACHE_DIR" in advice
 
     def fail():
         raise ExperimentError("numba is not installed; install it")
 
     monkeypatch.setattr(doctor, "load", fail)
-    assert doctor._kernels() == doctor.Check("warn", "kernels", "numba is not installed", "install it")
+    assert doctor.check_kernels() == doctor.Check("warn", "kernels", "numba is not installed", "install it")
 
 
 def test_kernels_that_are_not_to_be_compiled(tmp_path):
@@ -290,7 +292,7 @@ def test_a_folder_that_is_gone(tmp_path):
     os.chdir(gone)
     try:
         gone.rmdir()
-        found = doctor._folder()
+        found = doctor.check_folder()
         assert clusters.check_file_system().found == "not known: the current folder cannot be used"
     finally:
         os.chdir(before)
@@ -307,11 +309,11 @@ def test_a_folder_that_cannot_be_written(capsys, monkeypatch):
 
 
 def test_too_little_memory(monkeypatch):
-    assert doctor._memory(1).status == "ok"
+    assert doctor.check_memory(1).status == "ok"
     if not Path("/proc/meminfo").exists():
-        assert doctor._memory(10**9).found == "not known on this system"
+        assert doctor.check_memory(10**9).found == "not known on this system"
         return
-    status, _, found, advice = doctor._memory(10**9)
+    status, _, found, advice = doctor.check_memory(10**9)
     assert status == "warn" and found.endswith("GB free") and advice.endswith("start fewer ranks")
 
 
@@ -322,7 +324,9 @@ def test_inside_a_slurm_job_it_names_the_trap(monkeypatch):
     assert (status, found) == ("ok", "in job 42, 8 tasks")
     assert "srun --mpi=pmi2" in advice
     assert "--mpi=none" in advice
-    assert doctor._pair("MPICH").found.startswith("not tried")  # an mpirun would start processes on the job's nodes
+    assert doctor.check_pair("MPICH").found.startswith(
+        "not tried"
+    )  # an mpirun would start processes on the job's nodes
 
 
 def test_an_unknown_format_is_refused(capsys):
@@ -524,8 +528,8 @@ def test_a_trial_on_the_hosts_takes_the_launcher_that_there_is(monkeypatch, tmp_
     ("line", "whose"), [("localhost slots=4", "MPICH"), ("[::1] slots=4", "MPICH"), ("localhost:4", "Open MPI")]
 )
 def test_a_line_in_the_words_of_another_mpi_is_refused(line, whose):
-    with pytest.raises(hostfile._Wrong, match=f"is not how {whose} writes"):
-        hostfile._parse(1, line, whose)
+    with pytest.raises(hostfile.WrongLine, match=f"is not how {whose} writes"):
+        hostfile.parse_line(1, line, whose)
 
 
 @pytest.mark.parametrize(
@@ -542,7 +546,7 @@ def test_a_line_in_the_words_of_another_mpi_is_refused(line, whose):
     ],
 )
 def test_a_line_names_a_host_and_its_ranks(line, whose, name, count):
-    assert hostfile._parse(3, line, whose) == (3, name, count)
+    assert hostfile.parse_line(3, line, whose) == (3, name, count)
 
 
 def test_a_host_file_without_a_launcher(monkeypatch, tmp_path):

@@ -1,7 +1,9 @@
 """The line that shows how far a run is: on a terminal or in a notebook, never elsewhere, never on standard output."""
 
 import io
+import itertools
 import sys
+import time
 import types
 
 import pytest
@@ -21,8 +23,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def terminal(monkeypatch):
-    monkeypatch.setattr(progress_line, "_FIRST", 0.0)
-    monkeypatch.setattr(progress_line, "_PAUSE", 0.0)
+    monkeypatch.setattr(time, "monotonic", itertools.count(0.0, 60.0).__next__)
     shown = Terminal()
     monkeypatch.setattr(progress_line, "sys", types.SimpleNamespace(stderr=shown, modules={}))
     return shown
@@ -45,11 +46,11 @@ def test_a_line_tells_stage_round_and_quality(terminal):
 
 
 def test_short_runs_and_scripts_show_nothing(terminal, monkeypatch):
-    monkeypatch.setattr(progress_line, "_FIRST", 60.0)
-    line = ProgressLine("gtvmin", 120)
-    line(RECORD)
-    line.close()
-    monkeypatch.setattr(progress_line, "_FIRST", 0.0)
+    with monkeypatch.context() as within_a_second:
+        within_a_second.setattr(time, "monotonic", itertools.count(0.0, 0.01).__next__)
+        line = ProgressLine("gtvmin", 120)
+        line(RECORD)
+        line.close()
     monkeypatch.setattr(Terminal, "isatty", lambda self: False)
     ProgressLine("gtvmin", 120)(RECORD)
     assert terminal.getvalue() == ""

@@ -1,7 +1,11 @@
 """Who hosts whom: the rule that chooses, what it costs, and that no bit of a result depends on it."""
 
 import json
+import sys
 from functools import cache
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -14,7 +18,6 @@ import p2pkm
 import topologies
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import expand_ranges
-from p2pkm.network import rank_partition as module
 from p2pkm.network.graph import Topology, sort_stably
 from p2pkm.network.halo import place
 from p2pkm.network.rank_partition import RankPartition, check_rank_partition, choose, count_cut, divide, imbalance
@@ -133,9 +136,25 @@ def test_imbalance_is_the_largest_over_the_mean():
     assert imbalance(np.array([0, 0])) == 1.0
 
 
-def metis_finds(monkeypatch, owner):
-    monkeypatch.setattr(module, "_has_metis", lambda: True)
-    monkeypatch.setattr(module, "_cut_by_metis", lambda topology, load, size: np.array(owner))
+class Cut(NamedTuple):
+    """Parts of a graph, as pymetis returns them."""
+
+    vertex_part: list
+
+
+def metis_finds(monkeypatch, owner, *loads):
+    """Replace pymetis by a package that finds these owners, None: it fails; loads: lists that get the loads."""
+
+    def part_graph(size, links, *, vweights, recursive):
+        assert owner is not None and recursive and links == len(owner)
+        for kept in loads:
+            kept.append(vweights)
+        return Cut(list(owner))
+
+    package = ModuleType("pymetis")
+    package.__spec__, package.part_graph = ModuleSpec("pymetis", None), part_graph
+    package.CSRAdjacency = lambda indptr, indices: len(indptr) - 1
+    monkeypatch.setitem(sys.modules, "pymetis", package)
 
 
 def test_the_smaller_cut_wins(monkeypatch):
@@ -162,32 +181,30 @@ def test_a_small_cut_does_not_win_by_uneven_loads(monkeypatch):
 
 
 def test_with_one_rank_or_one_device_each_nothing_is_computed(monkeypatch):
-    monkeypatch.setattr(module, "_cut_by_metis", None)
+    metis_finds(monkeypatch, None)
     for wish in ("auto", "metis", "blocks"):
         for size in (1, 24, 25):
             assert choose(SHUFFLED, EVEN, size, wish).name == "blocks"
     star = Topology.star(23)
-    monkeypatch.setattr(module, "_has_metis", lambda: True)
     assert choose(star, EVEN, 3).name == "blocks"
 
 
 def test_points_and_devices_are_balanced_by_metis_also_in_a_star_if_it_is_asked_for(monkeypatch):
     loads = []
-    monkeypatch.setattr(module, "_has_metis", lambda: True)
-    monkeypatch.setattr(module, "_cut_by_metis", lambda topology, load, size: loads.append(load) or np.arange(24) % 2)
+    metis_finds(monkeypatch, np.arange(24) % 2, loads)
     for topology in (Topology.star(23), SHUFFLED):
         assert choose(topology, np.arange(24), 2, "metis").name == "metis"
         assert_array_equal(loads.pop(), 1 + np.arange(24))
 
 
 def test_without_pymetis_auto_means_blocks_and_metis_is_refused(monkeypatch):
-    monkeypatch.setattr(module, "_has_metis", lambda: False)
+    monkeypatch.setitem(sys.modules, "pymetis", None)
     assert choose(SHUFFLED, EVEN, 2).name == "blocks"
     with pytest.raises(ExperimentError, match=r"rank_partition 'metis' needs pymetis.*pip install \"p2pkm\[metis\]\""):
         check_rank_partition("metis", 2)
     for wish, size in (("metis", 1), ("auto", 2), ("blocks", 2)):
         check_rank_partition(wish, size)
-    monkeypatch.setattr(module, "_has_metis", lambda: True)
+    metis_finds(monkeypatch, None)
     check_rank_partition("metis", 2)
 
 

@@ -57,13 +57,13 @@ def test_two_runs_with_one_seed_have_different_noise(trust):
 def test_noise_and_words_follow_from_the_secret_and_not_from_the_seed(trust, monkeypatch):
     """With the secret of another run the same noise is drawn; the seed moves the cells alone."""
     kept = []
-    prepare = private.PrivateOnGraph._prepare
+    prepare = private.PrivateOnGraph.cover
 
     def keep(self, state, devices):
         kept.append((devices.secrets.keys.tolist(), devices.secrets.shared, state.edge_keys.tolist()))
         return prepare(self, state, devices)
 
-    monkeypatch.setattr(private.PrivateOnGraph, "_prepare", keep)
+    monkeypatch.setattr(private.PrivateOnGraph, "cover", keep)
     for fixed, seed in ((b"a", 0), (b"a", 1), (b"b", 0)):
         monkeypatch.setattr(secrets, "token_bytes", lambda count, fixed=fixed: fixed * count)
         play(trust, seed=seed)
@@ -148,7 +148,7 @@ def test_a_method_that_does_not_declare_it_cannot_draw(monkeypatch):
 def spied(monkeypatch):
     """Return all secret numbers of the runs that follow, as uint64."""
     found = []
-    derive, prepare = run_secret.derive_keys, private.PrivateOnGraph._prepare
+    derive, prepare = run_secret.derive_keys, private.PrivateOnGraph.cover
 
     def keep_keys(secret, ids):
         keys = derive(secret, ids)
@@ -160,7 +160,7 @@ def spied(monkeypatch):
         return prepare(self, state, devices)
 
     monkeypatch.setattr("p2pkm.engine.build_batch.derive_keys", keep_keys)
-    monkeypatch.setattr(private.PrivateOnGraph, "_prepare", keep_links)
+    monkeypatch.setattr(private.PrivateOnGraph, "cover", keep_links)
     return found
 
 
@@ -227,8 +227,8 @@ def test_the_batch_and_its_keys_do_not_print_them(monkeypatch):
         shown.append((repr(devices), repr(devices.secrets), str(devices.secrets.keys[0])))
         return original(self, state, devices)
 
-    original = private.PrivateOnGraph._prepare
-    monkeypatch.setattr(private.PrivateOnGraph, "_prepare", keep)
+    original = private.PrivateOnGraph.cover
+    monkeypatch.setattr(private.PrivateOnGraph, "cover", keep)
     play()
     assert all(key not in devices and own == "Secrets(...)" for devices, own, key in shown)
 

@@ -169,14 +169,14 @@ def test_noise_is_normal():
 def test_a_resumed_run_covers_nothing_new_with_old_masks_or_noise(tmp_path, monkeypatch):
     """Every sum that is taken again, after a run was killed at any checkpoint, is of the same table to the bit."""
     taken = []
-    prepare = private.PrivateOnGraph._prepare
+    prepare = private.PrivateOnGraph.cover
 
     def keep(self, state, devices):
         found = prepare(self, state, devices)
         taken.append((devices.round, found.up.tobytes()))
         return found
 
-    monkeypatch.setattr(private.PrivateOnGraph, "_prepare", keep)
+    monkeypatch.setattr(private.PrivateOnGraph, "cover", keep)
     words = ("--algorithm", "private:epsilon=20,radius=40,steps=3,noise_seed=0", "--graph", "ring", "--devices", 5,
              "-k", 3, "--data", "grid16:points=6", "--no-plot", "--quiet", "--checkpoint-every", 1)  # fmt: skip
     with monkeypatch.context() as patched:

@@ -36,25 +36,26 @@ def diagnose(*, as_json: bool, host_file: str | None = None) -> int:
 
 def examine() -> list[Check]:
     """Return all checks; MPI is started in this process only if a launcher started it."""
-    library = _library()
+    library = check_library()
     ranks, cores = local_size(), _cores()
     mine = library.found if library.status == "ok" else ""
-    mpi = [_world() if launched() else _pair(mine), _yield(mine)] if mine else []
+    mpi = [check_world() if launched() else check_pair(mine), check_yield(mine)] if mine else []
     return [
-        _python(), library, _launcher(), *mpi, check_crowd(ranks, cores, mine), check_shared_memory(ranks, cores),
-        _threads(ranks, cores), _kernels(), _memory(ranks), _folder(), check_file_system(), check_slurm(),
+        check_python(), library, check_launcher(), *mpi,
+        check_crowd(ranks, cores, mine), check_shared_memory(ranks, cores), check_threads(ranks, cores),
+        check_kernels(), check_memory(ranks), check_folder(), check_file_system(), check_slurm(),
     ]  # fmt: skip
 
 
-def _python() -> Check:
-    """Return the versions of Python and p2pkm."""
+def check_python() -> Check:
+    """Report the versions of Python and p2pkm."""
     from p2pkm.core.version import __version__
 
     return Check("ok", "python", f"Python {platform.python_version()}, p2pkm {__version__}")
 
 
-def _library() -> Check:
-    """Return which MPI library mpi4py loads; asked in another process, unless MPI is needed in this one anyway."""
+def check_library() -> Check:
+    """Check which MPI library mpi4py loads; asked in another process, unless MPI is needed in this one anyway."""
     from importlib.util import find_spec
 
     if find_spec("mpi4py") is None:
@@ -74,8 +75,8 @@ def _library() -> Check:
     return Check("fail", "mpi library", found, INSTALL)
 
 
-def _launcher() -> Check:
-    """Return the mpirun on PATH and whose it is."""
+def check_launcher() -> Check:
+    """Find the mpirun on PATH and the MPI that it belongs to."""
     path = shutil.which("mpirun") or shutil.which("mpiexec")
     if path is None:
         beside = Path(sys.executable).parent
@@ -88,8 +89,8 @@ def _launcher() -> Check:
     return Check("ok", "mpirun", f"{path} ({family(printed)})")
 
 
-def _pair(library: str) -> Check:
-    """Return whether launcher and library belong together: two processes must see each other."""
+def check_pair(library: str) -> Check:
+    """Check that launcher and library belong together: two processes must see each other."""
     path = shutil.which("mpirun") or shutil.which("mpiexec")
     if path is None or "SLURM_JOB_ID" in os.environ:
         return Check("ok", "mpirun -n 2", "not tried: " + ("no mpirun" if path is None else "inside a Slurm job"))
@@ -106,15 +107,15 @@ def _pair(library: str) -> Check:
     return Check("fail", "mpirun -n 2", f"did not run ({printed})", (whose == "Open MPI" and oversubscribe()) or SAME)
 
 
-def _world() -> Check:
-    """Return how many ranks see each other, and who started them; worlds of size 1 were found with the library."""
+def check_world() -> Check:
+    """Count the ranks that see each other, and name their launcher; worlds of size 1 were found with the library."""
     from p2pkm.network.world import connect
 
     return Check("ok", "world", f"{connect().size} of {expected_size()} ranks see each other, started by {starter()}")
 
 
-def _yield(library: str) -> Check:
-    """Return whether a waiting rank leaves its core to others."""
+def check_yield(library: str) -> Check:
+    """Check that a waiting rank leaves its core to others."""
     whose = family(library)
     if whose == "Open MPI":
         return Check("ok", "yield", "Open MPI yields by itself when oversubscribed")
@@ -128,8 +129,8 @@ def _yield(library: str) -> Check:
     return Check("ok", "yield", f"MPIR_CVAR_ENABLE_HEAVY_YIELD={value}")
 
 
-def _threads(ranks: int, cores: int) -> Check:
-    """Return how many threads each library may start on each rank."""
+def check_threads(ranks: int, cores: int) -> Check:
+    """Check the number of threads that each library may start on each rank."""
     given = {name: os.environ[name] for name in _THREADS if name in os.environ}
     if not given:
         return Check("ok", "threads", "each library decides; under mpirun p2pkm sets one per rank")
@@ -146,8 +147,8 @@ def _threads(ranks: int, cores: int) -> Check:
     return Check("ok", "threads", found)
 
 
-def _kernels() -> Check:
-    """Return whether the compiled kernels are in numba's cache, newer than their source."""
+def check_kernels() -> Check:
+    """Check that the compiled kernels are in numba's cache, newer than their source."""
     if not compiles():
         return Check("warn", "kernels", "numba does not compile (NUMBA_DISABLE_JIT)", "unset NUMBA_DISABLE_JIT")
     try:
@@ -157,7 +158,7 @@ def _kernels() -> Check:
         return Check("warn", "kernels", first(found), way)
     functions = [compiled.entry(name) for name in compiled.__all__]
     folder = Path(str(functions[0].stats.cache_path))
-    ready = sum(_cached(function.py_func, folder) for function in functions)
+    ready = sum(is_cached(function.py_func, folder) for function in functions)
     found = f"{ready} of {len(functions)} compiled in {folder}"
     if ready == len(functions):
         return Check("ok", "kernels", found)
@@ -168,8 +169,8 @@ def _kernels() -> Check:
     return Check("warn", "kernels", found, "compile ahead, once: python -m p2pkm compile")
 
 
-def _cached(function: object, folder: Path) -> bool:
-    """Return whether numba's cache has an index for this function that is newer than the source."""
+def is_cached(function: object, folder: Path) -> bool:
+    """Test whether numba's cache has an index for this function that is newer than the source."""
     code = function.__code__  # type: ignore[attr-defined]
     source = Path(code.co_filename)
     version = f"py{sys.version_info[0]}{sys.version_info[1]}"
@@ -177,8 +178,8 @@ def _cached(function: object, folder: Path) -> bool:
     return any(file.stat().st_mtime >= source.stat().st_mtime for file in folder.glob(name))
 
 
-def _memory(ranks: int) -> Check:
-    """Return the memory that is free on this machine, where the system says so."""
+def check_memory(ranks: int) -> Check:
+    """Check the free memory of this machine, if the system reports it."""
     try:
         lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
         free, total = (int(lines[name].split()[0]) * 1024 for name in ("MemAvailable", "MemTotal"))
@@ -190,8 +191,8 @@ def _memory(ranks: int) -> Check:
     return Check("ok", "memory", found)
 
 
-def _folder() -> Check:
-    """Return whether the current folder can take a run folder."""
+def check_folder() -> Check:
+    """Check that the current folder can hold a run folder."""
     try:
         here = Path.cwd()
         free = shutil.disk_usage(here).free

@@ -24,8 +24,8 @@ class _Host(NamedTuple):
     ranks: int
 
 
-class _Wrong(Exception):  # noqa: N818 - a finding, not an error of the program
-    """What is wrong with a line, and what to do about it."""
+class WrongLine(Exception):  # noqa: N818 - a finding, not an error of the program
+    """Fault of a line, and its remedy."""
 
 
 def check_hosts(file: str) -> list[Check]:
@@ -38,7 +38,7 @@ def check_hosts(file: str) -> list[Check]:
         hosts = _read(Path(file), whose)
     except OSError as error:
         return [Check("fail", _CHECK, f"{file} cannot be read: {error.strerror or error}", "give mpirun's own file")]
-    except _Wrong as wrong:
+    except WrongLine as wrong:
         return [Check("fail", _CHECK, f"{file}, {wrong.args[0]}", wrong.args[1])]
     names = list(dict.fromkeys(host.name for host in hosts))
     ranks = count(sum(host.ranks for host in hosts), "rank")
@@ -56,30 +56,30 @@ def _read(path: Path, whose: str) -> list[_Host]:
     """Return the hosts of a file that suits this MPI, all of them known."""
     lines = path.read_text(errors="replace").splitlines()
     words = [(number, line.partition("#")[0].strip()) for number, line in enumerate(lines, 1)]
-    hosts = [_parse(number, line, whose) for number, line in words if line]
+    hosts = [parse_line(number, line, whose) for number, line in words if line]
     if not hosts:
-        raise _Wrong("no line names a host", "one host per line, as in launch/hostfile.example")
+        raise WrongLine("no line names a host", "one host per line, as in launch/hostfile.example")
     for host in hosts:
         try:
             socket.getaddrinfo(host.name.strip("[]"), None)
         except (OSError, UnicodeError):
-            raise _Wrong(
+            raise WrongLine(
                 f"line {host.line}: there is no host {host.name}", "correct the name, or give its address"
             ) from None
     return hosts
 
 
-def _parse(number: int, line: str, whose: str) -> _Host:
-    """Return the host of a line."""
+def parse_line(number: int, line: str, whose: str) -> _Host:
+    """Read the host of a line, and its number of ranks."""
     open_mpi = whose == "Open MPI"
     found = (_SLOTS if open_mpi else _COLON).fullmatch(line)
     slots = re.search(r"\sslots\s*=", line) is not None
     foreign = ":" in line and "[" not in line and not slots if open_mpi else slots
     if foreign or found is None:
         right = "HOST slots=8" if open_mpi else "HOST:8"
-        raise _Wrong(f"line {number}: {line!r} is not how {whose} writes a host and its ranks", f"write {right}")
+        raise WrongLine(f"line {number}: {line!r} is not how {whose} writes a host and its ranks", f"write {right}")
     name, ranks = found.groups(default="1")
     size = read_count(ranks)
     if not size:
-        raise _Wrong(f"line {number}: {ranks!r} ranks on {name}", "give a whole number of at least 1")
+        raise WrongLine(f"line {number}: {ranks!r} ranks on {name}", "give a whole number of at least 1")
     return _Host(number, name, size)

@@ -244,7 +244,7 @@ class TreeSummaries(MethodBase):
             choice = np.zeros(len(devices), np.int64)
         else:
             choice = np.clip(np.rint(found.flat()[:, 0]), 0, self.candidates - 1).astype(np.int64)
-        return RootedState(self._sets(walk.candidates, choice), np.ones(len(devices), np.bool_), None)
+        return RootedState(choose_sets(walk.candidates, choice, self.k), np.ones(len(devices), np.bool_), None)
 
     @staticmethod
     def collect(roots: Front) -> list[Floats]:
@@ -266,21 +266,30 @@ class TreeSummaries(MethodBase):
         n, q = len(devices), self.candidates
         losses, judging = np.empty((n, q)), judges(devices, self.k)
         for number in range(q):
-            losses[:, number] = price(devices, judging, self._sets(walk.candidates, np.full(n, number)))
+            losses[:, number] = price(devices, judging, choose_sets(walk.candidates, np.full(n, number), self.k))
         tables = Tables(losses, np.arange(n), np.ones(n, np.int64))
         deepest = walk.routes.layer(walk.routes.depth)
         return walk._replace(own=tables, front=Front(deepest, tables.take(deepest)))
 
-    def _sets(self, candidates: Tables, choice: Integers) -> Floats:
-        """Return one candidate of each device, float64[n, k, d]."""
-        d = candidates.values.shape[1]
-        blocks = candidates.values.reshape(-1, self.k * d)  # every table has whole candidates, one after another
-        real = candidates.rows > 0
-        if real.all():
-            return blocks[candidates.starts // self.k + choice].reshape(-1, self.k, d)
-        sets = np.full((len(real), self.k, d), np.inf)
-        sets[real] = blocks[candidates.starts[real] // self.k + choice[real]].reshape(-1, self.k, d)
-        return sets
+
+def choose_sets(candidates: Tables, choice: Integers, k: int) -> Floats:
+    """Choose one set of k centroids of each device, float64[n, k, d]; +inf at devices without candidates.
+
+    Parameters
+    ----------
+    candidates : Tables
+        Rows of whole sets, one after another, of each of n devices.
+    choice : int64[n]
+        Number of the set that is chosen.
+    """
+    d = candidates.values.shape[1]
+    blocks = candidates.values.reshape(-1, k * d)
+    real = candidates.rows > 0
+    if real.all():
+        return blocks[candidates.starts // k + choice].reshape(-1, k, d)
+    sets = np.full((len(real), k, d), np.inf)
+    sets[real] = blocks[candidates.starts[real] // k + choice[real]].reshape(-1, k, d)
+    return sets
 
 
 def turn(walk: Walk, front: Front) -> Walk:

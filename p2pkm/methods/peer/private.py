@@ -367,7 +367,7 @@ class PrivateOnGraph(OnGraph):
         if devices.turn == 0:
             if devices.round == 1 and self.masks:
                 state = state._replace(edge_keys=link_keys(devices, secure_walk.receive_words(inbox, devices)))
-            return self._prepare(state, devices)
+            return self.cover(state, devices)
         if position.up:
             state = state._replace(up=tree_sums.add_children(state.up, inbox, devices))
         else:
@@ -375,7 +375,7 @@ class PrivateOnGraph(OnGraph):
         if position.at_roots:
             roots = (self.tree.parent[devices.ids] < 0)[:, None, None]
             state = state._replace(down=np.where(roots, state.up, state.down))
-        return self._read(state, devices) if position.ends else state
+        return self.apply_total(state, devices) if position.ends else state
 
     def _places(self, state: PrivateState, devices: Devices, size: float) -> Floats:
         """Return what the offsets of the points are taken from in this sum, float64[n, r, d], from the center."""
@@ -384,8 +384,8 @@ class PrivateOnGraph(OnGraph):
         cells = size * tables.make_cells(devices.kernels, devices.shared_key, self.k, devices.d)
         return np.broadcast_to(cells, (len(devices), *cells.shape))
 
-    def _prepare(self, state: PrivateState, devices: Devices) -> PrivateState:
-        """Return the state in which every device holds its own table of this sum, with noise and behind its masks."""
+    def cover(self, state: PrivateState, devices: Devices) -> PrivateState:
+        """Compute the table of each device for this sum, with noise and masks, into `up`."""
         number, method, n = devices.round, self.method, len(devices)
         rows, width = method.shape_of(number, 1.0, devices.d)[:2]
         own = np.zeros((n, rows, width), np.int64)
@@ -405,8 +405,8 @@ class PrivateOnGraph(OnGraph):
             words = secure_walk.cover(words, devices, state.edge_keys, self._name(number))
         return state._replace(up=words, down=np.zeros_like(words))
 
-    def _read(self, state: PrivateState, devices: Devices) -> PrivateState:
-        """Return the state after a sum, of which all hold the total."""
+    def apply_total(self, state: PrivateState, devices: Devices) -> PrivateState:
+        """Apply the total of a sum, which all devices hold in `down`, to sizes and centroids."""
         number, method, n = devices.round, self.method, len(devices)
         size, centroids = state.size.copy(), state.centroids.copy()
         for what in secure_walk.distinct(state.down, state.size):

@@ -1,7 +1,6 @@
 """Summaries collected along a tree: what flooding finds, to the bit, for the bytes of a tree."""
 
 from itertools import pairwise
-from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
@@ -15,7 +14,7 @@ from p2pkm.core.messages import Tables
 from p2pkm.methods.building_blocks.spanning_tree import Front, grow
 from p2pkm.methods.init import registry as recipe
 from p2pkm.methods.init.reduce_summaries import reduce
-from p2pkm.methods.init.tree_summaries import TreeSummaries
+from p2pkm.methods.init.tree_summaries import TreeSummaries, choose_sets
 from tests.contract.test_every_method import deal
 from tests.support.play_rounds import arrange
 
@@ -239,7 +238,8 @@ def test_rows_and_layers_out_of_range_are_refused(monkeypatch):
 def test_each_device_with_candidates_has_one_set():
     values = np.arange(18.0).reshape(6, 3)
     some = Tables(values, np.array([2, 0, 4]), np.array([4, 0, 2]))
-    found = TreeSummaries._sets(SimpleNamespace(k=2), some, np.array([1, 0, 0]))
+    found = choose_sets(some, np.array([1, 0, 0]), 2)
     assert found.tolist() == [values[4:6].tolist(), [[np.inf] * 3] * 2, values[4:6].tolist()]
-    found = TreeSummaries._sets(SimpleNamespace(k=2), some.take(np.array([0, 2])), np.array([0, 0]))
-    assert found.tolist() == [values[2:4].tolist(), values[4:6].tolist()]
+    for choice, first in ((0, values[2:4]), (1, values[4:6])):
+        found = choose_sets(some.take(np.array([0, 2])), np.array([choice, 0]), 2)
+        assert found.tolist() == [first.tolist(), values[4:6].tolist()]

@@ -2,7 +2,6 @@
 
 import math
 import re
-from contextlib import nullcontext
 from functools import partial
 
 import networkx as nx
@@ -11,7 +10,6 @@ import pytest
 
 import p2pkm
 import topologies
-from p2pkm.core.errors import ExperimentError
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.kernels import reference
 from p2pkm.methods.building_blocks import private_tables as tables
@@ -50,7 +48,7 @@ def batch(blocks, graph=None):
 def record(monkeypatch, method, graph, shards, **options):
     """Run, and return the result with the words of all devices (noise and masks included) and the totals by sum."""
     own, totals = [], []
-    prepare, read = private.PrivateOnGraph._prepare, private.PrivateOnGraph._read
+    prepare, read = private.PrivateOnGraph.cover, private.PrivateOnGraph.apply_total
 
     def keep_own(self, state, devices):
         found = prepare(self, state, devices)
@@ -62,8 +60,8 @@ def record(monkeypatch, method, graph, shards, **options):
         return read(self, state, devices)
 
     with monkeypatch.context() as during:
-        during.setattr(private.PrivateOnGraph, "_prepare", keep_own)
-        during.setattr(private.PrivateOnGraph, "_read", keep_total)
+        during.setattr(private.PrivateOnGraph, "cover", keep_own)
+        during.setattr(private.PrivateOnGraph, "apply_total", keep_total)
         return p2pkm.simulate(method, graph, shards, **options), own, totals
 
 
@@ -379,10 +377,3 @@ def ratios(trust, epsilon, seeds=10, devices=16):
 ])  # fmt: skip
 def test_the_mean_ratio_of_ten_seeds(trust, epsilon, bound):
     assert ratios(trust, epsilon).mean() < bound
-
-
-@pytest.mark.parametrize(("least", "refused"), [(0.0, False), (np.inf, True)])
-def test_noise_below_the_rounding_units_is_refused(monkeypatch, least, refused):
-    monkeypatch.setattr(private, "_LEAST_NOISE", least)
-    with pytest.raises(ExperimentError, match="rounding takes it away") if refused else nullcontext():
-        p2pkm.Private(2, epsilon=1.0, radius=30.0)._check_noise(4)
