@@ -129,7 +129,7 @@ class Disclosure(PlacedOnGraph, Transform):
     def start(self, stages: Sequence[Stage], devices: Devices, network: Network) -> None:
         """Go on with the same points, in the units of these stages."""
         if self.left is not None:
-            self._known = _know(devices, devices.points)
+            self._known = index_points(devices, devices.points)
 
     def snapshot(self) -> dict[str, Any]:
         """Return which points have left so far, as `p2pkm.engine.state_tree` takes it."""
@@ -160,8 +160,8 @@ class Disclosure(PlacedOnGraph, Transform):
         assert left is not None
         if isinstance(state, StarState) and (state.shift.any() or (state.span != 1.0).any()):
             owner = np.repeat(np.arange(len(devices)), devices.sizes)
-            known = _know(devices, (devices.stored - state.shift[owner]) / state.span[owner])
-        for rows, name_owners in _sent(messages, devices):
+            known = index_points(devices, (devices.stored - state.shift[owner]) / state.span[owner])
+        for rows, name_owners in sent_rows(messages, devices):
             left[known.find(rows, name_owners)] = True
 
 
@@ -187,8 +187,8 @@ class _Known(NamedTuple):
         return points[(self.points[points] == np.repeat(rows, end - begin, axis=0)).all(axis=1)]
 
 
-def _know(devices: Devices, points: Floats) -> _Known:
-    """Return what is needed to find the points of a batch, in the units in which they are given."""
+def index_points(devices: Devices, points: Floats) -> _Known:
+    """Index the points of a batch float64[m, d], in the units in which they are given."""
     names = _name(points, np.repeat(np.arange(len(devices)), devices.sizes))
     order = np.argsort(names, kind="stable")
     sieve = np.zeros(2 << (_SPARSE * len(names)).bit_length(), np.bool_)
@@ -204,10 +204,10 @@ def _place(coordinates: Floats, places: int) -> Any:
     return bits.view(np.int64)
 
 
-def _sent(
+def sent_rows(
     messages: DenseMessages | SparseMessages, devices: Devices
 ) -> Iterator[tuple[Floats, Callable[[], Integers]]]:
-    """Yield rows float64[r, w] of what goes over links, some at a time, without ids of origins, and their owners."""
+    """Yield rows float64[r, w] that go over links, some at a time, without ids of origins, and their owners."""
     if isinstance(messages, SparseMessages):
         if len(messages.edges):
             senders = source_of(devices, messages.edges)  # edges lie by device

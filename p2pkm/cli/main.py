@@ -81,15 +81,17 @@ def _obey(arguments: list[str]) -> int:
     except click.exceptions.Abort:
         raise KeyboardInterrupt from None
     except P2PKMError as error:
-        code = _say(str(error), error.code)
+        code = print_error(str(error), error.code)
     except MemoryError as error:
-        code = _say(
+        code = print_error(
             f"too little memory: {error or 'none is left'}; take fewer devices, points or clusters", DataError.code
         )
     except SystemExit as ending:  # click: a shell has its completions, or whoever reads the output has gone
         code = NetworkError.code if ending.code else 0
     except OSError as error:
-        code = _say(f"{error.filename or 'the output'} cannot be used: {error.strerror or error}", NetworkError.code)
+        code = print_error(
+            f"{error.filename or 'the output'} cannot be used: {error.strerror or error}", NetworkError.code
+        )
         _drop_output()
     return code or 0
 
@@ -130,8 +132,8 @@ def _suggest(error: Any, arguments: list[str]) -> None:
         error.possibilities = None  # of click, which would name them again
 
 
-def _say(message: str, code: int) -> int:
-    """Print a message, without the middle of what was given where that is endless, and return the code."""
+def print_error(message: str, code: int) -> int:
+    """Print an error, without its middle if it is very long, and return the exit code."""
     short = message if len(message) <= 2 * _LONG else f"{message[:_LONG]} ... {message[-_LONG:]}"
     with contextlib.suppress(OSError):
         print(f"p2pkm: error: {short}", file=sys.stderr, flush=True)

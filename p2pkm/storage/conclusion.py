@@ -47,7 +47,7 @@ def conclude(groups: Groups, figure: str = "ratio_mean", margin: float = MARGIN)
     mean, over = f"{best.mean / metric.scale:{_form(figure)}}", f"Over {count(len(values), 'seed')}, {best.name} has "
     if not others:
         _, low, high = estimate_mean(values)
-        reach = f" (95 % interval {_write(low, figure)} to {_write(high, figure)})" if len(values) > 1 else ""
+        reach = f" (95 % interval {write_value(low, figure)} to {write_value(high, figure)})" if len(values) > 1 else ""
         return f"{over}a {what} of {mean}{reach}."
     extreme = "highest" if metric.better == "higher" else "lowest"
     words = [f"{over}the {extreme} {what} of {count(len(standings), 'configuration')}, {mean}."]
@@ -156,8 +156,8 @@ def _form(figure: str) -> str:
     return find(figure).form or ".4g"
 
 
-def _write(value: float, figure: str) -> str:
-    """Write a value of a figure, or a difference, so that it is not rounded to nothing."""
+def write_value(value: float, figure: str) -> str:
+    """Write a value of a metric, or a difference, such that it is not rounded to 0."""
     scaled = value / find(figure).scale
     text = f"{scaled:{_form(figure)}}"
     return text if float(text) or not scaled else f"{scaled:.1e}"
@@ -167,5 +167,5 @@ def _bound(value: float | None, figure: str) -> str:
     """Write a difference with its sign; a dash if there is none."""
     if value is None:
         return "-"
-    text = _write(value, figure)
+    text = write_value(value, figure)
     return text if text.startswith("-") else f"+{text}"

@@ -196,7 +196,7 @@ def _same(file: int, path: Path) -> bool:
 
 def sign() -> dict[str, Any]:
     """Return what tells this process from all others, also from a later one with the same number."""
-    return {"host": platform.node(), "process": os.getpid(), "process_began": _began(os.getpid())}
+    return {"host": platform.node(), "process": os.getpid(), "process_began": process_start(os.getpid())}
 
 
 def _read(folder: Path) -> dict[str, Any]:
@@ -223,11 +223,11 @@ def died(owner: dict[str, Any]) -> bool:
         return True
     except OSError:
         return False  # of another user
-    return _began(owner["process"]) != owner.get("process_began")
+    return process_start(owner["process"]) != owner.get("process_began")
 
 
-def _began(process: int) -> str | None:
-    """Return when a process began, in the words of the system, None if it does not say; a dead one has no beginning."""
+def process_start(process: int) -> str | None:
+    """Find the start of a process, as the system writes it; None if the process is dead or its start is unknown."""
     try:
         words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -85,8 +85,8 @@ def write_json(folder: Path, name: str, content: Any) -> None:
     write_bytes(folder, name, lambda file: file.write((json.dumps(content, indent=1) + "\n").encode()))
 
 
-def _pack(file: Any, arrays: dict[str, Any]) -> None:
-    """Write arrays as .npz; what does not shrink, such as most real numbers, is not compressed."""
+def pack_arrays(file: Any, arrays: dict[str, Any]) -> None:
+    """Write arrays as .npz; arrays that do not shrink, such as most real numbers, are not compressed."""
     with zipfile.ZipFile(file, "w", compresslevel=1) as archive:
         for name, array in arrays.items():
             middle = array.size // 2
@@ -127,9 +127,9 @@ def save_result(result: Any, folder: Path) -> None:
     for name, arrays in archives.items():
         present: Any = {key: np.asarray(value) for key, value in arrays.items() if value is not None}
         if present:
-            write_bytes(folder, f"{name}.npz", partial(_pack, arrays=present))
+            write_bytes(folder, f"{name}.npz", partial(pack_arrays, arrays=present))
     if result.topology.n > LARGE:
-        write_bytes(folder, "graph.npz", partial(_pack, arrays=result.topology.to_arrays()))
+        write_bytes(folder, "graph.npz", partial(pack_arrays, arrays=result.topology.to_arrays()))
     else:
         _write_text(folder, "graph.graphml", _GRAPHML, _list_graphml(*result.list_graph()))
     write_tables(result, folder)

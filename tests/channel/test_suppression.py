@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.channel.pipeline import plan_channel
-from p2pkm.channel.suppression import _know, _sent, reach
+from p2pkm.channel.suppression import index_points, reach, sent_rows
 from p2pkm.channel.transform import Context
 from p2pkm.core.messages import DenseMessages
 from p2pkm.core.traits import MessageContent
@@ -626,7 +626,7 @@ def test_points_in_the_units_of_a_method_are_found():
 
 def test_a_point_is_found_whatever_the_signs_of_its_zeros():
     points = np.array([[3.0, -0.0], [0.0, 1.0], [3.0, np.nextafter(0.0, 1.0)]])
-    known = _know(arrange([points], []).devices, points)
+    known = index_points(arrange([points], []).devices, points)
     found = known.find(np.array([[3.0, 0.0], [-0.0, 1.0]]), lambda: np.zeros(2, np.int64))
     assert sorted(found) == [0, 1]
 
@@ -634,7 +634,7 @@ def test_a_point_is_found_whatever_the_signs_of_its_zeros():
 def test_a_table_that_claims_more_rows_than_it_has_moves_no_owner():
     devices = arrange([np.zeros((1, 2))] * 3, [(0, 1), (1, 2), (2, 0)]).devices
     messages = DenseMessages(np.arange(12.0).reshape(3, 2, 2), np.array([3, 1, 2]))
-    ((rows, owners),) = _sent(messages, devices)
+    ((rows, owners),) = sent_rows(messages, devices)
     assert_array_equal(rows, [[0, 1], [2, 3], [4, 5], [8, 9], [10, 11]])
     assert_array_equal(owners(), [0, 0, 1, 2, 2])
 

@@ -9,7 +9,7 @@ import tomllib
 
 import pytest
 
-from p2pkm.cli.main import _say
+from p2pkm.cli.main import print_error
 from p2pkm.cli.run import command
 from p2pkm.cli.summary_table import Progress
 from p2pkm.core.units import write_number
@@ -172,7 +172,7 @@ def test_run_is_the_same_as_no_command():
 def test_an_endless_message_loses_its_middle_and_no_other_one(capsys):
     for long in (1_499, 1_501, 3_000, 3_001):
         words = "a" * 1_500 + "b" * (long - 1_500) if long > 1_500 else "a" * long
-        assert _say(words, 3) == 3
+        assert print_error(words, 3) == 3
         shown = capsys.readouterr().err.removeprefix("p2pkm: error: ").removesuffix("\n")
         assert shown == (words if long <= 3_000 else f"{words[:1_500]} ... {words[-1_500:]}")
 

@@ -97,8 +97,9 @@ def test_progress_is_shown_unless_quiet_with_the_most_rounds_of_the_method(capsy
     ("total", "before", "inside"), [(None, 3, 0), (0, 3, 0), (1, 3, 1), (3, 3, 1), (4, 3, 0), (1, None, 0)]
 )
 def test_a_goal_reached_during_initialization_is_placed_there(total, before, inside):
-    said = closing_rows._place({"rounds_to_1pct": total, "rounds_before": before}, "")
-    assert said == ("with initialization", f"in round {total} of the initialization")[inside]
+    summary = {"rounds_to_1pct": total, "method_rounds_to_1pct": None, "rounds_before": before}
+    place = f"in round {total} of the initialization" if inside else "with initialization"
+    assert closing_rows.tell_own(summary)[1] == f"until the ratio is within 1 % of its end ({place})"
 
 
 def test_a_private_run_cut_off_by_the_round_limit_says_so():

@@ -135,11 +135,11 @@ def test_dirichlet_by_device_is_the_plain_loop(m, n, classes, seed):
     pools = [list(rng.permutation(np.flatnonzero(y == c))) for c in np.unique(y)]
     plain = np.empty(m, np.int64)
     for i in range(n):
-        boost, tail = skew._gammas(rng, 0.4, len(pools))
+        boost, tail = skew.log_gammas(rng, 0.4, len(pools))
         missing = m // n + (i < m % n)
         while missing:
             usable = [c for c, pool in enumerate(pools) if pool]
-            drawn = rng.multinomial(missing, skew._normalize(boost[usable], tail[usable], 0.4))
+            drawn = rng.multinomial(missing, skew.normalize_shares(boost[usable], tail[usable], 0.4))
             for c, count in zip(usable, drawn, strict=True):
                 taken = [pools[c].pop() for _ in range(min(count, len(pools[c])))]
                 plain[taken] = i

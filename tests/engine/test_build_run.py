@@ -5,7 +5,6 @@ import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,7 +27,7 @@ from p2pkm.engine.build_run import (
     check_options,
     require_same_run,
 )
-from p2pkm.engine.run_job import _count_work, _tell_division
+from p2pkm.engine.run_job import RootHooks, _count_work, _tell_division
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.network.graph import Topology
 from tests.contract.test_determinism import start
@@ -213,8 +212,9 @@ def test_ranks_with_different_runs_all_end_and_scores_belong_to_rank_0():
 
 
 def test_changing_points_are_counted_once_per_round():
-    assert _count_work(SimpleNamespace(stream=None, rounds=4), 7) == 7
-    assert _count_work(SimpleNamespace(stream="drawn", rounds=4), 7) == 35
+    run = RunConfig(p2pkm.GTVMin(3), RING, rounds=4)
+    assert _count_work(run, 7) == 7
+    assert _count_work(replace(run, stream=DataStream()), 7) == 35
 
 
 def test_pooled_labels_belong_to_the_nearest_centroids():
@@ -234,7 +234,7 @@ def test_digests_do_not_depend_on_the_pieces(count, monkeypatch):
                                           "halo_size": 5, "rank_partition": "blocks"}])  # fmt: skip
 def test_the_rank_partition_is_described_if_it_is_known(figures):
     told = []
-    _tell_division(SimpleNamespace(tell=told.append), figures)
+    _tell_division(RootHooks(tell=told.append), figures)
     words = "rank partition blocks: edge cut 1,234, halo 5; load imbalance 1.250 in points, 1.000 in devices"
     assert told == ([words] if figures else [])
 

@@ -14,7 +14,7 @@ from p2pkm.core.expected_messages import EveryTurn
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.experiments.checking.check_method import CHECKS, MethodCheckError, check_method
-from p2pkm.experiments.checking.watch_method import _Part, take
+from p2pkm.experiments.checking.watch_method import Part, take
 from tests.support.install_plugin import install, site
 from tests.support.methods import METHODS, build
 from tests.support.play_rounds import arrange
@@ -353,7 +353,7 @@ def test_a_part_of_a_batch_has_the_points_and_weights_of_its_devices():
     data, weights = [[[0.0]], [[1.0], [2.0]], [], [[3.0], [4.0]]], [1.0, 2.0, 3.0, 4.0, 5.0]
     for given, expected in ((weights, [1.0, 4.0, 5.0]), (np.broadcast_to(1.0, 5), [1.0] * 3)):
         devices = arrange(data, [(0, 1), (1, 2), (2, 3), (3, 0)], weights=given).devices
-        part = take(devices, _Part(np.array([0, 3]), np.array([0, 1, 6, 7])))
+        part = take(devices, Part(np.array([0, 3]), np.array([0, 1, 6, 7])))
         assert part.points[:, 0].tolist() == [0.0, 3.0, 4.0] and part.offsets.tolist() == [0, 1, 3]
         assert part.point_weights.tolist() == expected
         assert part.mirror.tolist() == [-1, 2, 1, -1]  # of the ring one link lies inside

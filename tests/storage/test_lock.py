@@ -23,7 +23,7 @@ import p2pkm.storage.run_folder
 from p2pkm.core.errors import ExperimentError
 from p2pkm.storage import lock
 from p2pkm.storage.checksums import check_files
-from p2pkm.storage.lock import NAME, Lock, _began, died, holder, sign
+from p2pkm.storage.lock import NAME, Lock, died, holder, process_start, sign
 from p2pkm.storage.run_folder import RunFolder
 from tests.support import kill_runs as killed
 from tests.support.resume import difference, keep_all
@@ -329,7 +329,7 @@ def test_a_process_lives_until_it_ends_and_takes_what_memory_it_likes():
     assert sign() == owner and not died(owner)
     del taken
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
-        owner = {"host": platform.node(), "process": child.pid, "process_began": _began(child.pid)}
+        owner = {"host": platform.node(), "process": child.pid, "process_began": process_start(child.pid)}
         assert owner["process_began"] and not died(owner)
         child.stdin.close()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)

@@ -21,7 +21,7 @@ from p2pkm.metrics.result import Exposure
 from p2pkm.storage import save
 from p2pkm.storage.checkpoint import Checkpoint, CheckpointWriter, newest, write
 from p2pkm.storage.lock import Lock, sign
-from p2pkm.storage.save import _pack, drafts, write_bytes
+from p2pkm.storage.save import drafts, pack_arrays, write_bytes
 from topologies import ring
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +69,7 @@ def test_only_what_a_dead_process_of_this_host_left_over_is_removed(tmp_path):
 
 
 def test_where_a_system_does_not_say_when_processes_began_their_numbers_tell_them_apart(tmp_path, monkeypatch):
-    monkeypatch.setattr("p2pkm.storage.lock._began", lambda process: None)
+    monkeypatch.setattr("p2pkm.storage.lock.process_start", lambda process: None)
     for number in (os.getpid(), 999_999_999):
         (tmp_path / f".a.{number}-@{platform.node()}.partial").write_bytes(b"half")
     write_bytes(tmp_path, "new", lambda file: file.write(b""))
@@ -126,7 +126,7 @@ def test_arrays_are_packed_where_that_is_worth_it(monkeypatch, values, long, pac
     """Of 8 bits 5 say which of 32 values a number has: a good third less, which is too little for long arrays."""
     monkeypatch.setattr("p2pkm.storage.save._LONG", 10**4 - long)
     array, file = np.random.default_rng(0).integers(values, size=10**4).astype(np.uint8), io.BytesIO()
-    _pack(file, {"a": array})
+    pack_arrays(file, {"a": array})
     with zipfile.ZipFile(file) as archive:
         assert archive.getinfo("a.npy").compress_type == (zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED)
     assert np.array_equal(np.load(file)["a"], array)

@@ -394,5 +394,5 @@ def test_a_folder_keeps_its_margin_and_page_and_csv_have_the_verdicts_of_the_sen
 
 def test_small_differences_are_not_rounded_to_zero():
     for value in (0.0, 0.5):
-        assert conclusion._write(value, "ari") == f"{value:{conclusion._form('ari')}}"
-    assert conclusion._write(1e-9, "ari") == "1.0e-09"
+        assert conclusion.write_value(value, "ari") == f"{value:.3f}"
+    assert conclusion.write_value(1e-9, "ari") == "1.0e-09"

@@ -141,14 +141,14 @@ def test_small_draws_have_the_odds_worked_out_by_hand():
 
 def test_moved_links_keep_one_end_and_leave_no_double_link():
     n, reach = 500, 3
-    u, v = large._rewire(n, reach, 0.3, np.random.default_rng(1))
+    u, v = large.rewire_lattice(n, reach, 0.3, np.random.default_rng(1))
     assert (u == np.tile(np.arange(n), reach)).all() and (u != v).all()
     assert len(np.unique(np.minimum(u, v) * n + np.maximum(u, v))) == n * reach
     lattice = (u + np.repeat([1, 2, 3], n)) % n
     assert abs((v != lattice).mean() - 0.3) < 4.5 * (0.21 / (n * reach)) ** 0.5
     ends = np.bincount(v[v != lattice] // 50, minlength=10)
     assert abs(ends - ends.mean()).max() < 4.5 * ends.mean() ** 0.5
-    u, v = large._rewire(20, reach, 1.0, np.random.default_rng(1))  # many draws hit a link that is there
+    u, v = large.rewire_lattice(20, reach, 1.0, np.random.default_rng(1))  # many draws hit a link that is there
     assert (v != (u + np.repeat([1, 2, 3], 20)) % 20).all()
 
 
@@ -170,7 +170,7 @@ def test_new_devices_choose_distinct_ones_before_them(n, m):
 
 def test_a_choice_of_a_choice_is_followed_to_its_end():
     places = np.array([0, 3, 5, 6, 9, 8])  # m = 2; row r: its choices at 4 + 4 r and 5 + 4 r, then itself twice
-    assert large._follow(places, 4, 2).tolist() == [0, 3, 3, 6, 6, 3]
+    assert large.follow_choices(places, 4, 2).tolist() == [0, 3, 3, 6, 6, 3]
 
 
 @pytest.mark.parametrize(("n", "degree"), [(2, 1), (7, 2), (8, 3), (16, 7), (16, 9), (16, 15), (64, 60), (500, 6)])
@@ -402,5 +402,5 @@ def test_links_move_where_none_stands_that_has_not_moved_before(n, reach, chance
         taken, tries = {frozenset(link) for link in links}, 0
         while moving and tries < large._TRIES:
             moving, tries = move_links(links, moving, taken, rng.integers(n, size=len(moving)).tolist()), tries + 1
-    u, v = large._rewire(n, reach, chance, np.random.default_rng(n))
+    u, v = large.rewire_lattice(n, reach, chance, np.random.default_rng(n))
     assert np.column_stack((u, v)).tolist() == links

@@ -16,7 +16,7 @@ from p2pkm.storage.paired_tests import Verdicts
 from p2pkm.viz.report.encode_arrays import ABSENT, Box, bounding_box, pack, round_singles, shrink_counts, to_steps
 from p2pkm.viz.report.html import Html, embed_json, tabulate, tag, write
 from p2pkm.viz.report.narrative import tell_ratio
-from p2pkm.viz.report.study_page import _average, _by_seed, _judge, _name
+from p2pkm.viz.report.study_page import average_seeds, judge, name_row, runs_by_seed
 from tests.support.animation import film, run
 from tests.support.run_cli import ROOT, here
 
@@ -324,9 +324,9 @@ def test_a_comparison_has_its_table_differences_and_command(compared):
 
 def _told(rows, axes=("algorithm", "graph", "seed")):
     """Return the words of the verdict on these runs."""
-    means = _average(rows, ["algorithm", "graph"])
-    verdicts = Verdicts({_name(row, axes[:2]): _by_seed(row) for row in means}, "ratio_mean")
-    return _judge(means, axes, (len(rows), 0), verdicts)
+    means = average_seeds(rows, ["algorithm", "graph"])
+    verdicts = Verdicts({name_row(row, axes[:2]): runs_by_seed(row) for row in means}, "ratio_mean")
+    return judge(means, axes, (len(rows), 0), verdicts)
 
 
 def test_the_verdict_of_many_runs_names_all_that_is_alike_what_is_never_reached_and_what_got_worse():

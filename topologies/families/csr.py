@@ -71,7 +71,7 @@ def hypercube(n: int) -> CSRGraph:
 def small_world(n: int, *, degree: int = 4, rewire: float = 0.1, seed: int = 0) -> CSRGraph:
     """Draw a ring where each device knows its `degree` nearest, some links moved to random ends (Watts-Strogatz)."""
     size, links, chance = small_world_options(n, degree, rewire)
-    return _redraw(size, seed, lambda rng: _rewire(size, links // 2, chance, rng), "small-world", "degree")
+    return _redraw(size, seed, lambda rng: rewire_lattice(size, links // 2, chance, rng), "small-world", "degree")
 
 
 def random_regular(n: int, *, degree: int = 4, seed: int = 0) -> CSRGraph:
@@ -124,8 +124,8 @@ def _redraw(
     raise unconnected(n, family, option)
 
 
-def _rewire(n: int, reach: int, chance: float, rng: Generator) -> tuple[Integers, Integers]:
-    """Move links of a ring lattice to ends that are drawn uniformly, first the short ones, at last the longest."""
+def rewire_lattice(n: int, reach: int, chance: float, rng: Generator) -> tuple[Integers, Integers]:
+    """Move links of a ring lattice to ends that are drawn uniformly, from the shortest to the longest."""
     import numpy as np
 
     u = np.tile(np.arange(n), reach)
@@ -217,7 +217,7 @@ def _choose(ends: Integers, rows: Integers, m: int, rng: Generator) -> Integers:
     known = np.repeat(2 * m * (1 + rows), m)
     places = rng.integers(known)
     while True:
-        chosen = ends[_follow(places, 2 * m * (1 + int(rows[0])), m)].reshape(-1, m)
+        chosen = ends[follow_choices(places, 2 * m * (1 + int(rows[0])), m)].reshape(-1, m)
         order = np.argsort(chosen, axis=1, kind="stable")
         ranked = np.take_along_axis(chosen, order, axis=1)
         again = np.zeros(chosen.shape, bool)
@@ -227,7 +227,7 @@ def _choose(ends: Integers, rows: Integers, m: int, rng: Generator) -> Integers:
         places[again.ravel()] = rng.integers(known[again.ravel()])
 
 
-def _follow(places: Integers, start: int, m: int) -> Integers:
+def follow_choices(places: Integers, start: int, m: int) -> Integers:
     """Replace places that hold a choice of this block, which begins at `start`, by the place that was chosen there."""
     import numpy as np
 

@@ -106,7 +106,7 @@ def dirichlet(
     device = np.empty(len(labels), dtype=np.int64)
     if by == "class":
         for pool in pools:
-            proportions = _normalize(*_gammas(rng, alpha, n), alpha)
+            proportions = normalize_shares(*log_gammas(rng, alpha, n), alpha)
             device[pool] = np.repeat(np.arange(n), _split(proportions, len(pool)))
     else:
         _deal_by_device(rng, pools, alpha, n, device)
@@ -119,11 +119,11 @@ def _deal_by_device(rng: np.random.Generator, pools: list[Ints], alpha: float, n
     taken_by = np.zeros((n, len(pools)), dtype=narrow(len(device) + 1))
     share, extra = divmod(len(device), n)
     for i in range(n):  # a draw depends on what all devices before have left
-        boost, tail = _gammas(rng, alpha, len(pools))
+        boost, tail = log_gammas(rng, alpha, len(pools))
         missing = share + (i < extra)
         while missing:
             usable = np.flatnonzero(left)
-            drawn = rng.multinomial(missing, _normalize(boost[usable], tail[usable], alpha))
+            drawn = rng.multinomial(missing, normalize_shares(boost[usable], tail[usable], alpha))
             taken = np.minimum(drawn, left[usable])
             taken_by[i, usable] += taken.astype(taken_by.dtype)
             left[usable] -= taken
@@ -132,14 +132,14 @@ def _deal_by_device(rng: np.random.Generator, pools: list[Ints], alpha: float, n
         device[pool] = np.repeat(np.arange(n), taken_by[:, c])[::-1]
 
 
-def _gammas(rng: np.random.Generator, alpha: float, size: int) -> tuple[Floats, Floats]:
+def log_gammas(rng: np.random.Generator, alpha: float, size: int) -> tuple[Floats, Floats]:
     """Draw Gamma(alpha) variates in parts: their logarithm is boost + tail / alpha, for any alpha above 0."""
     alpha = min(alpha, 1e15)
     return np.log(rng.standard_gamma(alpha + 1.0, size)), np.log1p(-rng.random(size))
 
 
-def _normalize(boost: Floats, tail: Floats, alpha: float) -> Floats:
-    """Return the Dirichlet proportions; where alpha is too small for doubles, the largest tail takes all."""
+def normalize_shares(boost: Floats, tail: Floats, alpha: float) -> Floats:
+    """Compute Dirichlet proportions float64[size]; if alpha is too small for doubles, the largest tail takes all."""
     with np.errstate(over="ignore"):
         logs = boost + (tail - tail.max()) / alpha
     shares: Floats = np.exp(logs - logs.max())
@@ -209,7 +209,7 @@ def quantity(m: int, n: int, *, alpha: float = 0.5, minimum: int = 0, seed: int 
     """
     m, n, alpha = whole(m, 0, "m"), whole(n, 1, "n"), positive(alpha, "alpha")
     rng = generator(seed, "quantity")
-    sizes = _split(_normalize(*_gammas(rng, alpha, n), alpha), m)
+    sizes = _split(normalize_shares(*log_gammas(rng, alpha, n), alpha), m)
     device = np.repeat(np.arange(n, dtype=narrow(n)), sizes)
     rng.shuffle(device)
     return fill(device, n, minimum, seed)

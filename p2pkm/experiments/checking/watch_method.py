@@ -25,8 +25,8 @@ _PARTS: tuple[Callable[[Integers], Any], ...] = (
 )  # fmt: skip
 
 
-class _Part(NamedTuple):
-    """Some devices of a batch that is the whole system, and the edges that lead from them."""
+class Part(NamedTuple):
+    """Devices of a batch that is the whole system, and the edges that lead from them."""
 
     which: Integers
     edges: Integers
@@ -60,7 +60,7 @@ class Watcher:
         self.found: dict[str, str] = {}
         self.busy = False
         self._k, self._d, self._numbers = k, d, numbers
-        self._parts: list[_Part] = []
+        self._parts: list[Part] = []
         self._states: list[Any] = []
         self._sent: list[Any] = []
         self._width = 0  # columns of a report; 0: not known yet
@@ -160,7 +160,7 @@ class Watcher:
                 )
 
     @contextmanager
-    def _part(self, function: str, part: _Part) -> Iterator[None]:
+    def _part(self, function: str, part: Part) -> Iterator[None]:
         """Play a part, unless parts have been found to differ already."""
         self.busy = True
         try:
@@ -174,17 +174,17 @@ class Watcher:
         finally:
             self.busy = False
 
-    def _play_parts(self) -> Iterator[tuple[int, _Part]]:
+    def _play_parts(self) -> Iterator[tuple[int, Part]]:
         """Yield the parts, until they are found to differ or to have been written to."""
         for number, part in enumerate(self._parts):
             if not self.found.keys() & {"inputs", "parts"}:
                 yield number, part
 
-    def _compare_states(self, function: str, whole: Any, own: Any, part: _Part) -> None:
+    def _compare_states(self, function: str, whole: Any, own: Any, part: Part) -> None:
         self._compare(function, "centroids", list(whole.centroids[part.which]), list(own.centroids), part)
         self._compare(function, "converged", list(whole.converged[part.which]), list(own.converged), part)
 
-    def _compare(self, function: str, what: str, whole: list[Any], own: list[Any], part: _Part) -> None:
+    def _compare(self, function: str, what: str, whole: list[Any], own: list[Any], part: Part) -> None:
         """Note the first device for which a part has other bits than the whole batch."""
         if len(whole) != len(own):
             device, other = part.name, f"{len(own)} {what} for {len(whole)} devices"
@@ -332,23 +332,23 @@ def watch(method: Any, watcher: Observer) -> Any:
     return watched
 
 
-def _divide(devices: Devices) -> list[_Part]:
+def _divide(devices: Devices) -> list[Part]:
     """Return parts of a batch that holds all devices: one device, none, some, and the rest."""
     return [_choose_part(devices, rule(devices.ids)) for rule in _PARTS]
 
 
-def _choose_part(devices: Devices, chosen: Mask) -> _Part:
+def _choose_part(devices: Devices, chosen: Mask) -> Part:
     """Return the part of the chosen devices."""
     which = np.flatnonzero(chosen)
-    return _Part(which, expand_ranges(devices.indptr[which], np.diff(devices.indptr)[which]))
+    return Part(which, expand_ranges(devices.indptr[which], np.diff(devices.indptr)[which]))
 
 
-def _renumbered(part: _Part) -> _Part:
+def _renumbered(part: Part) -> Part:
     """Return the part as positions in itself."""
-    return _Part(np.arange(len(part.which)), np.arange(len(part.edges)))
+    return Part(np.arange(len(part.which)), np.arange(len(part.edges)))
 
 
-def take(devices: Devices, part: _Part) -> Devices:
+def take(devices: Devices, part: Part) -> Devices:
     """Return the batch that a rank has that hosts these devices alone."""
     which, edges = part
     rows = expand_ranges(devices.offsets[which], devices.sizes[which])
@@ -378,7 +378,7 @@ def take(devices: Devices, part: _Part) -> Devices:
     )
 
 
-def _slice(tree: Any, part: _Part, devices: Devices) -> Any:
+def _slice(tree: Any, part: Part, devices: Devices) -> Any:
     """Return the part of the state that a stage starts from: centroids that were given, or a state of arrays."""
     if fields := list_fields(tree):
         return type(tree)(*(
@@ -390,7 +390,7 @@ def _slice(tree: Any, part: _Part, devices: Devices) -> Any:
     return tree[part.which] if whole else tree
 
 
-def _list_messages(messages: Any, part: _Part) -> list[Any]:
+def _list_messages(messages: Any, part: Part) -> list[Any]:
     """Return what each device of a part sends, over which of its edges: for comparison."""
     if isinstance(messages, SparseMessages):
         tables = {int(v): messages.tables.take(np.array([i])).flat() for i, v in enumerate(messages.who)}
@@ -404,7 +404,7 @@ def _list_messages(messages: Any, part: _Part) -> list[Any]:
     return [*found, None if messages.edges is None else messages.edges[part.edges]]
 
 
-def _receive(inbox: Any, sent: Any, part: _Part, devices: Devices) -> Any:
+def _receive(inbox: Any, sent: Any, part: Part, devices: Devices) -> Any:
     """Return what the devices of a part have received, own tables first, then those of their neighbors elsewhere."""
     if isinstance(inbox, Delivery):
         return _receive_sparse(inbox, sent, part, devices)
@@ -422,7 +422,7 @@ def _receive(inbox: Any, sent: Any, part: _Part, devices: Devices) -> Any:
     )
 
 
-def _receive_sparse(delivery: Delivery, sent: SparseMessages, part: _Part, devices: Devices) -> Delivery:
+def _receive_sparse(delivery: Delivery, sent: SparseMessages, part: Part, devices: Devices) -> Delivery:
     mine = np.isin(delivery.edges, part.edges)
     tables, senders = delivery.tables.take(np.flatnonzero(mine)), devices.indices[delivery.edges[mine]]
     own = sent.tables

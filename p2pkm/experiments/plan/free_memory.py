@@ -23,7 +23,7 @@ def available() -> int | None:
     """
     given = os.environ.get(LIMIT, "")
     if not given:
-        return min([*_machine(), *_groups()], default=None)
+        return min([*_machine(), *group_limits()], default=None)
     number = given.strip().upper().removesuffix("B")
     unit = number[-1:] if number[-1:] in _UNITS else ""
     try:
@@ -45,8 +45,8 @@ def _machine() -> Iterator[int]:
             yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _groups(lists: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> Iterator[int]:
-    """Yield what is left to every control group that this process is in; file pages count as free."""
+def group_limits(lists: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> Iterator[int]:
+    """Yield the bytes left to each control group of this process; file pages count as free."""
     try:
         lines = lists.read_text().splitlines()
     except OSError:

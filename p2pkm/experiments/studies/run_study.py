@@ -88,7 +88,7 @@ def _work(world: World, order: dict[str, Any], tell: Tell) -> list[Row] | None:
         _compile_once(world)
     cells: list[Row] = asked["cells"]
     mine = deal(cells, world.rank, world.size)
-    run = _run_here if asked["jobs"] == 1 else partial(_run_beside, jobs=asked["jobs"])
+    run = _run_here if asked["jobs"] == 1 else partial(run_in_processes, jobs=asked["jobs"])
     own: list[tuple[int, Row]] = []
     with asked_to_stop() as interrupted:
         for place, row in run([cells[number] for number in mine], folder, interrupted):
@@ -122,7 +122,7 @@ def _run_here(cells: Sequence[Row], folder: Path | None, interrupted: Callable[[
             yield place, run_cell(RunOptions.from_mapping(cell, "the study"), folder)
 
 
-def _run_beside(
+def run_in_processes(
     cells: Sequence[Row], folder: Path | None, interrupted: Callable[[], int], *, jobs: int
 ) -> Iterator[tuple[int, Row]]:
     """Run cells in processes of their own."""

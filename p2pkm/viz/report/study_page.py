@@ -93,8 +93,8 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _draw(kind: str, folder: Path, rows: Sequence[Row], told: dict[str, Any]) -> str:
     good, bad = ([row for row in rows if (row.get("error") is None) is fine] for fine in (True, False))
     axes = _find_axes(rows, told["usual"])
-    means = _average(good, [name for name in axes if name != "seed"])
-    groups = {_name(row, [name for name in axes if name != "seed"]): _by_seed(row) for row in means}
+    means = average_seeds(good, [name for name in axes if name != "seed"])
+    groups = {name_row(row, [name for name in axes if name != "seed"]): runs_by_seed(row) for row in means}
     verdicts = Verdicts(groups, "ratio_mean", margin := check_margin(told.get("margin", MARGIN)))
     sentence = conclude(groups, margin=margin)
     figures = [
@@ -107,7 +107,7 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], told: dict[str, Any]) ->
         section(
             "Verdict",
             tag("blockquote", tag("p", sentence), class_="quote"),
-            tag("p", _judge(means, axes, (len(good), len(bad)), verdicts) + _fault_sentence(told), class_="verdict"),
+            tag("p", judge(means, axes, (len(good), len(bad)), verdicts) + _fault_sentence(told), class_="verdict"),
         ),
         _name_failures(bad, axes),
         section(
@@ -140,8 +140,8 @@ def _find_axes(rows: Sequence[Row], options: dict[str, Any]) -> list[str]:
     return [name for name, known in values.items() if name in asked and (name in _ALWAYS or len(known) > 1)]
 
 
-def _average(rows: Sequence[Row], axes: Sequence[str]) -> list[Row]:
-    """Return a row for all runs that differ in their seeds alone: means, the worst device of all, and the runs."""
+def average_seeds(rows: Sequence[Row], axes: Sequence[str]) -> list[Row]:
+    """Average the runs that differ only in their seeds: one row of means, the worst device and the runs each."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(_tell(row.get(name)) for name in axes), []).append(row)
@@ -156,18 +156,18 @@ def _tell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _name(row: Row, axes: Sequence[str]) -> str:
-    """Return a run in words: gtvmin on ring, seed 3."""
+def name_row(row: Row, axes: Sequence[str]) -> str:
+    """Name a run: gtvmin on ring, seed 3."""
     rest = [f"{name.replace('_', ' ')} {_tell(row.get(name))}" for name in axes if name not in ("algorithm", "graph")]
     return ", ".join([name_run(_tell(row.get("algorithm")), _tell(row.get("graph"))), *rest])
 
 
-def _judge(means: Sequence[Row], axes: Sequence[str], runs: tuple[int, int], verdicts: Verdicts) -> str:
-    """Return what came out: the best, the cheapest nearly as good, the worst, who came near central k-means, and when.
+def judge(means: Sequence[Row], axes: Sequence[str], runs: tuple[int, int], verdicts: Verdicts) -> str:
+    """Summarize a study: the best, the cheapest nearly as good, the worst, and the runs near central k-means.
 
     runs: how many ended and failed.
     """
-    name = partial(_name, axes=[one for one in axes if one != "seed"])
+    name = partial(name_row, axes=[one for one in axes if one != "seed"])
     good, bad = runs
     words = [f"{good} run{'s' * (good != 1)} ended" + (f", {bad} failed." if bad else ", none failed.")]
     rated = sorted((row for row in means if row["ratio_mean"] is not None), key=lambda row: row["ratio_mean"])
@@ -207,8 +207,8 @@ def _list_alike(verdicts: Verdicts, name: str, pronoun: str) -> list[str]:
     return [f"{titles[verdict]}: {'; '.join(names)}." for verdict, names in found.items() if names]
 
 
-def _by_seed(mean: Row) -> dict[int, Row]:
-    """Return the runs of a configuration by their seeds."""
+def runs_by_seed(mean: Row) -> dict[int, Row]:
+    """Map the seeds of a configuration to its runs."""
     return {row["seed"]: row for row in mean["group"]}
 
 
@@ -290,7 +290,7 @@ def _fault_sentence(told: dict[str, Any]) -> str:
 def _name_failures(bad: Sequence[Row], axes: Sequence[str]) -> Html:
     if not bad:
         return Html("")
-    rows = [[_name(row, axes) or "a run", str(row["error"])] for row in bad]
+    rows = [[name_row(row, axes) or "a run", str(row["error"])] for row in bad]
     return section("Failed runs", tag("div", tabulate(f"{len(bad)} failed", ("run", "error"), rows), class_="bad"))
 
 

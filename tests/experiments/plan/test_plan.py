@@ -219,14 +219,14 @@ def test_control_groups_limit_what_is_free(tmp_path):
         (folder / "memory.current").write_text(f"{used}\n")
         (folder / "memory.stat").write_text(f"anon 5\ninactive_file {pages}\n")
     lists.write_text("0::/a/b\n")
-    assert sorted(machine._groups(lists, root)) == [400, 4900]
+    assert sorted(machine.group_limits(lists, root)) == [400, 4900]
     old = root / "memory/c"
     old.mkdir(parents=True)
     for name, text in (("limit_in_bytes", "90"), ("usage_in_bytes", "30"), ("stat", "total_inactive_file 7")):
         (old / f"memory.{name}").write_text(text)
     lists.write_text("4:cpu:/x\n3:memory:/c\n")
-    assert list(machine._groups(lists, root)) == [67]
-    assert list(machine._groups(tmp_path / "none", root)) == []
+    assert list(machine.group_limits(lists, root)) == [67]
+    assert list(machine.group_limits(tmp_path / "none", root)) == []
 
 
 def test_text_names_every_stage_and_every_number_of_ranks(roomy):
