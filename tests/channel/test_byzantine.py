@@ -349,7 +349,7 @@ def test_central_and_peripheral_liars_stand_where_they_should():
     assert_array_equal(select_byzantine(Byzantine(2, place="central"), ring, 5), [0, 1])
     assert len({tuple(select_byzantine(Byzantine(2), ring, seed)) for seed in range(20)}) > 5
     star = Topology.star(4)
-    assert all(4 not in select_byzantine(Byzantine(3), star, seed) for seed in range(10))
+    assert not [seed for seed in range(10) if 4 in select_byzantine(Byzantine(3), star, seed)]
 
 
 def test_a_sampled_centrality_finds_the_middle_of_a_large_graph():

@@ -44,7 +44,7 @@ def examine(capsys, code=0):
     assert main(["doctor", "--format", "json"]) == code
     [line] = capsys.readouterr().out.splitlines()
     checks = json.loads(line)["checks"]
-    assert all(list(check) == ["status", "check", "found", "advice"] for check in checks)
+    assert not [check for check in checks if list(check) != ["status", "check", "found", "advice"]]
     assert len({check["check"] for check in checks}) == len(checks)
     return {check["check"]: (check["status"], check["found"], check["advice"]) for check in checks}
 
@@ -211,7 +211,7 @@ def test_threads(capsys, monkeypatch, settings, status):
         monkeypatch.setenv(name, value)
     found = examine(capsys)["threads"]
     assert found[0] == status
-    assert all(f"{name}={value}" in found[1] for name, value in settings.items())
+    assert not [(name, value) for name, value in settings.items() if f"{name}={value}" not in found[1]]
 
 
 @pytest.mark.parametrize(("value", "status"), [("1", "ok"), ("0", "warn"), ("no", "warn"), (None, "ok")])

@@ -87,8 +87,8 @@ def test_the_report_of_a_comparison_tells_what_struck_all_runs_and_how_to_repeat
     again = re.search(r"<pre>(python -m p2pkm compare .*?)</pre>", page.read_text("utf-8")).group(1)
     assert "--checkpoint-every" not in again and "--rank-partition" not in again
     rows = [json.loads(line) for line in (tmp_path / "both" / "rows.jsonl").read_text().splitlines()]
-    assert all(row["messages_lost"] > 0 and row["messages_rejected"] > 0 for row in rows)
-    assert all(row["unavailable_fraction"] >= 0 for row in rows)
+    assert not [row for row in rows if not (row["messages_lost"] > 0 and row["messages_rejected"] > 0)]
+    assert not [row for row in rows if not row["unavailable_fraction"] >= 0]
 
 
 @pytest.mark.parametrize(("options", "words"), [

@@ -83,7 +83,7 @@ def test_tiny_alpha_gives_each_class_to_one_device(alpha):
     y = np.repeat(np.arange(40), 5)
     device = p.dirichlet(y, 8, alpha=alpha, seed=1)
     homes = [set(device[y == c]) for c in range(40)]
-    assert all(len(home) == 1 for home in homes)
+    assert not [home for home in homes if len(home) != 1]
     assert len(set.union(*homes)) == 8
     assert len(set(p.quantity(100, 8, alpha=alpha))) == 1
 
@@ -246,7 +246,7 @@ def test_by_label_deals_shards_of_sorted_labels():
     device = p.by_label(y, 10, labels=2, seed=0)
     assert (np.bincount(device) == 20).all()
     assert max(len(set(y[device == i])) for i in range(10)) == 2
-    assert all(len(set(y[p.by_label(y, 10, labels=1) == i])) == 1 for i in range(10))
+    assert not [i for i in range(10) if len(set(y[p.by_label(y, 10, labels=1) == i])) != 1]
     with pytest.raises(ExperimentError, match="labels is 0; expected a whole number of at least 1"):
         p.by_label(y, 10, labels=0)
 

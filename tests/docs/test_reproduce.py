@@ -380,7 +380,7 @@ def test_drawn_rows_are_distinct_rows_of_the_clients_in_every_process(sets):
     centroids = ssets.run(drawn, shards, 0).server_centroids
     rows = np.concatenate(ssets.listen(kfed, shards, 0)[1])
     assert len(np.unique(centroids, axis=0)) == 15
-    assert all((rows == one).all(axis=1).any() for one in centroids)
+    assert not [one for one in centroids if not (rows == one).all(axis=1).any()]
     cases = {"drawn": ssets.Case(drawn), "FeCA": ssets.Case(p2pkm.FeCA(15), "0.1, by class")}
     one, two = (ssets.study(data, cases, Namespace(runs=2, seeds=range(2), jobs=jobs)) for jobs in (1, 2))
     for name in cases:
@@ -410,7 +410,7 @@ def test_clients_of_table_8_have_a_twentieth_each_and_keep_it(sets, reading, dis
     few, many = (feca_table8.draw_parts(data, clients, 7, reading) for clients in (2, 20))
     assert_array_equal(many.sizes, [15] * 20)
     assert_array_equal(few.points, many.points[:30])
-    assert all(len(np.unique(many.points[many.devices == i], axis=0)) == 15 for i in range(20))
+    assert not [i for i in range(20) if len(np.unique(many.points[many.devices == i], axis=0)) != 15]
     assert (len(np.unique(many.points, axis=0)) == 300) == distinct
 
 

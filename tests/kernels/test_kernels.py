@@ -432,7 +432,7 @@ def test_kmeans_is_that_of_scikit_learn_from_the_same_seeds(form):
         keys = np.array([seed], np.uint64)
         seeds, _, _ = form.kmeans(*fixed, 0, np.zeros(1), keys, 1, 0)
         centroids, counts, costs = form.kmeans(*fixed, 300, np.zeros(1), keys, 1, 0)
-        assert all((points == row).all(axis=1).any() for row in seeds[0])
+        assert not [row for row in seeds[0] if not (points == row).all(axis=1).any()]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             oracle = KMeans(k, init=seeds[0], n_init=1, algorithm="lloyd", tol=0.0, max_iter=300).fit(

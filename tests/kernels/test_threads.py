@@ -53,7 +53,7 @@ def test_ranges_follow_one_another_and_hold_everybody(divided):
     threads.divide(lambda first, last: threads_seen.append((int(first), int(last))), offsets)
     seen = sorted(threads_seen)
     assert seen[0][0] == 0 and seen[-1][1] == 8
-    assert all(one[1] == other[0] for one, other in pairwise(seen))
+    assert not [(one, other) for one, other in pairwise(seen) if one[1] != other[0]]
 
 
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, if another test has loaded it

@@ -52,7 +52,7 @@ def test_own_seeds_are_distinct_own_points():
     for points, rows in zip(data, centroids, strict=True):
         real = rows[np.isfinite(rows[:, 0])]
         assert len(real) == min(3, len(np.unique(points, axis=0)) if len(points) else 0)
-        assert all((points == row).all(axis=1).any() for row in real)
+        assert not [row for row in real if not (points == row).all(axis=1).any()]
         assert len(np.unique(real, axis=0)) == len(real)
     keys = table.devices.keys
     expected = table.devices.kernels.kmeans(
