@@ -15,6 +15,7 @@ from p2pkm.engine.point_feed import PointFeed
 from p2pkm.methods.following import follow
 from p2pkm.methods.registry import METHODS, find
 from tests.contract.test_determinism import start
+from tests.support.play_rounds import arrange
 from tests.support.programs import determinism
 from tests.support.run_cli import here
 from topologies import ring
@@ -40,12 +41,12 @@ def test_points_catch_up_with_all_rounds_that_have_passed():
         breaks=lambda t: t != 2, change=lambda t, raw, ids: replace(raw, points=2 * raw.points + t)
     )
     for rounds, wanted in ((0, 0.0), (1, 1.0), (2, 1.0), (3, 5.0)):
-        shards = p2pkm.Shards.from_list([np.zeros((1, 1))])
+        shards, devices = p2pkm.Shards.from_list([np.zeros((1, 1))]), arrange([np.zeros((1, 1))], []).devices
         for units, unscale in (
             (None, lambda x: x),
             ((np.full((1, 1), 3.0), np.full((1, 1), 4.0)), lambda x: 4 * x + 3),
         ):
-            feed = PointFeed(moving, shards, units, SimpleNamespace(ids=np.zeros(1, np.int64)))
+            feed = PointFeed(moving, shards, units, devices)
             assert feed.catch_up(rounds) == (rounds > 0)
             assert unscale(feed.own.points.item()) == wanted
 

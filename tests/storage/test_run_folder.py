@@ -8,7 +8,6 @@ import tomllib
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
-from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
@@ -24,6 +23,7 @@ from p2pkm.storage.checksums import check_files, write_checksums
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.run_folder import RunFolder, check_target, claim, describe_program
 from p2pkm.storage.run_status import name_many, read_manifest, repeated_from, run_status
+from tests.support.build import build_result
 from tests.support.run_cli import FILES, SMALL, here, listed, ranks, small_disk, solve, there
 
 KEYS = "stage round turn_count objective gtv ratio_mean messages bytes wire_bytes converged descent".split()
@@ -424,12 +424,12 @@ def test_records_get_the_virtual_time_that_is_known_at_the_end(tmp_path, monkeyp
         writer = RunFolder(held, {"seed": 3}, {}, {})
         writer.begin()
         writer.record({"round": 0})
-        writer.finish(SimpleNamespace(summary=summary, rounds=[{"round": 0, "virtual_seconds": seconds}]), None)
+        writer.finish(build_result(summary=summary, rounds=[{"round": 0, "virtual_seconds": seconds}]), None)
         assert records(held.folder) == [{"round": 0} | ({} if seconds is None else {"virtual_seconds": seconds})]
 
 
 def test_nothing_is_written_of_a_run_whose_folder_was_moved(tmp_path):
-    result = SimpleNamespace(summary={"virtual_seconds": 2.5}, rounds=[])
+    result = build_result(summary={"virtual_seconds": 2.5}, rounds=[])
     with Lock(tmp_path / "run") as held:
         writer = RunFolder(held, {"seed": 3}, {}, {})
         writer.begin()

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from p2pkm.core.batch import Grid
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import Delivery, Tables
 from p2pkm.core.wire_format import decode, encode
+from p2pkm.engine.loop import Start
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.methods.building_blocks.small_clusters import find_grouped_points
 from p2pkm.methods.init import accept_test
@@ -252,7 +252,8 @@ def test_every_component_decides_by_itself():
 
 def test_a_state_stays_as_it_was_when_sums_come_up():
     table, begun = arrange([[[0.0]], [[1.0]]], [(0, 1)]), np.zeros((2, 1, 1))
-    start = SimpleNamespace(start=begun, centroids=begun + 1.0, previous=begun, rehearsed=None)
+    method = p2pkm.GTVMin(1, accept=True)
+    start = method.initial_state(table.devices, Start(begun, np.ones(2, np.bool_)))._replace(centroids=begun + 1.0)
     test = AcceptTest.after(p2pkm.GTVMin(1), table.topology)
     state = test.initial_state(table.devices, start)
     came = Delivery(np.array([0]), Tables(np.array([[5.0, 7.0]]), np.array([0]), np.array([1])))
