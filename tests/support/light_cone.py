@@ -7,7 +7,7 @@ import numpy as np
 
 import p2pkm
 from p2pkm.core.batch import Devices
-from p2pkm.engine import run_job
+from p2pkm.engine import preliminaries, run_job
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.experiments import simulate
 from p2pkm.experiments.checking.check_method import RecordingWorld, compare_light_cones
@@ -42,6 +42,7 @@ def play_twice(method, graph, *, changed=0, data=None, k=3, **options):
         with (
             mock.patch.object(simulate, "connect", lambda world=world: world),
             mock.patch.object(run_job, "build_batch", build_with_known_totals),
+            mock.patch.object(preliminaries, "build_batch", build_with_known_totals),
         ):
             p2pkm.simulate(method, None if needs_hub(method) else graph, p2pkm.Shards.from_list(points), **usual)
         found.append(world.exchanges)

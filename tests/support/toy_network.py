@@ -47,4 +47,4 @@ class Toy:
 def plug(monkeypatch):
     """Let deep methods train it, whatever they are asked for."""
     monkeypatch.setattr(DeepMethod, "learner", lambda self, d: Toy(d))
-    monkeypatch.setattr("p2pkm.methods.deep.method.check_jax", lambda: None)
+    monkeypatch.setattr("p2pkm.deep.method.check_jax", lambda: None)

@@ -15,7 +15,7 @@ from p2pkm.channel.pipeline import StageChannel
 from p2pkm.channel.suppression import check_min_cluster_size
 from p2pkm.core.errors import ExperimentError
 from p2pkm.data.shards import Shards
-from p2pkm.engine import build_run, run_job
+from p2pkm.engine import build_run, preliminaries, run_job
 from p2pkm.engine.run_options import RunOptions as Config
 from p2pkm.experiments import simulate as module
 from p2pkm.experiments.checking.check_method import RecordingWorld, compare_light_cones
@@ -59,6 +59,7 @@ class Call(NamedTuple):
         with (
             patch.object(module, "connect", lambda: world),
             patch.object(run_job, "build_batch", build_with_known_totals),
+            patch.object(preliminaries, "build_batch", build_with_known_totals),
         ):
             self.run(shards=shards, **other)
         return world.exchanges
