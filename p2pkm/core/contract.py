@@ -129,7 +129,16 @@ class _GuardedPeer:
 
     def initial_state(self, devices: Devices, start: Any) -> Any:
         call = super().initial_state  # type: ignore[misc]
-        return _check_call(self, call, (devices, start), lambda state: self._check("initial_state", state, devices))
+        try:
+            return _check_call(self, call, (devices, start), lambda state: self._check("initial_state", state, devices))
+        except AttributeError as error:
+            if start is not None or "'NoneType'" not in str(error):
+                raise
+            raise ContractError(
+                f"{type(self).__name__}.initial_state reads a start, but there is none: the traits of the method have "
+                "init=None. Declare one, such as MethodTraits(init=Init.of('global')), or start from the devices' "
+                f"points. See {locate(call)}"
+            ) from error
 
     def message(self, state: Any, devices: Devices) -> Any:
         call = super().message  # type: ignore[misc]

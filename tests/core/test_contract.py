@@ -97,6 +97,12 @@ def test_peer_methods(function, spoil, told):
     assert str(caught.value).startswith(f"Mine.{function} returned ") and place_of(broken) in str(caught.value)
 
 
+def test_a_method_that_reads_a_start_is_told_to_declare_an_initialization():
+    kind = type("Mine", (p2pkm.ConsensusLloyd,), {"traits": MethodTraits(), "__module__": __name__})
+    with pytest.raises(ContractError, match=r"Mine.initial_state reads a start, but there is none: .* init=None"):
+        p2pkm.simulate(kind(3), topologies.ring(4), SHARDS, rounds=2)
+
+
 def test_check_method_names_file_and_line():
     for base, function, spoil in (
         (p2pkm.FKM, "aggregate", lambda found: found[0]),
