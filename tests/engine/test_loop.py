@@ -18,8 +18,8 @@ from p2pkm.core.messages import RaggedArray
 from p2pkm.data.stream import DataStream
 from p2pkm.engine import preliminaries
 from p2pkm.engine.build_run import build_run
-from p2pkm.engine.loop import Start, _check_termination
-from p2pkm.engine.preliminaries import choose, explain, scale
+from p2pkm.engine.loop import StageResult, Start, _check_termination
+from p2pkm.engine.preliminaries import choose, explain
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.state_tree import rebuild, split
@@ -142,13 +142,13 @@ def test_a_run_closes_its_network_says_what_there_is_to_say_and_spent_its_second
     assert min(spent) >= 0 and sum(spent) <= time.perf_counter() - began
 
 
-def test_units_are_spans_but_for_features_that_are_the_same_everywhere(monkeypatch):
-    shift, span = np.array([[1.0, 2.0, 3.0]]), np.array([[0.0, 0.25, 4.0]])
-    found = SimpleNamespace(state=SimpleNamespace(scaling=(shift, span)))
-    monkeypatch.setattr("p2pkm.engine.preliminaries.run_stage", lambda *_: found)
-    keeper = SimpleNamespace(scaling=None)
-    assert scale(None, None, keeper) is keeper.scaling
-    assert_array_equal(keeper.scaling, [shift, [[1.0, 0.25, 4.0]]])
+def test_units_are_spans_except_of_features_that_are_equal_everywhere():
+    low, high = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.25, 7.0])
+    shards = p2pkm.Shards.from_list([np.array([low, high]), (low + high)[None] / 2, low[None]])
+    result = p2pkm.simulate(p2pkm.GTVMin(2), topologies.path(3), shards, scale="minmax", rounds=1, baselines=False)
+    shift, span = result.scaling
+    assert_array_equal(shift, np.tile(low, (3, 1)))
+    assert_array_equal(span, np.tile([1.0, 0.25, 4.0], (3, 1)))
 
 
 @pytest.mark.parametrize("k", [0, 1, 2])
@@ -157,7 +157,7 @@ def test_a_choice_is_kept_once_it_is_made_and_is_1_where_the_run_was_asked_to_st
     values[0, 1] = np.nan
     table, verdict = RaggedArray(values, np.array([0, 2])), np.array([[0, 0], [2, 5]])
     state = SimpleNamespace(table=table, chosen=np.array([k, k]), verdict=verdict)
-    monkeypatch.setattr(preliminaries, "run_stage", lambda *_: SimpleNamespace(state=state))
+    monkeypatch.setattr(preliminaries, "run_stage", lambda *_: StageResult(state, "", 1))
     keeper = SimpleNamespace(choice=None)
     found = choose(None, build_context(PAIR), keeper)
     assert found["k"] == max(k, 1) and keeper.choice == (found if k else None)

@@ -336,23 +336,29 @@ def test_a_process_lives_until_it_ends_and_takes_what_memory_it_likes():
         assert died(owner)  # though nobody has waited for it
 
 
+RUBBISH = (b"", b"[", b"[1]", b'{"process": "x"}', b'{"process": %d}' % 10**30, b"\xff" * 5000)
+
+
 @pytest.mark.slow
 def test_a_lock_file_of_rubbish_that_is_held():
     Path("run").mkdir()
-    no_process = (
-        b"[1]",
-        b"3",
-        b"null",
-        b"{}",
-        b'{"process": "3"}',
-        *(b'{"process": %d}' % i for i in (0, 10**11, 10**30)),
-    )
-    for rubbish in (b"", b"[", *no_process, b"\xff" * 5000):
+    for rubbish in RUBBISH:
         Path("run", NAME).write_bytes(rubbish)
         with open(Path("run", NAME), "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             ending = run()
         assert ending.code == 2 and "in use: another process writes there" in ending.err
+
+
+def test_a_held_file_that_names_no_process_has_an_unknown_holder(monkeypatch):
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    Path("run").mkdir()
+    numbers = [b'{"process": %d}' % number for number in (-1, 0, 2**31, 10**11)]
+    for content in (*RUBBISH, b"3", b"null", b"{}", b'{"process": "3"}', *numbers):
+        Path("run", NAME).write_bytes(content)
+        with open(Path("run", NAME), "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            assert holder(Path("run")) == "another process", content
 
 
 def test_who_has_just_locked_a_file_is_known_once_its_name_is_in_it(monkeypatch):
