@@ -12,21 +12,18 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from p2pkm.methods.registry import METHODS
 from p2pkm.storage.checkpoint import newest
-from tests.support.methods import spell
+from tests.support.methods import METHODS, spell
 from tests.support.resume import difference
 from tests.support.run_cli import environment, ranks, there
 
 SMALL = ("--data", "grid16:points=6", "--devices", "8", "-k", "4", "--partition", "iid", "--no-plot", "--no-baselines",
          "--quiet", "--checkpoint-every", "1", "--record-every", "1", "--rounds", "40")  # fmt: skip
 PEERS = ("gtvmin", "consensus", "pushsum", "tracking", "admm", "gossip", "dgc", "gossip-sum", "epidemic")
-DEEP = ("deepfeca", "deepgossip")
-OTHERS = sorted({*METHODS} - {*PEERS, *DEEP})
+OTHERS = sorted(set(METHODS) - set(PEERS))
 RUNS = {
     **{name: ("--algorithm", name, "--init", "leader") for name in PEERS},
     **{name: ("--algorithm", spell(name)) for name in OTHERS},
-    **{name: ("--algorithm", f"{name}:network=linear,shape=1x2,views=false") for name in DEEP},
     "recipe global": (),
     "recipe groups": ("--groups", "--graph", "complete"),
     "d2-sampling": ("--init", "d2-sampling"),
