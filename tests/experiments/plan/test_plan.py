@@ -296,6 +296,7 @@ def test_json_holds_what_the_text_says(roomy):
 @pytest.mark.slow
 def test_a_million_devices_are_planned_without_a_point(roomy, monkeypatch):
     monkeypatch.setattr(sources, "generator", None)
+    monkeypatch.setattr("p2pkm.experiments.plan.run.estimate_seconds", lambda plan: {"reason": "a pilot draws points"})
     ending = here(
         "plan", *HUGE, "--init", "bounding-box", "--no-baselines", "--record-every", "1000", "--format", "json"
     )
