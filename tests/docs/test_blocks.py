@@ -28,6 +28,7 @@ def faults(page, slow=False):
     return check_blocks.check_page(page, slow=slow).faults
 
 
+@pytest.mark.slow
 def test_all_pages():
     """One process for all: the blocks that are quick, and the marks of the others."""
     command = [sys.executable, "-m", "tests.docs.check_blocks"]
