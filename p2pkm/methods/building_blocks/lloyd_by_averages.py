@@ -173,15 +173,15 @@ class CountedLloyd(LloydByAverages):
 
     def kept(self, averages: Floats, devices: Devices) -> Floats:
         """Compute what each device holds after its offers to all neighbors, float64[n, k, d + 1]."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has counters, but does not define kept")
 
     def fair_shares(self, devices: Devices) -> Floats:
         """Compute what each device holds in the long run, in mean numbers of points of a device, float64[n]."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has counters, but does not define fair_shares")
 
     def received_weights(self, devices: Devices) -> Floats | None:
         """Compute the weight of the offers over each own edge, float64[e]; None: all 1."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has counters, but does not define received_weights")
 
     def initial_state(self, devices: Devices, start: Any) -> AveragesState:
         """Measure local sums and counts; with counters make the first offer."""
