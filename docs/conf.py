@@ -10,9 +10,10 @@ ROOT = HERE.parent
 sys.path[:0] = [str(ROOT), str(HERE)]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
-import gallery  # noqa: E402 - beside this file
+import gallery  # noqa: E402 - modules of this folder
+import measured  # noqa: E402
 import pictures  # noqa: E402
-import summary_figures  # noqa: E402
+import reference_pages  # noqa: E402
 import verdicts  # noqa: E402
 
 import p2pkm  # noqa: E402
@@ -78,4 +79,6 @@ def setup(app: Any) -> None:
     pictures.draw_missing(HERE / "_made")
     table = verdicts.count_verdicts(ROOT / "examples" / "reproduce" / "RESULTS.md")
     (HERE / "_made" / "verdicts.md").write_text(table, encoding="utf-8")
-    (HERE / "_made" / "summary.md").write_text(summary_figures.list_figures(), encoding="utf-8")
+    reference_pages.write_pages(HERE)
+    measured.write_pages(HERE / "_made")
+    app.add_role("result", measured.link_value)

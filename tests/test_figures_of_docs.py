@@ -12,6 +12,7 @@ from PIL.PngImagePlugin import PngInfo
 import p2pkm
 import topologies
 from p2pkm.metrics.closing_table import explain
+from tests.docs.check_blocks import PAGES
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,13 +26,13 @@ def figures():
 
 
 def test_every_figure_of_the_documents_is_made_by_the_script(figures):
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    shown = {name for page in pages for name in re.findall(r"\]\((?:docs/)?(\w+\.png)\)", page.read_text("utf-8"))}
+    pages = [*PAGES, *(ROOT / "docs" / "results" / "log").glob("*.md")]
+    shown = {name for page in pages for name in re.findall(r"\]\((?:docs/|(?:\.\./)+)?(\w+\.png)\)", page.read_text("utf-8"))}
     assert shown == set(figures.FIGURES) == {path.name for path in (ROOT / "docs").glob("*.png")}
 
 
 def test_the_commands_stand_in_the_documents(figures):
-    text = "".join(path.read_text("utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
+    text = "".join(path.read_text("utf-8") for path in (*PAGES, *(ROOT / "docs" / "results" / "log").glob("*.md")))
     text = re.sub(r" *\\\n *", " ", text)
     for command, _, _ in figures.FIGURES.values():
         assert command.removeprefix("python ") in text, command

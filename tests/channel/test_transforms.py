@@ -28,7 +28,7 @@ from tests.support.play_rounds import arrange
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import SMALL, here, ranks, solve, there
 
-PAGE = Path(__file__).parents[2] / "docs" / "transforms.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "add-a-transform.md"
 POINTS = [np.array([[0.0, 0.0], [2.0, 4.0]]), np.array([[1.0, 1.0]]), np.array([[9.0, 3.0], [0.0, 7.0]])]
 ALL = {"min_count": 2, "noise": 0.1, "byzantine": p2pkm.Byzantine(1), "faults": p2pkm.Faults(loss=0.1)}
 
@@ -209,7 +209,7 @@ def test_rows_of_small_clusters_are_left_out_where_the_stage_does_not_do_so_itse
     assert_array_equal(sent.values[0, 0], table[0])
 
 
-# --- docs/transforms.md, step by step ---
+# --- docs/howto/add-a-transform.md, step by step ---
 
 
 def blocks(language):

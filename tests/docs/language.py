@@ -19,12 +19,41 @@ FIRST_WORDS = {"What", "Who", "Whom", "How", "Which", "Whose", "Where", "Why", "
 FIRST_PHRASES = re.compile(r"Return (what|who|which|why|where|whether and|how|so)\b|Do (so|the same|it)\b")
 PHRASES = re.compile(
     r"\b(but for|of no meaning|so many|so much|beside|anew|in the place of|nobody|whoever|of (one's|its|their) own"
-    r"|(is|are|has|have|was|were) no(?= \w)(?! (longer|more|less))|(go|goes|went) on\b|as (it is|they are)(?=[.,;:)]|$))",
+    r"|(is|are|was|were) no(?= \w)(?! (longer|more|less))|(go|goes|went) on\b|as (it is|they are)(?=[.,;:)]|$))",
     re.IGNORECASE,
 )
 NAMES = {
-    *{"scene", "keeper", "handed", "told", "played", "found", "asked", "wanted", "given", "which", "who", "whose", "whom"},
-    *{"one", "ones", "some", "here", "there", "theirs", "mine", "ours", "own", "others", "whole", "word", "apart", "near"},
+    *{
+        "scene",
+        "keeper",
+        "handed",
+        "told",
+        "played",
+        "found",
+        "asked",
+        "wanted",
+        "given",
+        "which",
+        "who",
+        "whose",
+        "whom",
+    },
+    *{
+        "one",
+        "ones",
+        "some",
+        "here",
+        "there",
+        "theirs",
+        "mine",
+        "ours",
+        "own",
+        "others",
+        "whole",
+        "word",
+        "apart",
+        "near",
+    },
     *{"beside", "news", "kept", "taken", "nobody", "alike", "again", "both", "such", "much", "anew", "went", "came"},
 }  # names of variables, parameters, fields and functions that do not say what a value is
 LONGEST = 40  # words of a sentence in a user page; the guide asks for 25

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import os
 import re
 from pathlib import Path
 
@@ -11,11 +12,10 @@ import p2pkm
 import topologies
 from p2pkm.cli.run import command
 from p2pkm.data.readers.any_format import SUFFIXES
-from p2pkm.methods.registry import METHODS
+from tests.docs.check_blocks import DOCS, PAGES
 from tests.support.run_cli import solve
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
+GENERATED = ("_made/", "ref/methods/", "gallery/", "reference/")  # made when the documentation is built
 
 
 def read(name):
@@ -24,11 +24,11 @@ def read(name):
 
 def test_the_ledger_page_counts_what_the_ledger_counts():
     summary = solve("--graph", "ring", "--devices", 16, "--data", "grid16:points=200", "--rounds", 150)
-    assert f"**{summary['messages']}**" in read("ledger.md")
-    assert f"| **{summary['bytes']:,}** | **{summary['wire_bytes']:,}** |" in read("ledger.md")
+    assert f"**{summary['messages']}**" in read("ref/ledger.md")
+    assert f"| **{summary['bytes']:,}** | **{summary['wire_bytes']:,}** |" in read("ref/ledger.md")
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_import_of_a_page_is_there(page):
     """What the code of a page imports exists; the code itself runs in slower tests. Its own files are left out."""
     blocks = re.findall(r"```python[^\n]*\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
@@ -43,18 +43,8 @@ def test_every_import_of_a_page_is_there(page):
             assert not missing, f"{node.module} has no {', '.join(missing)}"
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_has_a_place_and_a_picture(name):
-    pages = read("peer-methods.md") + read("server-methods.md")
-    missing = "needs a section in docs/peer-methods.md or docs/server-methods.md"
-    if f"`{name}`" not in pages:
-        pytest.fail(f"{name} {missing}", pytrace=False)
-    if f"(_made/{name}.png)" not in pages:
-        pytest.fail(f"{name} {missing} with the picture _made/{name}.png, which is drawn by itself", pytrace=False)
-
-
 def test_the_reference_lists_every_public_name():
-    listed = set(re.findall(r"^   (?:\w+\.)?(\w+)$", read("api.md"), re.MULTILINE))
+    listed = set(re.findall(r"^   (?:\w+\.)?(\w+)$", read("ref/api.md"), re.MULTILINE))
     public = {*p2pkm.__all__, *topologies.__all__, *p2pkm.partition.__all__}
     assert public - listed == {
         *("FAMILIES", "FIXED", "LARGE", "LIGHT", "TIME_VARYING", "PARTITIONS"),  # tables
@@ -64,15 +54,25 @@ def test_the_reference_lists_every_public_name():
 
 @pytest.mark.parametrize("name", command.commands)
 def test_every_command_is_on_the_page_of_commands(name):
-    assert f"`{name}" in read("commands.md") or f"[{name}]" in read("commands.md")
+    assert f"`{name}" in read("ref/cli.md") or f"[{name}]" in read("ref/cli.md")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_every_kind_of_file_is_on_the_page_of_points(suffix):
-    assert f"`{suffix}`" in read("data.md")
+    assert f"`{suffix}`" in read("howto/load-data.md")
 
 
-def test_every_link_between_pages_leads_somewhere():
-    for page in DOCS.glob("*.md"):
-        for target in re.findall(r"\]\(([\w./-]+\.(?:md|png))", page.read_text(encoding="utf-8")):
-            assert target.startswith("_made/") or (DOCS / target).exists(), f"{page.name}: {target}"
+@pytest.mark.parametrize("page", [page for page in PAGES if DOCS in page.parents], ids=lambda page: page.name)
+def test_every_link_between_pages_leads_somewhere(page):
+    for target in re.findall(r"\]\(([\w./-]+\.(?:md|png))", page.read_text(encoding="utf-8")):
+        path = Path(os.path.normpath(page.parent / target))
+        made = path.is_relative_to(DOCS) and path.relative_to(DOCS).as_posix().startswith(GENERATED)
+        assert made or path.exists(), target
+
+
+def test_the_index_lists_every_page():
+    listed = set(re.findall(r"^([\w-]+/[\w/-]+)$", read("index.md"), re.MULTILINE))
+    written = {page.relative_to(DOCS).with_suffix("").as_posix() for page in PAGES if page.parent.parent == DOCS}
+    assert written - {"results/index"} == {name for name in listed if not name.startswith(GENERATED)} - {
+        "results/index"
+    }

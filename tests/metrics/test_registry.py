@@ -16,6 +16,7 @@ from p2pkm.metrics import registry, stream_figures
 from p2pkm.metrics.registry import METRICS, Metric, ShownIn
 from p2pkm.storage.study_table import Study
 from tests.support.build import build_result
+from tests.docs.check_blocks import PAGES
 from tests.support.run_cli import here
 
 ROOT = Path(__file__).parents[2]
@@ -103,17 +104,17 @@ def test_an_entry_says_what_its_figure_is(metric):
 
 
 def test_the_documentation_lists_every_figure():
-    spec = importlib.util.spec_from_file_location("summary_figures", ROOT / "docs" / "summary_figures.py")
+    spec = importlib.util.spec_from_file_location("reference_pages", ROOT / "docs" / "reference_pages.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    rows = [re.split(r" ?\| ?", line)[1:-1] for line in module.list_figures().splitlines()[2:]]
+    rows = [re.split(r" ?\| ?", line)[1:-1] for line in module.list_metrics().splitlines()[2:]]
     assert [row[0].strip("`") for row in rows] == registry.summary_keys()
     assert [row[1:6] for row in rows] == [[m.label, m.meaning, m.unit, m.better, m.needs] for m in METRICS]
-    assert "_made/summary.md" in (ROOT / "docs" / "summary.md").read_text("utf-8")
+    assert "_made/metrics.md" in (ROOT / "docs" / "ref" / "metrics.md").read_text("utf-8")
 
 
 def test_keys_that_pages_and_examples_read_exist():
-    paths = [ROOT / "README.md", *(ROOT / "docs").glob("*.*"), *(ROOT / "examples").rglob("*.py")]
+    paths = [*PAGES, *(ROOT / "docs").glob("*.py"), *(ROOT / "examples").rglob("*.py")]
     read = {key for path in paths if path.suffix in (".md", ".py")
             for key in re.findall(r"summary\[[\"'](\w+)[\"']\]", path.read_text("utf-8"))}  # fmt: skip
     assert read and read <= set(registry.summary_keys())
@@ -121,8 +122,8 @@ def test_keys_that_pages_and_examples_read_exist():
 
 def test_the_example_of_the_page_runs_and_keeps_the_rules_of_an_entry(monkeypatch):
     monkeypatch.setattr(registry, "METRICS", METRICS)
-    (code,) = re.findall(r"```python run\n(.*?)```", (ROOT / "docs" / "summary.md").read_text("utf-8"), re.DOTALL)
-    exec(compile(code, "summary.md", "exec"), {})
+    (code,) = re.findall(r"```python run\n(.*?)```", (ROOT / "docs" / "ref" / "metrics.md").read_text("utf-8"), re.DOTALL)
+    exec(compile(code, "metrics.md", "exec"), {})
     test_an_entry_says_what_its_figure_is(registry.METRICS[-1])
     summary = here(*SMALL, "--out", "none", "--format", "json").summary
     assert summary["spread"] > 0

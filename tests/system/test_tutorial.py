@@ -23,7 +23,7 @@ from tests.support.run_cli import SMALL, here, ranks, there
 
 pytestmark = pytest.mark.slow
 
-BLOCKS = read_blocks(Path(__file__).parents[2] / "docs" / "tutorial.md")
+BLOCKS = read_blocks(Path(__file__).parents[2] / "docs" / "tutorial" / "write-a-method.md")
 FILES = {block.keys["file"]: block.text for block in BLOCKS if block.kind == "file"}
 COMMANDS = [line for block in BLOCKS if block.kind == "norun" for line in block.text.splitlines()]
 

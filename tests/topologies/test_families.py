@@ -225,6 +225,6 @@ def test_recipes_are_part_of_the_package():
 
 
 def test_the_documentation_lists_every_graph_and_recipe():
-    text = (Path(__file__).parents[2] / "docs" / "graphs.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "ref" / "graphs.md").read_text()
     for name in [*topologies.FAMILIES, *topologies.TIME_VARYING, *topologies.recipes()]:
         assert f"| `{name}` |" in text, name

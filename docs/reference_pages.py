@@ -1,0 +1,149 @@
+"""Reference pages and tables that are made from the program when the documentation is built."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import topologies
+from p2pkm.channel.sampled_faults import Faults
+from p2pkm.cli.algorithms import describe
+from p2pkm.core.option import options_of
+from p2pkm.core.spec import parameters, show
+from p2pkm.data.partition import PARTITIONS
+from p2pkm.data.sources import SOURCES
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.methods.init.registry import INITS
+from p2pkm.methods.registry import METHODS, find
+from p2pkm.metrics.registry import METRICS
+from p2pkm.network.link_model import PROFILES
+
+SECTIONS = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
+METHOD_PAGE = """# {name}
+
+{summary}.
+
+```bash
+python -m p2pkm --algorithm {name}
+```
+
+![Points and centroids of six devices, and the cost ratio against the bytes sent]({picture})
+
+```{{eval-rst}}
+.. autoclass:: {path}
+   :no-index:
+```
+"""
+
+
+def write_pages(folder: Path) -> None:
+    """Write the pages of methods to ref/methods, and tables that pages include to _made."""
+    made, methods = folder / "_made", folder / "ref" / "methods"
+    for path in (made, methods):
+        path.mkdir(parents=True, exist_ok=True)
+    for name in METHODS:
+        _write(methods / f"{name}.md", describe_method(name))
+    _write(methods / "index.md", list_methods())
+    tables: dict[str, Callable[[], str]] = {
+        "metrics": list_metrics,
+        "initializations": lambda: list_functions(INITS),
+        "data": lambda: list_functions({name: source for name, source in SOURCES.items() if name != "file"}),
+        "partitions": lambda: list_functions(PARTITIONS),
+        "link-models": lambda: list_functions(PROFILES),
+        "graphs": lambda: list_functions(topologies.FAMILIES),
+        "time-varying-graphs": lambda: list_functions(topologies.TIME_VARYING),
+        "gallery": list_gallery,
+        "faults": lambda: list_fields(Faults),
+        "config": list_options,
+    }
+    for name, make in tables.items():
+        _write(made / f"{name}.md", make())
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file if its text has changed, so that Sphinx reads only pages that did."""
+    if not path.exists() or path.read_text("utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+def describe_method(name: str) -> str:
+    """Make the page of a method: command, picture, and its docstring."""
+    cls = find(name)
+    cls = getattr(cls, "func", cls)
+    summary = inspect.cleandoc(cls.__doc__ or "").split("\n")[0].removesuffix(".")
+    picture = f"../../_made/{name}.png"
+    return METHOD_PAGE.format(name=name, summary=summary, picture=picture, path=f"{cls.__module__}.{cls.__qualname__}")
+
+
+def list_methods() -> str:
+    """Make the page that lists all methods and links to theirs."""
+    described = [describe(name) for name in METHODS]
+    rows = [
+        (f"[{method['name']}]({method['name']}.md)", "yes" if method["server"] else "no", method["summary"].rstrip("."))
+        for method in described
+    ]
+    links = "\n".join(METHODS)
+    return (
+        "# Methods\n\n`--algorithm NAME:key=value,...` on the command line, the class in Python. `p2pkm algorithms NAME` prints\n"
+        "the same text. [How to choose a method](../../howto/choose-a-method.md).\n\n"
+        + make_table(("method", "server", "summary"), rows)
+        + f"\n```{{toctree}}\n:hidden:\n\n{links}\n```\n"
+    )
+
+
+def list_functions(functions: Mapping[str, Any]) -> str:
+    """List what can be named in a spec: name, summary, keys and defaults."""
+    rows = []
+    for name, function in functions.items():
+        summary = inspect.cleandoc(function.__doc__ or "").split("\n\n")[0].replace("\n", " ").removesuffix(".")
+        defaults = inspect.signature(function).parameters
+        keys = ", ".join(f"`{key}={show_default(defaults[key].default)}`" for key in parameters(function))
+        rows.append((f"`{name}`", summary, keys))
+    return make_table(("name", "summary", "keys and defaults"), rows)
+
+
+def list_gallery() -> str:
+    """List the graphs of the gallery."""
+    recipes = {name: topologies.read_recipe(name) for name in topologies.recipes()}
+    rows = [(f"`{name}`", str(entry.n), entry.description) for name, entry in recipes.items()]
+    return make_table(("name", "devices", "summary"), rows)
+
+
+def list_fields(cls: Any) -> str:
+    """List the fields of a class of options: key, default, and the text of its docstring."""
+    _, *sections = SECTIONS.split(inspect.cleandoc(cls.__doc__ or ""))
+    attributes = dict(zip(sections[::2], sections[1::2], strict=True))["Attributes"]
+    rows = []
+    for names, body in re.findall(r"^(\S.*?) : .*\n((?:[ ].*\n?|\n)*)", attributes, re.MULTILINE):
+        keys = names.split(", ")
+        spec = ", ".join(f"`{key}={show_default(getattr(cls, key, None))}`" for key in keys)
+        rows.append((spec, " ".join(body.split()).removesuffix(".")))
+    return make_table(("key and default", "meaning"), rows)
+
+
+def list_options() -> str:
+    """List the options of a run: key in a configuration file, default, help text."""
+    rows = [
+        (f"`{name}`", show_default(getattr(RunOptions, name, None)), " ".join(option.help.split()))
+        for name, option in options_of(RunOptions).items()
+    ]
+    return make_table(("key", "default", "meaning"), rows)
+
+
+def list_metrics() -> str:
+    """List the metrics of a run."""
+    rows = [(f"`{m.key}`", m.label, m.meaning, m.unit, m.better, m.needs, "yes" * m.per_device) for m in METRICS]
+    return make_table(("key", "label", "meaning", "unit", "better", "needs", "per device"), rows)
+
+
+def show_default(value: Any) -> str:
+    """Format a default value as in a spec; a required or open value is empty."""
+    return "" if value is None or value is inspect.Parameter.empty else show(value).lower()
+
+
+def make_table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Format a table in Markdown."""
+    titles = list(titles)
+    lines = [titles, ["---"] * len(titles), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
