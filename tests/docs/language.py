@@ -18,7 +18,7 @@ PACKAGES = ("p2pkm", "topologies")
 FIRST_WORDS = {"What", "Who", "Whom", "How", "Which", "Whose", "Where", "Why", "When", "Let", "Refuse", "That"}
 FIRST_PHRASES = re.compile(r"Return (what|who|which|why|where|whether and|how|so)\b|Do (so|the same|it)\b")
 PHRASES = re.compile(
-    r"\b(but for|of no meaning|so many|so much|beside|anew|in the place of|nobody|whoever|of (one's|its|their) own"
+    r"\b(but for|of no meaning|so many|so much|beside|anew|in the place of|nobody|whoever|of (one's|your) own"
     r"|(is|are|was|were) no(?= \w)(?! (longer|more|less))|(go|goes|went) on\b|as (it is|they are)(?=[.,;:)]|$))",
     re.IGNORECASE,
 )
@@ -112,8 +112,8 @@ def check_page(path: Path) -> Iterator[Finding]:
     for line, paragraph in _paragraphs(path.read_text("utf-8")):
         for match in PHRASES.finditer(paragraph):
             yield Finding(path, line, f"phrase {match.group()!r}")
-        for sentence in re.split(r"(?<=[.!?:])\s+", paragraph):
-            words = len(re.sub(r"`[^`]*`|\$[^$]*\$", "code", sentence).split())
+        for sentence in re.split(r"(?<=[.!?:])\s+", re.sub(r"\$\$.*?\$\$", "formula", paragraph)):
+            words = len(re.sub(r"`[^`]*`|\$\$.*?\$\$|\$[^$]*\$", "code", sentence).split())
             if words > LONGEST:
                 yield Finding(path, line, f"sentence of {words} words: {' '.join(sentence.split()[:6])} ...")
 

@@ -122,8 +122,10 @@ def test_keys_that_pages_and_examples_read_exist():
 
 def test_the_example_of_the_page_runs_and_keeps_the_rules_of_an_entry(monkeypatch):
     monkeypatch.setattr(registry, "METRICS", METRICS)
-    (code,) = re.findall(r"```python run\n(.*?)```", (ROOT / "docs" / "ref" / "metrics.md").read_text("utf-8"), re.DOTALL)
-    exec(compile(code, "metrics.md", "exec"), {})
+    (code,) = re.findall(
+        r"```python run\n(.*?)```", (ROOT / "docs" / "howto" / "add-a-metric.md").read_text("utf-8"), re.DOTALL
+    )
+    exec(compile(code, "add-a-metric.md", "exec"), {})
     test_an_entry_says_what_its_figure_is(registry.METRICS[-1])
     summary = here(*SMALL, "--out", "none", "--format", "json").summary
     assert summary["spread"] > 0

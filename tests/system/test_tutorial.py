@@ -23,9 +23,23 @@ from tests.support.run_cli import SMALL, here, ranks, there
 
 pytestmark = pytest.mark.slow
 
-BLOCKS = read_blocks(Path(__file__).parents[2] / "docs" / "tutorial" / "write-a-method.md")
-FILES = {block.keys["file"]: block.text for block in BLOCKS if block.kind == "file"}
-COMMANDS = [line for block in BLOCKS if block.kind == "norun" for line in block.text.splitlines()]
+PAGES = (
+    "tutorial/write-a-method.md",
+    "howto/add-a-graph.md",
+    "howto/add-a-partition.md",
+    "howto/add-a-transform.md",
+    "howto/package-a-plugin.md",
+)
+BLOCKS = [block for page in PAGES for block in read_blocks(Path(__file__).parents[2] / "docs" / page)]
+FILES = {
+    block.keys["file"]: block.text for block in BLOCKS if block.kind == "file" and block.keys["file"] != "rounding.py"
+}
+COMMANDS = [
+    line
+    for block in read_blocks(Path(__file__).parents[2] / "docs" / PAGES[-1])
+    if block.kind == "norun"
+    for line in block.text.splitlines()
+]
 
 
 @pytest.fixture(scope="module")
