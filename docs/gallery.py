@@ -12,7 +12,7 @@ _HEADER = """Gallery
 =======
 
 Plain scripts from `examples/`, and a case study, which is a notebook there; each runs within a minute, but for the
-study of twelve graphs, which is shown without being run: its picture stands in :doc:`/study`.
+study of twelve graphs, which is shown without being run: its picture stands in :doc:`/tutorial/compare-graphs`.
 """
 
 

@@ -15,7 +15,7 @@ from p2pkm.data.readers.any_format import SUFFIXES
 from tests.docs.check_blocks import DOCS, PAGES
 from tests.support.run_cli import solve
 
-GENERATED = ("_made/", "ref/methods/", "gallery/", "reference/")  # made when the documentation is built
+GENERATED = ("_made/", "ref/methods/", "gallery/", "ref/reference/")  # made when the documentation is built
 
 
 def read(name):
@@ -54,7 +54,7 @@ def test_the_reference_lists_every_public_name():
 
 @pytest.mark.parametrize("name", command.commands)
 def test_every_command_is_on_the_page_of_commands(name):
-    assert f"`p2pkm {name}" in read("ref/cli.md")
+    assert f"`p2pkm {name}" in read("ref/cli.md").replace("[run]", "run")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
