@@ -27,7 +27,9 @@ def figures():
 
 def test_every_figure_of_the_documents_is_made_by_the_script(figures):
     pages = [*PAGES, *(ROOT / "docs" / "results" / "log").glob("*.md")]
-    shown = {name for page in pages for name in re.findall(r"\]\((?:docs/|(?:\.\./)+)?(\w+\.png)\)", page.read_text("utf-8"))}
+    shown = {
+        name for page in pages for name in re.findall(r"\]\((?:docs/|(?:\.\./)+)?(\w+\.png)\)", page.read_text("utf-8"))
+    }
     assert shown == set(figures.FIGURES) == {path.name for path in (ROOT / "docs").glob("*.png")}
 
 

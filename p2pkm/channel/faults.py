@@ -158,7 +158,9 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
 
     def wrap(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple[Any, Schedule]:
         """Begin a stage; return its algorithm and schedule under faults."""
-        tables = schedule.length if schedule.in_step else 2  # of a device in a round; 2: where links change, all send
+        tables = (
+            schedule.length if schedule.is_synchronous else 2
+        )  # of a device in a round; 2: where links change, all send
         self.bound = self._age + self._faults.longest * tables if self._age else 0
         self._first, self._network, self._not_converged = self._round + 1, network, 0
         self._clear()

@@ -160,11 +160,11 @@ def run_stage(
         for turn, awake in enumerate(schedule.turns(t), 1):
             now = links.devices.at_turn(t, turn - 1, awake)
             state = algorithm.update(state, channel.receive(inbox, state, now), now)
-            if links.advance(due=schedule.in_step or turn == schedule.length):
+            if links.advance(due=schedule.is_synchronous or turn == schedule.length):
                 now = links.devices.at_turn(t, turn - 1, schedule.opening)
             messages = channel.send(algorithm.message, state, now)
             inbox = _deliver(network, messages)
-            sending = _sends(messages) or (sending and not schedule.answers)
+            sending = _sends(messages) or (sending and not schedule.is_request_reply)
         stop, asked = _check_termination(context, state, sending, t)
         stop = schedule.check_termination(links.check_termination(stop))
         if (

@@ -31,8 +31,8 @@ class Schedule(NamedTuple):
 
     opening: Mask
     turns: Callable[[int], Iterator[Mask]]
-    answers: bool = False
-    in_step: bool = False
+    is_request_reply: bool = False
+    is_synchronous: bool = False
     length: int = 1
     check_termination: Callable[[str], str] = str
 
@@ -43,7 +43,7 @@ def jacobi(devices: Devices, turns: int = 1, before: int = 0) -> Schedule:
     return Schedule(
         everybody,
         lambda t: repeat(everybody, turns + (before if t == 1 else 0)),
-        in_step=before == 0,
+        is_synchronous=before == 0,
         length=turns + before,
     )
 
@@ -86,7 +86,7 @@ def asynchronous(devices: Devices, names: Integers | None = None) -> Schedule:
 def star(devices: Devices) -> Schedule:
     """Wake the hub, then the clients, who also send at the opening."""
     hub = devices.ids == devices.server
-    return Schedule(~hub, lambda t: iter((hub, ~hub)), answers=True, length=2)
+    return Schedule(~hub, lambda t: iter((hub, ~hub)), is_request_reply=True, length=2)
 
 
 def deep_star(devices: Devices) -> Schedule:

@@ -87,7 +87,7 @@ def test_jacobi_wakes_everybody_as_many_times_as_its_name_says():
     for name, turns in (("jacobi", 1), ("jacobi*1", 1), ("jacobi*10", 10)):
         plan = schedule.make(name, table.devices, table.topology.colors)
         assert plan.opening.all()
-        assert not plan.answers
+        assert not plan.is_request_reply
         for t in (1, 2):
             masks = list(plan.turns(t))
             assert len(masks) == turns

@@ -15,8 +15,8 @@ from p2pkm.experiments.studies.compare import tabulate
 from p2pkm.metrics import registry, stream_figures
 from p2pkm.metrics.registry import METRICS, Metric, ShownIn
 from p2pkm.storage.study_table import Study
-from tests.support.build import build_result
 from tests.docs.check_blocks import PAGES
+from tests.support.build import build_result
 from tests.support.run_cli import here
 
 ROOT = Path(__file__).parents[2]

@@ -156,8 +156,8 @@ def _count_by_round(facts: Facts, sent: EveryTurn) -> Callable[[int], Integers]:
     def count(t: int) -> Integers:
         woken, total = [schedule.opening] if t == 0 else list(schedule.turns(t)), np.zeros(topology.n, np.int64)
         for number, awake in enumerate(woken, 1):
-            due = schedule.in_step or number == len(woken)
-            now = 0 if t == 0 else (t - 1) * len(woken) + number if schedule.in_step else t - (not due)
+            due = schedule.is_synchronous or number == len(woken)
+            now = 0 if t == 0 else (t - 1) * len(woken) + number if schedule.is_synchronous else t - (not due)
             total += turn(now, everybody if graph is not None and due else awake)
         return total
 
