@@ -77,7 +77,7 @@ BLAS = {  # what may reach BLAS or LAPACK, whose bits depend on the number of th
 NO_BLAS = {  # calls outside of `single_thread` that are none of BLAS, or whose caller has the limit
     "p2pkm/privacy/run_attack.py": {"noisy_sums": "norm of whole numbers, compared"},
     "p2pkm/privacy/pair_leaks.py": {"combine": "within pair_leaks"},
-    "p2pkm/methods/tree/regrown_tree.py": {"_elect": "whole numbers"},
+    "p2pkm/methods/tree/regrown_tree.py": {"_compare_offers": "whole numbers"},
     "p2pkm/deep/networks.py": {"_apply_linear": "JAX", "_through": "JAX"},
     "p2pkm/deep/training.py": {"loss": "JAX"},
     "p2pkm/network/ledger.py": {"totals": "whole numbers", "wire_total": "whole numbers"},

@@ -1,4 +1,4 @@
-"""The methods by their names on the command line; each is imported when it is asked for."""
+"""Registry of the methods by their names on the command line; a method is imported when it is looked up."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -8,11 +8,21 @@ from typing import Any, NamedTuple
 from p2pkm.core.plugins import METHODS as GROUP
 from p2pkm.core.plugins import extend
 
-_HOME = "p2pkm."
+_PACKAGE = "p2pkm."
 
 
 class MethodEntry(NamedTuple):
-    """Where a method lives: module and class, and the options that the name stands for."""
+    """Location of a method.
+
+    Attributes
+    ----------
+    module : str
+        Module within the package `p2pkm`.
+    kind : str
+        Name of the class.
+    fixed : dict
+        Parameters that the name on the command line fixes.
+    """
 
     module: str
     kind: str
@@ -49,43 +59,45 @@ METHODS: Mapping[str, MethodEntry] = {
 
 
 def find(name: str) -> Callable[..., Any]:
-    """Return the class of a method, with the options that its name stands for."""
+    """Return the class of a method, with the parameters that its name fixes."""
     if name not in METHODS:
-        from p2pkm.methods.declaration import check_declaration  # with NumPy, which names alone do not need
+        # Imported here, because it imports NumPy, and completion of names on the command line must be fast without it.
+        from p2pkm.methods.declaration import check_declaration
 
         return check_declaration(extend(METHODS, GROUP, name)[name], name)
-    home = METHODS[name]
-    kind: Callable[..., Any] = getattr(import_module(_HOME + home.module), home.kind)
-    return partial(kind, **home.fixed) if home.fixed else kind
+    entry = METHODS[name]
+    kind: Callable[..., Any] = getattr(import_module(_PACKAGE + entry.module), entry.kind)
+    return partial(kind, **entry.fixed) if entry.fixed else kind
 
 
 def with_link_weights() -> list[str]:
-    """Return the names of the methods in which the weights of links act, with their default parameters."""
+    """List the methods that use link weights, with their default parameters."""
     return [name for name in METHODS if find(name)(1).traits.link_weights]
 
 
 def suggest_methods(fits: Callable[[Any], bool]) -> str:
-    """Return what to type instead of a method that was refused: the methods that a condition holds for.
+    """List the methods that fulfill a condition, as an option that users can copy.
 
     Parameters
     ----------
     fits : callable
-        Gets a method with its default parameters; those that need parameters, or images, are not asked for.
+        The condition, from a method with its default parameters to bool. Methods that require parameters or images are
+        left out.
     """
-    found = []
+    fitting = []
     for name in METHODS:
         method = find(name)(1)
         if not (method.traits.needs_parameters or method.traits.derives_features) and fits(method):
-            found.append(name)
-    return f"--algorithm {', '.join(found[:-1])} or {found[-1]}"
+            fitting.append(name)
+    return f"--algorithm {', '.join(fitting[:-1])} or {fitting[-1]}"
 
 
 def known(spec: str) -> dict[str, Callable[..., Any]]:
-    """Return all names, and the class behind the one that a spec begins with; the others are not imported."""
-    wanted = spec.strip().partition(":")[0].replace("_", "-").lower()
-    return {name: find(name) if name == wanted else partial(find, name) for name in extend(METHODS, GROUP, spec)}
+    """Map all names to classes; only the class named at the beginning of `spec` is imported."""
+    key = spec.strip().partition(":")[0].replace("_", "-").lower()
+    return {name: find(name) if name == key else partial(find, name) for name in extend(METHODS, GROUP, spec)}
 
 
 def names() -> list[str]:
-    """Return the names of all methods, those of other packages too."""
+    """List the names of all methods, including those of other packages."""
     return list(extend(METHODS, GROUP, None))

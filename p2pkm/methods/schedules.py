@@ -1,4 +1,4 @@
-"""Who is awake when: masks of devices, decided outside every algorithm."""
+"""Schedules: which devices are active in each turn of a round, independent of the method."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
@@ -11,22 +11,23 @@ from p2pkm.kernels.reference import philox
 
 
 class Schedule(NamedTuple):
-    """Who acts when.
+    """Order in which devices act.
 
     Attributes
     ----------
     opening : bool[n]
-        Who sends at the opening.
+        Devices that send in the initial exchange, before any update.
     turns : callable
-        Returns who acts in each turn of round t, an iterator of bool[n].
-    answers : bool
-        Whether any device that acts in a turn answers the turn before: then silence in the last turn is the end.
-    in_step : bool
-        Whether every device acts in every turn.
+        From the number t of a round to an iterator of bool[n], the devices that are active in each turn of round t.
+    is_request_reply : bool
+        Whether a device that acts in a turn replies to messages of the turn before. Then silence in the last turn ends
+        the run.
+    is_synchronous : bool
+        Whether all devices are active in every turn.
     length : int
-        Turns of a round, at most.
+        Largest number of turns in a round.
     check_termination : callable
-        Returns why to stop, given the reason of the last round; nothing while that does not count yet.
+        From the termination reason of the last round to the reason to stop now; empty as long as it does not count.
     """
 
     opening: Mask
@@ -38,7 +39,7 @@ class Schedule(NamedTuple):
 
 
 def jacobi(devices: Devices, turns: int = 1, before: int = 0) -> Schedule:
-    """Wake every device, in one turn or in several; before: turns that the first round has more."""
+    """Activate all devices in each of `turns` turns; the first round has `before` more turns."""
     everybody = np.ones(len(devices), np.bool_)
     return Schedule(
         everybody,
@@ -49,56 +50,65 @@ def jacobi(devices: Devices, turns: int = 1, before: int = 0) -> Schedule:
 
 
 def colored(devices: Devices, colors: Integers) -> Schedule:
-    """Wake one color class after the other; neighbors never have the same color.
+    """Activate one color class per turn; neighbors have different colors.
 
     Parameters
     ----------
     colors : int64[N]
         Color of every device of the system.
     """
-    own = colors[devices.ids]
-    masks = [own == color for color in range(int(colors.max(initial=0)) + 1)]
+    local_colors = colors[devices.ids]
+    masks = [local_colors == color for color in range(int(colors.max(initial=0)) + 1)]
     return Schedule(np.ones(len(devices), np.bool_), lambda t: iter(masks), length=len(masks))
 
 
 def asynchronous(devices: Devices, names: Integers | None = None) -> Schedule:
-    """Wake the devices whose key of (seed, round, name) is smaller than those of all neighbors; one turn a round.
+    """Activate the devices whose random key is smaller than the keys of all neighbors, in one turn per round.
+
+    Keys are drawn from (seed, round, name), so every rank computes those of its halo without messages.
 
     Parameters
     ----------
     names : int64[N], optional
-        Under which name each device of the system draws its key; default: its id.
+        Number by which each device of the system draws its key; default: its id.
     """
     names = np.arange(devices.total) if names is None else names
-    own, others = names[devices.ids].astype(np.uint64), names[devices.indices].astype(np.uint64)
+    device_names = names[devices.ids].astype(np.uint64)
+    neighbor_names = names[devices.indices].astype(np.uint64)
     source = devices.sources
 
     def turns(t: int) -> Iterator[Mask]:
-        key, other = (philox(part, t, devices.shared_key, Stream.AWAKE)[:, 0] for part in (own, others))
-        awake = np.ones(len(devices), np.bool_)
-        loses = (other < key[source]) | ((other == key[source]) & (others < own[source]))
-        awake[source[loses & devices.active_edges]] = False
-        yield awake
+        key = philox(device_names, t, devices.shared_key, Stream.AWAKE)[:, 0]
+        neighbor_key = philox(neighbor_names, t, devices.shared_key, Stream.AWAKE)[:, 0]
+        active = np.ones(len(devices), np.bool_)
+        # The name decides between equal keys. Otherwise two neighbors could act at once, and the objective increase.
+        is_tie_lost = (neighbor_key == key[source]) & (neighbor_names < device_names[source])
+        loses = (neighbor_key < key[source]) | is_tie_lost
+        active[source[loses & devices.active_edges]] = False
+        yield active
 
     return Schedule(np.ones(len(devices), np.bool_), turns)
 
 
 def star(devices: Devices) -> Schedule:
-    """Wake the hub, then the clients, who also send at the opening."""
+    """Activate the server, then the clients; the clients send in the initial exchange."""
     hub = devices.ids == devices.server
     return Schedule(~hub, lambda t: iter((hub, ~hub)), is_request_reply=True, length=2)
 
 
 def deep_star(devices: Devices) -> Schedule:
-    """Wake the clients, who also send at the opening, and the hub by turns, clients last; first round: hub first."""
+    """Activate clients and server in turn, clients last; in round 1 the server comes first.
+
+    The clients send in the initial exchange.
+    """
     hub = devices.ids == devices.server
     return Schedule(~hub, lambda t: iter((hub, ~hub) * (t == 1) + (~hub, hub, ~hub, hub, ~hub)), length=7)
 
 
 def _jacobi_of(devices: Devices, colors: Integers, turns: str) -> Schedule:
-    """Return `jacobi` of a text such as 3 or 3+1; empty: one turn."""
-    each, _, before = turns.partition("+")
-    return jacobi(devices, int(each or 1), int(before or 0))
+    """Create a `jacobi` schedule from a text such as 3 or 3+1; empty: one turn."""
+    turns_per_round, _, before = turns.partition("+")
+    return jacobi(devices, int(turns_per_round or 1), int(before or 0))
 
 
 SCHEDULES: Mapping[str, Callable[[Devices, Integers, str], Schedule]] = {
@@ -111,9 +121,14 @@ SCHEDULES: Mapping[str, Callable[[Devices, Integers, str], Schedule]] = {
 
 
 def make(name: str, devices: Devices, colors: Integers) -> Schedule:
-    """Return the schedule of that name: one of `SCHEDULES`, with jacobi*T for T turns a round, or jacobi*T+B.
+    """Create a schedule by name.
 
-    B: turns that the first round has more.
+    Parameters
+    ----------
+    name : str
+        One of `SCHEDULES`. ``jacobi*T`` has T turns per round, ``jacobi*T+B`` B more in round 1.
+    colors : int64[N]
+        Color of every device of the system.
     """
-    word, _, turns = name.partition("*")
-    return SCHEDULES[word](devices, colors, turns)
+    family, _, turns = name.partition("*")
+    return SCHEDULES[family](devices, colors, turns)

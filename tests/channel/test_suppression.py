@@ -232,13 +232,13 @@ def test_without_the_option_such_rows_do_leave(monkeypatch):
     (("--algorithm", "central"), "sends raw points"),
     (("--algorithm", "coreset"), "sends raw points"),
     (("--algorithm", "mufc"), "masked as a whole"),
-    (("--algorithm", "treelloyd"), "by a single point"),
+    (("--algorithm", "treelloyd"), "which may be a single point"),
     (("--algorithm", "ffcm2"), "a share in every row"),
     (("--algorithm", "admm"), "by their number"),
     (("--init", "d2-sampling"), "raw points"),
     (("--init", "leader"), "raw points"),
-    (("--algorithm", "gtvmin:swaps=true"), "tries own points as rows"),
-    (("--algorithm", "gtvmin:local_steps=2"), "steps in between that it has not checked"),
+    (("--algorithm", "gtvmin:swaps=true"), "with swaps tries local points as centroids"),
+    (("--algorithm", "gtvmin:local_steps=2"), "sends centroids after passes that are not checked"),
 ])  # fmt: skip
 def test_what_cannot_withhold_is_refused(words, said):
     ended = here("--min-cluster-size", 3, *words, "--out", "none", "-q", "--devices", "4")

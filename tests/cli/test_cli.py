@@ -236,7 +236,7 @@ def test_what_the_summary_says_of_the_initialization(words, init):
 
 def test_groups_bring_their_own_initialization():
     ending = here("--groups", "--init", "local", "--out", "none")
-    assert ending.code == 2 and "groups and init local are both given" in ending.err
+    assert ending.code == 2 and "--groups and --init local cannot be combined" in ending.err
 
 
 def test_require_converged():

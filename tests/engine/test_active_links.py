@@ -248,7 +248,7 @@ def test_no_descent_is_claimed_and_a_note_says_why():
 
 
 @pytest.mark.parametrize(("method", "piece"), [
-    (p2pkm.GTVMin(3, groups=True), "cut for good"), (p2pkm.GTVMin(3, relaxation=1.5), "overshoots with relaxation "
+    (p2pkm.GTVMin(3, groups=True), "removes links between groups"), (p2pkm.GTVMin(3, relaxation=1.5), "uses relaxation "
     "1.5"),
     (ADMM(3), "dual variables"), (Coreset(3), "have to last"),
     (p2pkm.TreeLloyd(3), "links have to last"),

@@ -158,13 +158,13 @@ def test_the_refusals(tmp_path):
     for method, words in (
         (p2pkm.Coreset(4), "coreset cannot follow a stream"),
         (p2pkm.TreeLloyd(4, search="breathing"), "treelloyd cannot follow a stream: with these parameters"),
-        (p2pkm.GTVMin(4, groups=True), "with groups cannot follow"),
+        (p2pkm.GTVMin(4, groups=True), "--groups cannot be combined with --stream"),
         (p2pkm.LocalOnly(4), "local cannot follow"),
-        (p2pkm.GTVMin(4, accept=True), "stream and accept are both given"),
+        (p2pkm.GTVMin(4, accept=True), "--stream cannot be combined with accept=true"),
     ):
         with pytest.raises(ExperimentError, match=words):
             p2pkm.simulate(method, RING, deal(), stream="drawn:kind=slow")
-    with pytest.raises(ExperimentError, match="async schedule with a link model"):
+    with pytest.raises(ExperimentError, match="--stream cannot be combined with --schedule async and --link-model"):
         p2pkm.simulate(p2pkm.GTVMin(4, schedule="async"), RING, deal(), stream=tape, link_model="lan")
     with pytest.raises(ExperimentError, match="round is 7; expected a whole number from 1 to 5"):
         p2pkm.simulate(p2pkm.GTVMin(4), RING, deal(), rounds=5, stream=tape)

@@ -11,6 +11,7 @@ import p2pkm
 from p2pkm.core.errors import ExperimentError
 from p2pkm.methods.registry import METHODS, find
 from tests.support.install_plugin import install, site
+from tests.support.methods import LEARNERS
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import here, ranks, there
 
@@ -201,5 +202,10 @@ def test_what_it_does_not_declare_is_named(site, file, before, after, words):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_says_whether_it_guarantees_privacy(name):
-    kind = find(name)(2).__class__
-    assert re.search(r"^    Privacy: (no guarantee; |a guarantee\b)", kind.__doc__, re.MULTILINE)
+    docstring = find(name)(2).__class__.__doc__
+    if name in LEARNERS:
+        assert re.search(r"^    (Privacy: no|\*\*Privacy\.\*\* No) guarantee\b", docstring, re.MULTILINE)
+        return
+    level = r"(No guarantee\b|Complete: |\(epsilon, delta\)-differential privacy for each point)"
+    for heading in (r"Messages\.\*\* ", r"Convergence\.\*\* ", rf"Privacy\.\*\* {level}"):
+        assert re.search(rf"^    \*\*{heading}", docstring, re.MULTILINE), heading

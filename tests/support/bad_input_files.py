@@ -681,7 +681,7 @@ compare --out good.csv                    | 2 | is a file
 compare --algorithm gtvmin:alpha=-1       | 2 | alpha is -1.0
 compare --coupling-path 1,2               | 2 | No such option
 compare --config nested.toml              | 2 | cannot be read
-compare --alpha 1 --coupling 2            | 2 | both given
+compare --alpha 1 --coupling 2            | 2 | alpha=1.0 and coupling=2.0 cannot be combined
 compare extra                             | 2 | unexpected extra argument
 P2PKM_MEMORY=-1 plan                      | 2 | expected a size such as 500M or 8G
 P2PKM_MEMORY=nanG plan                    | 2 | expected a size

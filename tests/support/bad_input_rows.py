@@ -134,7 +134,7 @@ compare --out full                        | is in use, but not by a comparison
 --quantize rice:bits=60                 | expected a whole number from 1 to 52
 --quantize rice --noise 0.1             | noise is no whole number of steps
 --quantize rice --algorithm mufc        | mufc does not send rows
---quantize rice --algorithm treelloyd   | sends whole numbers already
+--quantize rice --algorithm treelloyd   | sends integers already
 --algorithm treelloyd --init local      | gives devices different centroids
 --algorithm treelloyd:search=breath     | Did you mean 'breathing'
 --algorithm private                     | private needs epsilon and radius
@@ -146,20 +146,20 @@ compare --out full                        | is in use, but not by a comparison
 --algorithm private:epsilon=1,radius=30,noise_seed=-1 | noise_seed is -1
 --algorithm private:epsilon=1,radius=30 --checkpoint-every 2 | cannot be combined with private without noise_seed
 --algorithm private:epsilon=1,radius=30 --init leader | but private has no init
---algorithm private:epsilon=1,radius=30 --scale minmax | nothing is to be found in them beforehand
---algorithm private:epsilon=1,radius=30 --graph star | the graph in two
---algorithm private:epsilon=1,radius=30,curious=2 | the graph in two
+--algorithm private:epsilon=1,radius=30 --scale minmax | must not compute anything from them before
+--algorithm private:epsilon=1,radius=30 --graph star | is not safe on this graph: device 0 disconnects it
+--algorithm private:epsilon=1,radius=30,curious=2 | is not safe on this graph: devices
 --init won                             | unknown init 'won'
 --init local:hops=1                      | It takes no keys
 --init flooded-summaries:hop=1                 | Did you mean 'hops'?
---groups --init local                     | both given
+--groups --init local                     | --groups and --init local cannot be combined
 --alpha -1                                | alpha is -1
 --alpha nan                               | expected a finite number
 --alpha inf                               | expected a finite number
 --coupling -0.5                           | coupling is -0.5
 --coupling nan                            | expected a finite number
 --coupling 1e999                          | expected a finite number
---alpha 1 --coupling 1                    | both given
+--alpha 1 --coupling 1                    | alpha=1.0 and coupling=1.0 cannot be combined
 --schedule random                         | Known: async, colored, jacobi
 --relaxation 0                                 | above 0 and below 2
 --relaxation 2                                 | above 0 and below 2
@@ -167,8 +167,8 @@ compare --out full                        | is in use, but not by a comparison
 --relaxation nan                               | expected a finite number
 --relaxation 1.5 --schedule jacobi             | jacobi
 --algorithm gtvmin:matching=best               | Known: nearest, optimal
---algorithm gtvmin:matching=optimal --groups   | matching=optimal and groups are both given
---algorithm gtvmin:safeguard=true              | where several passes descend without one
+--algorithm gtvmin:matching=optimal --groups   | matching=optimal and groups cannot be combined
+--algorithm gtvmin:safeguard=true              | safeguard cannot be combined with --schedule colored
 --algorithm dgc:rho=0                          | rho is 0
 --algorithm gossip-sum:sends=0                 | sends is 0
 --algorithm epidemic:cycles=0                  | cycles is 0

@@ -184,7 +184,7 @@ def test_what_the_transform_of_the_page_cannot_be_combined_with_is_rejected(pack
 
 
 @pytest.mark.parametrize(("method", "why"), [
-    ("treelloyd", "sends whole numbers already"), ("coreset", "sends neither centroids nor sums"),
+    ("treelloyd", "sends integers already"), ("coreset", "sends neither centroids nor sums"),
 ])  # fmt: skip
 def test_the_transform_of_the_page_rejects_methods_that_it_could_not_shorten(package, method, why):
     ending = here(*SMALL, "--devices", 8, "--transforms", "half", "--algorithm", method, "--out", "none")

@@ -1,4 +1,4 @@
-"""ADMM consensus k-means (Forero, Cano, Giannakis 2011): own centroids with a price on every disagreement."""
+"""ADMM consensus k-means (Forero, Cano and Giannakis 2011): local k-means with dual variables for links."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -18,7 +18,16 @@ from p2pkm.methods.init.value import Init
 
 @register("admm")
 class ADMMState(NamedTuple):
-    """centroids: float64[n, k, d], m; converged: bool[n]; duals: float64[n, k, d], p of the round before."""
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+        m in the equations of `ADMM`.
+    converged : bool[n]
+    duals : float64[n, k, d]
+        Dual variables p after the last round.
+    """
 
     centroids: Floats
     converged: Mask
@@ -27,48 +36,62 @@ class ADMMState(NamedTuple):
 
 @dataclass(frozen=True)
 class ADMM(MethodBase):
-    r"""Let every device minimize its own k-means cost under the constraint that neighbors agree.
+    r"""Consensus k-means by the alternating direction method of multipliers (ADMM).
 
-    Device i has centroids m_ic and dual variables p_ic, 0 at the start; S_ic and n_ic are the sum and the number of its
-    points nearest to m_ic, N_i its deg_i neighbors::
-
-        m_ic <- (S_ic - p_ic + eta sum_{j in N_i} (m_ic + m_jc)) / (n_ic + 2 eta deg_i)
-        p_ic <- p_ic + eta sum_{j in N_i} (m_ic - m_jc)
-
-    with the old m on the right of the first line and the new one in the second. A centroid without any weight stays.
-    Clusters are paired by their number, so all devices must start from the same centroids (any initialization but
-    `local`). A row that is absent at one end of a link counts as if the link were not there, at both ends; it is never
-    revived.
-
-    Message: k rows m (absent ones travel as +inf), once per round and at the opening.
-
-    Guarantee: sum_i p_ic = 0 always, so where all agree and rest, m_c is the mean of all points with label c. For
-    fixed labels it converges for every eta > 0.
-
-    Link weights: ignored; all links count the same.
-
-    Privacy: no guarantee; neighbors see the centroids of every turn, no counts.
+    Each device minimizes its local k-means cost under the constraint that neighbors have equal centroids. Dual
+    variables accumulate the disagreement and enforce the constraint. Clusters are paired by their number.
 
     Parameters
     ----------
     k : int
         Number of clusters.
-    eta : float
-        Price of a disagreement, in points (of mean weight, where they have weights).
-    init : Init or str
-        How all devices get their first centroids.
-    tol : float
-        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
+    eta : float, default=5.0
+        Penalty of a disagreement, in points (of mean weight, if points have weights).
+    init : Init or str, default="global:candidates=1"
+        Initialization. It should give all devices the same centroids; `local` does not.
+    tol : float, default=1e-5
+        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
+        tol * sqrt(total variance) in a round.
 
     Raises
     ------
     ExperimentError
         If a parameter is out of range.
 
+    See Also
+    --------
+    GTVMin
+        Penalty on differences of neighbors, with matching of their centroids.
+
+    Notes
+    -----
+    **Objective.** The sum of the local losses subject to m_ic = m_jc for every link ij and cluster c [1]_.
+
+    **Update.** Device i has centroids m_ic, dual variables p_ic (0 at first) and deg_i neighbors N_i. S_ic and n_ic are
+    the sum and the number of its local points nearest to m_ic::
+
+        m_ic <- (S_ic - p_ic + eta sum_{j in N_i} (m_ic + m_jc)) / (n_ic + 2 eta deg_i)
+        p_ic <- p_ic + eta sum_{j in N_i} (m_ic - m_jc)
+
+    The first line uses the old m on its right side, the second line the new m. A centroid with zero total weight does
+    not move. A row that is absent at one end of a link is ignored at both ends, and is never revived.
+
+    **Messages.** k centroids to each neighbor, once per round and in the initial exchange. Absent rows are sent as
+    +inf.
+
+    **Convergence.** sum_i p_ic = 0 at all times. So if all devices agree and no centroid moves, m_c is the mean of all
+    points with label c. With fixed labels the iteration converges for every eta > 0. Convergence is not
+    guaranteed while labels change.
+
+    **Privacy.** No guarantee. Neighbors receive the centroids of every turn, but no counts.
+
+    **Faults.** Time-varying graphs are rejected: dual variables belong to links, and may grow without bound if links
+    change.
+
     References
     ----------
-    P. A. Forero, A. Cano, G. B. Giannakis, "Distributed clustering using wireless sensor networks", IEEE Journal of
-    Selected Topics in Signal Processing 5, 2011.
+    .. [1] P. A. Forero, A. Cano, G. B. Giannakis, "Distributed clustering using wireless sensor networks", IEEE Journal
+       of Selected Topics in Signal Processing 5, 2011.
 
     Examples
     --------
@@ -92,7 +115,7 @@ class ADMM(MethodBase):
     default_rounds: ClassVar[int] = 150
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Validate the parameters."""
         object.__setattr__(self, "init", Init.of(self.init))
         whole(self.k, 1, "clusters")
         positive(self.eta, "eta")
@@ -100,21 +123,21 @@ class ADMM(MethodBase):
 
     @property
     def traits(self) -> MethodTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
+        """Traits of the method, see `p2pkm.core.traits`."""
         return MethodTraits(
             message_content=MessageContent.CENTROIDS,
             init=self.init,
-            needs_static_links="keeps dual variables for links that have to last, else they may grow without bound",
+            needs_static_links="keeps dual variables of links that have to last, otherwise they may grow without bound",
             no_suppression="pairs rows by their number, so that none can be left out",
             follows_points=True,
         )
 
     def expected_messages(self, known: Known) -> EveryTurn:
-        """Return all k rows in every turn."""
+        """Count k rows per edge in every turn."""
         return EveryTurn(self.k, known.features, absent_rows=True)
 
     def initial_state(self, devices: Devices, start: Any) -> ADMMState:
-        """Start from the centroids of the last stage."""
+        """Start from the centroids of the last stage, with dual variables 0."""
         return ADMMState(start.centroids, np.zeros(len(devices), np.bool_), np.zeros_like(start.centroids))
 
     def message(self, state: ADMMState, devices: Devices) -> DenseMessages:
@@ -122,20 +145,22 @@ class ADMM(MethodBase):
         return DenseMessages(state.centroids, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: ADMMState, inbox: Inbox, devices: Devices) -> ADMMState:
-        """Update the dual variables with the disagreements just received, then minimize."""
-        real = np.isfinite(state.centroids)
-        mine = np.where(real, state.centroids, 0.0)
-        links, differ = np.zeros_like(mine), np.zeros_like(mine)
-        for who, _, theirs in iter_neighbor_tables(devices, inbox, mine.shape[1:]):
-            both = real[who] & np.isfinite(theirs)
-            links[who] += both
-            differ[who] += np.where(both, mine[who] - theirs, 0.0)
+        """Update the dual variables with the received disagreement, then the centroids."""
+        present = np.isfinite(state.centroids)
+        local_centroids = np.where(present, state.centroids, 0.0)
+        link_counts = np.zeros_like(local_centroids)
+        disagreement = np.zeros_like(local_centroids)
+        for receivers, _, received in iter_neighbor_tables(devices, inbox, local_centroids.shape[1:]):
+            shared = present[receivers] & np.isfinite(received)
+            link_counts[receivers] += shared
+            disagreement[receivers] += np.where(shared, local_centroids[receivers] - received, 0.0)
         eta = self.eta * devices.unit
-        # the start is not a minimum under prices: what it disagrees in is not charged
-        duals = state.duals + eta * differ if devices.round > 1 else state.duals
-        mass = local_sums(devices, state.centroids)
-        total = mass[:, :, :-1] - duals + eta * (2.0 * links * mine - differ)
-        weight = mass[:, :, -1:] + 2.0 * eta * links
-        moves = real & (weight > 0.0)
-        centroids = np.where(moves, total / np.where(moves, weight, 1.0), state.centroids)
+        # The initial centroids do not minimize the augmented Lagrangian, so their disagreement changes no dual
+        # variable.
+        duals = state.duals + eta * disagreement if devices.round > 1 else state.duals
+        sums = local_sums(devices, state.centroids)
+        numerator = sums[:, :, :-1] - duals + eta * (2.0 * link_counts * local_centroids - disagreement)
+        weight = sums[:, :, -1:] + 2.0 * eta * link_counts
+        moves = present & (weight > 0.0)
+        centroids = np.where(moves, numerator / np.where(moves, weight, 1.0), state.centroids)
         return ADMMState(centroids, has_converged(centroids, state.centroids, self.tol * devices.data_std), duals)

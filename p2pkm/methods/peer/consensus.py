@@ -1,4 +1,4 @@
-"""Consensus k-means: Lloyd steps on sums that the devices average by gossip with Metropolis weights."""
+"""Consensus k-means: Lloyd steps on sums averaged by gossip with Metropolis weights."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
@@ -12,51 +12,62 @@ from p2pkm.methods.init.value import Init
 
 @dataclass(frozen=True)
 class ConsensusLloyd(LloydByAverages):
-    r"""Average the sums and counts of all devices by gossip, then take a Lloyd step.
+    r"""Lloyd steps on sums and counts averaged by gossip with Metropolis weights.
 
-    A round is one Lloyd step of T turns. Device i with neighbors N_i and deg_i of them, w_ic its centroid c, starts
-    from the sum S_ic and the number n_ic of its own points nearest to w_ic::
-
-        z_ic = (S_ic, n_ic)
-        T times:  z_ic <- z_ic + sum_{j in N_i} P_ij (z_jc - z_ic),   P_ij = 1 / (1 + max(deg_i, deg_j))
-        (s, v) = z_ic;  w_ic <- s / v,  kept where v < 1e-12 points of mean weight
-
-    Clusters are paired by their number, so all devices must start from the same centroids (any initialization but
-    `local`).
-
-    Message: k rows (s, v), once per turn and at the opening.
-
-    Guarantee: P is symmetric with rows that add up to 1, so a turn keeps sum_i z_ic, and z_ic tends to the mean over
-    the devices of a connected graph: with T large enough every round is a central Lloyd step at every device.
-
-    Link weights: they make P; only their ratios matter. With mean_i the mean weight of the links of device i, P_ij is
-    the smaller of w_ij / (mean_i (1 + deg_i)) and w_ij / (mean_j (1 + deg_j)): Metropolis and Hastings, see
-    `topologies.metropolis_weights`. It is symmetric and doubly stochastic, and equal weights give the P above.
-
-    Privacy: no guarantee; in the first turn of every round a device sends the sums and counts of its own points to its
-    neighbors.
+    All devices approximate one central Lloyd step per round. In the T turns of a round each device averages its sums
+    and counts with those of its neighbors. Clusters are paired by their number.
 
     Parameters
     ----------
     k : int
         Number of clusters.
-    gossips : int
-        T, turns per Lloyd step.
-    init : Init or str
-        How all devices get their first centroids.
-    tol : float
-        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
+    gossips : int, default=10
+        Gossip turns T per Lloyd step.
+    init : Init or str, default="global:candidates=1"
+        Initialization. It should give all devices the same centroids; `local` does not.
+    tol : float, default=1e-5
+        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
+        tol * sqrt(total variance) in a round.
 
     Raises
     ------
     ExperimentError
         If a parameter is out of range.
 
+    See Also
+    --------
+    TrackingLloyd
+        Continues the averages of the last round, so it requires fewer turns.
+    PushSumLloyd
+        Requires only the sender's degree, and tolerates lost messages.
+
+    Notes
+    -----
+    **Update.** Device i has deg_i neighbors N_i. S_ic and n_ic are the sum and the number of its local points nearest
+    to its centroid w_ic::
+
+        z_ic = (S_ic, n_ic)
+        T times:  z_ic <- z_ic + sum_{j in N_i} P_ij (z_jc - z_ic),   P_ij = 1 / (1 + max(deg_i, deg_j))
+        (s, v) = z_ic;  w_ic <- s / v
+
+    A centroid does not move if v < 1e-12 points of mean weight.
+
+    **Messages.** k rows (s, v) to each neighbor, once per turn and in the initial exchange.
+
+    **Link weights.** They define P, and only their ratios matter. With mean_i the mean weight of the links of device i,
+    P_ij is the smaller of w_ij / (mean_i (1 + deg_i)) and w_ij / (mean_j (1 + deg_j)), after Metropolis and Hastings
+    [2]_; see `topologies.metropolis_weights`. P is symmetric and doubly stochastic. Equal weights give the P above.
+
+    **Convergence.** P is symmetric and its rows add up to 1, so a turn preserves sum_i z_ic. On a connected graph z_ic
+    tends to the mean over all devices [1]_. So for large T every round is a central Lloyd step at every device.
+
+    **Privacy.** No guarantee. In the first turn of every round neighbors receive the local sums and counts of a device.
+
     References
     ----------
-    L. Xiao, S. Boyd, "Fast linear iterations for distributed averaging", Systems & Control Letters 53, 2004; weights of
-    links: W. K. Hastings, "Monte Carlo sampling methods using Markov chains and their applications", Biometrika 57,
-    1970.
+    .. [1] L. Xiao, S. Boyd, "Fast linear iterations for distributed averaging", Systems & Control Letters 53, 2004.
+    .. [2] W. K. Hastings, "Monte Carlo sampling methods using Markov chains and their applications", Biometrika 57,
+       1970.
 
     Examples
     --------
@@ -80,5 +91,5 @@ class ConsensusLloyd(LloydByAverages):
     link_weights: ClassVar[str] = WEIGHTED
 
     def exchange(self, averages: Floats, inbox: Inbox, devices: Devices) -> Floats:
-        """Average with the neighbors by Metropolis weights."""
+        """Average with the neighbors, by Metropolis weights."""
         return mix(devices, averages, inbox)

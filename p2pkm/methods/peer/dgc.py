@@ -1,4 +1,4 @@
-"""DGC-KM: distributed gradient clustering, Lloyd assignments and gradient steps towards the neighbors."""
+"""Distributed gradient clustering (Armacki et al. 2025): assignments, and gradient steps towards the neighbors."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -15,8 +15,10 @@ from p2pkm.core.validation import positive, whole
 from p2pkm.methods.building_blocks.averaging import has_converged, iter_neighbor_tables, local_sums
 from p2pkm.methods.init.value import Init
 
-_SAFETY = 0.9  # of the bound on the step
-_PENALTY = 60.0  # n k rho of the default
+# Step size relative to the bound below which the objective cannot increase.
+_SAFETY = 0.9
+# Default rho times n k. On a ring a link then pulls as strongly as in GTVMin with coupling 60.
+_PENALTY = 60.0
 
 
 @register("dgc")
@@ -26,10 +28,10 @@ class DGCState(NamedTuple):
     Attributes
     ----------
     centroids, before : float64[n, k, d]
-        Now, and at the start of the round.
+        Current centroids, and those at the start of the round.
     converged : bool[n]
     mass : float64[n, k, d + 1]
-        The rows (S, n) of the points assigned in this round.
+        Local sums and counts (S, n) for the labels of this round.
     """
 
     centroids: Floats
@@ -40,64 +42,74 @@ class DGCState(NamedTuple):
 
 @dataclass(frozen=True)
 class DGC(MethodBase):
-    r"""Assign the points to the own centroids, then take B gradient steps on own cost plus disagreement: DGC-KM_rho.
+    r"""Distributed gradient clustering (DGC-KM): local assignments and gradient steps.
 
-    Objective, with m points in all and L the Laplacian of the links in use::
-
-        J_rho(X) = (1 / (2 rho m)) sum_i sum_{x of device i} min_c |x - x_ic|^2 + (1 / 2) <X, L X>
-
-    Device i has centroids x_ic and deg_i neighbors N_i. A round begins with an assignment; S_ic and n_ic are the sum
-    and the number of the own points nearest to x_ic. Then, at all devices at once::
-
-        B times:  x_ic <- (1 - a_i (n_ic / (rho m) + deg_i)) x_ic + a_i (S_ic / (rho m) + sum_{j in N_i} x_jc)
-
-    Clusters are paired by their number, nothing is matched. A row that is absent at one end of a link counts as if the
-    link were not there, at both ends; it is never revived.
-
-    Message: k rows x_ic (absent ones travel as +inf), in each of the B turns of a round and at the opening.
-
-    Guarantee: J_rho never rises on links that do not change and lose nothing: with H the Hessian of J_rho for the
-    labels of the round, ``1 / a_i >= n_ic / (rho m) + 2 deg_i`` makes 1 / a - H positive semidefinite, and a new
-    assignment lowers J_rho, too. With the default rho every row keeps a bias, as in GTVMin.
-
-    Departs from the paper: there, all devices take one step a < 1 / (beta / rho + lambda_max(L)), beta = max_i m_i / m,
-    of which none of them knows beta or lambda_max. Here device i takes ``a_i = .9 / (m_i / (rho m) + 2 deg_i)``, from
-    what it knows, with the same fixed points; 2 max deg is lambda_max on a ring of even length. `step` gives one a to
-    all.
-
-    Link weights: ignored; all links count the same.
-
-    Privacy: no guarantee; neighbors see centroids, no counts; whoever receives those of all neighbors of a device can
-    work out S_ic - n_ic x_ic.
+    Each device minimizes its local cost plus the squared differences of its centroids to those of its neighbors. A
+    round is an assignment of the local points and B gradient steps with these labels. Clusters are paired by their
+    number.
 
     Parameters
     ----------
     k : int
         Number of clusters.
     rho : float, optional
-        Weight of the disagreement; the paper takes 1 to 100. Default 60 / (n k), n devices: on a ring the pull of a
-        link is then that of GTVMin at coupling 60.
-    steps : int
-        B, gradient steps per assignment, each with an exchange.
+        Weight of the disagreement; 1 to 100 in [1]_. Default: 60 / (n k) with n devices. On a ring, links then pull as
+        strongly as in GTVMin with coupling 60.
+    steps : int, default=3
+        Gradient steps B per assignment, each with an exchange.
     step : float, optional
-        The step a of all devices.
-    init : Init or str
-        How all devices get their first centroids. The paper's devices take k-means++ seeds of their own points
-        (`local`), whose numbers mean nothing to others.
-    tol : float
-        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
+        Step size a of all devices. Default: a_i as below.
+    init : Init or str, default="global:candidates=1"
+        Initialization. It should give all devices the same centroids. The authors use k-means++ seeds of the local
+        points (`local`) [2]_, whose numbering differs between devices.
+    tol : float, default=1e-5
+        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
+        tol * sqrt(total variance) in a round.
 
     Raises
     ------
     ExperimentError
         If a parameter is out of range.
 
+    See Also
+    --------
+    GTVMin
+        Matches the centroids of neighbors instead of pairing them by number.
+
+    Notes
+    -----
+    **Objective.** J_rho of [1]_, equation (7), with m points in total and the Laplacian L of the active links::
+
+        J_rho(X) = (1 / (2 rho m)) sum_i sum_{x of device i} min_c |x - x_ic|^2 + (1 / 2) <X, L X>
+
+    **Update.** Device i has centroids x_ic and deg_i neighbors N_i. S_ic and n_ic are the sum and the number of the
+    local points nearest to x_ic at the beginning of the round. At all devices at once::
+
+        B times:  x_ic <- (1 - a_i (n_ic / (rho m) + deg_i)) x_ic + a_i (S_ic / (rho m) + sum_{j in N_i} x_jc)
+        a_i = 0.9 / (m_i / (rho m) + 2 deg_i)
+
+    A row that is absent at one end of a link is ignored at both ends, and is never revived.
+
+    **Messages.** k centroids to each neighbor, in each of the B turns of a round and in the initial exchange. Absent
+    rows are sent as +inf.
+
+    **Convergence.** J_rho never increases on static links without loss. With H the Hessian of J_rho for the labels of
+    the round, ``1 / a_i >= n_ic / (rho m) + 2 deg_i`` makes diag(1 / a_i) - H positive semidefinite, and a new
+    assignment decreases J_rho, too. With finite rho a bias remains in every row, as in GTVMin.
+
+    **Privacy.** No guarantee. Neighbors receive centroids, but no counts. A device that receives the messages of all
+    neighbors of a device can compute S_ic - n_ic x_ic.
+
+    **Differences from the paper.** In Algorithm 1 of [1]_ all devices use one step a < 1 / (beta / rho + lambda_max(L))
+    with beta = max_i m_i / m. No device knows beta or lambda_max. Here a_i depends on values that device i knows, and
+    the fixed points are the same. (2 max_i deg_i equals lambda_max on a ring of even length.)
+
     References
     ----------
-    A. Armacki, D. Bajovic, D. Jakovetic, S. Kar, "Distributed center-based clustering: a unified framework", IEEE
-    Transactions on Signal Processing, 2025 (arXiv:2402.01302): Algorithm 1, equation (7), Theorem 1; starts:
-    A. Armacki and others, "Distributed gradient clustering: convergence and the effect of initialization",
-    arXiv:2603.20507, 2026.
+    .. [1] A. Armacki, D. Bajovic, D. Jakovetic, S. Kar, "Distributed center-based clustering: a unified framework",
+       IEEE Transactions on Signal Processing, 2025 (arXiv:2402.01302): Algorithm 1, equation (7), Theorem 1.
+    .. [2] A. Armacki and others, "Distributed gradient clustering: convergence and the effect of initialization",
+       arXiv:2603.20507, 2026.
 
     Examples
     --------
@@ -122,7 +134,7 @@ class DGC(MethodBase):
     default_rounds: ClassVar[int] = 150
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Validate the parameters."""
         object.__setattr__(self, "init", Init.of(self.init))
         whole(self.k, 1, "clusters")
         whole(self.steps, 1, "steps")
@@ -133,7 +145,7 @@ class DGC(MethodBase):
 
     @property
     def traits(self) -> MethodTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
+        """Traits of the method, see `p2pkm.core.traits`."""
         return MethodTraits(
             message_content=MessageContent.CENTROIDS,
             suppresses_small_clusters=True,
@@ -143,51 +155,52 @@ class DGC(MethodBase):
 
     @property
     def schedule(self) -> str:
-        """Return the schedule: every device, B times a round."""
+        """Schedule: all devices are active in B turns per round."""
         return f"jacobi*{self.steps}"
 
     def expected_messages(self, known: Known) -> EveryTurn:
-        """Return all k rows in every turn."""
+        """Count k rows per edge in every turn."""
         return EveryTurn(self.k, known.features, absent_rows=True)
 
     def flops(self, work: Work) -> Integers:
-        """Count a turn: its share of the pass over the own points, and the rows of every neighbor."""
+        """Count a turn: its share of the pass over the local points, and the rows of all neighbors."""
         return work.d * ((3 * self.k + 2) * work.sizes // self.steps + 2 * self.k * (work.neighbors + 2))
 
     def initial_state(self, devices: Devices, start: Any) -> DGCState:
         """Start from the centroids of the last stage."""
-        asleep = np.zeros(len(devices), np.bool_)
-        return DGCState(start.centroids, start.centroids, asleep, local_sums(devices, start.centroids))
+        converged = np.zeros(len(devices), np.bool_)
+        return DGCState(start.centroids, start.centroids, converged, local_sums(devices, start.centroids))
 
     def message(self, state: DGCState, devices: Devices) -> DenseMessages:
         """Send all k rows, in their order."""
         return DenseMessages(state.centroids, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: DGCState, inbox: Inbox, devices: Devices) -> DGCState:
-        """Take a gradient step; after the last one of a round assign the points anew."""
-        real = np.isfinite(state.centroids)
-        mine = np.where(real, state.centroids, 0.0)
-        differ = np.zeros_like(mine)
-        for who, _, theirs in iter_neighbor_tables(devices, inbox, mine.shape[1:]):
-            both = real[who] & np.isfinite(theirs)
-            differ[who] += np.where(both, mine[who] - theirs, 0.0)
+        """Take a gradient step; after the last step of a round assign the points again."""
+        present = np.isfinite(state.centroids)
+        local_centroids = np.where(present, state.centroids, 0.0)
+        disagreement = np.zeros_like(local_centroids)
+        for receivers, _, received in iter_neighbor_tables(devices, inbox, local_centroids.shape[1:]):
+            shared = present[receivers] & np.isfinite(received)
+            disagreement[receivers] += np.where(shared, local_centroids[receivers] - received, 0.0)
         scale = self.effective_rho(devices) * devices.total_weight
-        gradient = (state.mass[:, :, -1:] * mine - state.mass[:, :, :-1]) / scale + differ
-        centroids = np.where(real, mine - self.step_sizes(devices)[:, None, None] * gradient, np.inf)
+        gradient = (state.mass[:, :, -1:] * local_centroids - state.mass[:, :, :-1]) / scale + disagreement
+        step_sizes = self.step_sizes(devices)[:, None, None]
+        centroids = np.where(present, local_centroids - step_sizes * gradient, np.inf)
         if devices.turn < self.steps - 1:
             return state._replace(centroids=centroids)
         converged = has_converged(centroids, state.before, self.tol * devices.data_std)
         return DGCState(centroids, centroids, converged, local_sums(devices, centroids))
 
     def effective_rho(self, devices: Devices) -> float:
-        """Return the weight of the disagreement that is used."""
+        """Compute rho, or its default for this number of devices."""
         return _PENALTY / (devices.total * self.k) if self.rho is None else self.rho
 
     def step_sizes(self, devices: Devices) -> Floats:
-        """Return a_i of every device, float64[n]."""
+        """Compute the step size a_i of each device, float64[n]."""
         if self.step is not None:
             return np.full(len(devices), self.step)
         owner = np.repeat(np.arange(len(devices)), devices.sizes)
-        own = np.bincount(owner, devices.point_weights, len(devices)) / devices.total_weight
-        bound = own / self.effective_rho(devices) + 2.0 * devices.degrees
+        weight_shares = np.bincount(owner, devices.point_weights, len(devices)) / devices.total_weight
+        bound = weight_shares / self.effective_rho(devices) + 2.0 * devices.degrees
         return np.where(bound > 0.0, _SAFETY / np.where(bound > 0.0, bound, 1.0), 0.0)

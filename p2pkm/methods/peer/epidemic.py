@@ -1,4 +1,4 @@
-"""Epidemic k-means: Lloyd steps on sums that random pairs of neighbors average."""
+"""Epidemic k-means: Lloyd steps on sums averaged in random pairs of neighbors."""
 
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
@@ -17,54 +17,63 @@ from p2pkm.network.graph import Topology
 
 @dataclass(frozen=True)
 class Epidemic(LloydByAverages):
-    r"""Average the sums and counts in random pairs, then take a Lloyd step.
+    r"""Lloyd steps on sums and counts averaged in random pairs of neighbors.
 
-    A round is one Lloyd step of C cycles. Device i starts from the sum S_ic and the number n_ic of its own points
-    nearest to its centroid w_ic. A cycle is a push-pull exchange along a random maximal matching of the links, which
-    all can compute from the topology and the seed; a device without a partner waits::
-
-        z_ic = (S_ic, n_ic)
-        C times, for every pair i, j of the matching:  z_ic, z_jc <- (z_ic + z_jc) / 2
-        (s, v) = z_ic;  w_ic <- s / v,  kept where v < 1e-12 points of mean weight
-
-    Clusters are paired by their number, so all devices must start from the same centroids (any initialization but
-    `local`).
-
-    Message: k rows z_ic, once per turn and at the opening, to the partner alone.
-
-    Guarantee: a cycle keeps sum_i z_ic and leaves z equal at both ends of a pair, to the bit; z tends to the mean over
-    the devices of a connected graph, so with C large enough every round is a central Lloyd step at every device. A
-    message that is lost leaves the two ends apart, until the next round begins anew.
-
-    Departs from the paper: in a cycle there every device calls a random neighbor, one after another, that is 2 n
-    messages. A maximal matching takes at most n and meets no pair twice: on a ring 2.3 of them send as much.
-
-    Link weights: ignored; partners are drawn without them.
-
-    Privacy: no guarantee; the first partner of a round receives the own sums and counts.
+    All devices approximate one central Lloyd step per round. In each of the C cycles of a round random disjoint pairs
+    of neighbors average their sums and counts. Clusters are paired by their number.
 
     Parameters
     ----------
     k : int
         Number of clusters.
-    cycles : int
-        C, exchanges per Lloyd step.
-    init : Init or str
-        How all devices get their first centroids.
-    tol : float
-        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
+    cycles : int, default=24
+        Averaging cycles C per Lloyd step.
+    init : Init or str, default="global:candidates=1"
+        Initialization. It should give all devices the same centroids; `local` does not.
+    tol : float, default=1e-5
+        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
+        tol * sqrt(total variance) in a round.
 
     Raises
     ------
     ExperimentError
         If a parameter is out of range.
 
+    See Also
+    --------
+    GossipSum
+        One-sided messages to random neighbors instead of averages in pairs.
+
+    Notes
+    -----
+    **Update.** S_ic and n_ic are the sum and the number of the local points of device i nearest to its centroid w_ic.
+    Each cycle uses a random maximal matching of the links, which all devices compute from graph and seed::
+
+        z_ic = (S_ic, n_ic)
+        C times, for every matched pair i, j:  z_ic, z_jc <- (z_ic + z_jc) / 2
+        (s, v) = z_ic;  w_ic <- s / v
+
+    A device without a partner waits. A centroid does not move if v < 1e-12 points of mean weight.
+
+    **Messages.** k rows z_ic to the partner only, once per turn and in the initial exchange.
+
+    **Convergence.** A cycle preserves sum_i z_ic and leaves bit-identical z at both ends of a pair. On a connected
+    graph z tends to the mean over all devices. So for large C every round is a central Lloyd step at every device.
+
+    **Privacy.** No guarantee. The first partner of a round receives the local sums and counts of a device.
+
+    **Faults.** A lost message leaves different z at the two ends, until the next round starts from new local sums.
+
+    **Differences from the paper.** In a cycle of [1]_ each device in turn calls a random neighbor (push-pull [2]_),
+    that is 2 n messages. A maximal matching needs at most n messages and uses no pair twice: on a ring 2.3 matchings
+    send as much.
+
     References
     ----------
-    G. Di Fatta, F. Blasa, S. Cafiero, G. Fortino, "Fault tolerant decentralised k-means clustering for asynchronous
-    large-scale networks", Journal of Parallel and Distributed Computing 73(3), 2013; push-pull: M. Jelasity,
-    A. Montresor, O. Babaoglu, "Gossip-based aggregation in large dynamic networks", ACM Transactions on Computer
-    Systems 23, 2005.
+    .. [1] G. Di Fatta, F. Blasa, S. Cafiero, G. Fortino, "Fault tolerant decentralised k-means clustering for
+       asynchronous large-scale networks", Journal of Parallel and Distributed Computing 73(3), 2013.
+    .. [2] M. Jelasity, A. Montresor, O. Babaoglu, "Gossip-based aggregation in large dynamic networks", ACM
+       Transactions on Computer Systems 23, 2005.
 
     Examples
     --------
@@ -89,29 +98,30 @@ class Epidemic(LloydByAverages):
     receivers: ClassVar[Any] = "partner"
 
     def on(self, topology: Topology) -> "EpidemicOnGraph":
-        """Give the method the topology: the pairs depend on the whole graph."""
+        """Bind the method to a graph, because the random matching depends on all links."""
         return EpidemicOnGraph(**{**vars(self), "topology": topology})
 
     def flops(self, work: Work) -> Integers:
-        """Count a turn: its part of the pass over the local points, and a table."""
+        """Count a turn: its share of the pass over the local points, and one table."""
         return work.d * (3 * self.k + 2) * work.sizes // self.cycles + 2 * self.k * (work.d + 1)
 
 
 @dataclass(frozen=True)
 class EpidemicOnGraph(Epidemic):
-    """Epidemic k-means on a graph."""
+    """`Epidemic` bound to a graph."""
 
     topology: Topology = field(kw_only=True)
 
     def message(self, state: AveragesState, devices: Devices) -> DenseMessages:
-        """Send the sums to the partner of the next cycle; a device without links sends them to no device."""
+        """Send the sums to the partner of the next cycle."""
         partner = find_partners(self.topology, devices, self.cycles)
+        # A device without links sends a table over no edge: silence would end the run before its own Lloyd steps end.
         sending = devices.active_devices & ((partner >= 0) | (devices.degrees == 0))
         rows = np.where(sending, self.k, -1)
         return DenseMessages(state.averages, rows, edges=partner[devices.sources] == devices.indices)
 
     def exchange(self, averages: Floats, inbox: Inbox, devices: Devices) -> Floats:
-        """Average with the partner that just sent, if there is one."""
-        met = np.zeros(len(devices), np.bool_)
-        met[devices.sources[inbox.fresh]] = True
-        return np.where(met, 0.5, 1.0)[:, None, None] * add_fresh(devices, inbox, averages)
+        """Average with the partner if its message arrived."""
+        has_partner = np.zeros(len(devices), np.bool_)
+        has_partner[devices.sources[inbox.fresh]] = True
+        return np.where(has_partner, 0.5, 1.0)[:, None, None] * add_fresh(devices, inbox, averages)

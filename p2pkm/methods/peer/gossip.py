@@ -1,4 +1,4 @@
-"""Gossip k-means: own Lloyd steps, and averages of two devices at a time."""
+"""Gossip k-means: local Lloyd steps, and averages of matched centroids of two devices at a time."""
 
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
@@ -23,54 +23,65 @@ _SENT = MethodTraits(message_content=MessageContent.CENTROIDS, suppresses_small_
 
 @dataclass(frozen=True)
 class GossipMatching(MethodBase):
-    r"""Blend the centroids with the own points, meet one neighbor, and go on with the common mean.
+    r"""Local Lloyd steps, and averages of matched centroids in random pairs of neighbors.
 
-    Device i has k centroids w_c with confidences c_c, at the start the numbers of its points nearest to them. A round
-    is two steps. First a Lloyd step, blended (S_c and N_c are the sum and the number of the own points nearest to w_c,
-    which count `share`, the centroid 1 - share; a centroid without any weight stays)::
-
-        w_c <- (S_c + c_c w_c) / (N_c + c_c);  c_c <- (c_c + N_c) / 2    (at share = 1/2)
-
-    Then the devices meet along a random maximal matching of the links, which all can compute from the topology and
-    the seed. The two ends i and j pair their centroids so that the sum of squared distances is least (Hungarian
-    method), and both take for each pair::
-
-        w <- (c_i w_i + c_j w_j) / (c_i + c_j);  c <- (c_i + c_j) / 2
-
-    A centroid without a partner, or a pair without any confidence, stays. Rows need no common order.
-
-    Message: the real rows (w_c, c_c), once per round to the partner alone.
-
-    Guarantee: a meeting keeps c_i + c_j and c_i w_i + c_j w_j of every pair and leaves it equal at both ends, to the
-    bit. No common answer is promised: own Lloyd steps pull the ends apart again in every round.
-
-    Link weights: ignored; partners are drawn without them.
-
-    Privacy: no guarantee; the partner sees the centroids and confidences of the device, which begin as the numbers of
-    its points.
+    Each centroid has a confidence, which starts as its number of local points. In each round a device moves its
+    centroids towards the means of its local points, and averages them with those of one neighbor. Centroids are paired
+    by distance, so devices may start from different centroids.
 
     Parameters
     ----------
     k : int
         Number of clusters.
-    share : float
-        Weight of the own points in a blend, above 0 and at most 1. The pair (c w, c) is an average over walks of about
-        1 / share meetings: with 1/2, the plain blend, a device receives little of what is further than two links away
-        (on a ring of 10 with points dealt by distance: 1.31 times the central cost; 0.04: 1.010).
-    init : Init or str
-        How devices get their first centroids.
-    tol : float
-        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
+    share : float, default=0.04
+        Weight of the local points in a Lloyd step; 0 < share <= 1. The averages reach back over about 1 / share
+        exchanges: with 0.5 a device receives little of the points more than two links away. On a ring of 10 with points
+        partitioned by distance, the cost is 1.31 times the central cost with 0.5, and 1.010 times with 0.04.
+    init : Init or str, default="global:candidates=1"
+        Initialization.
+    tol : float, default=1e-5
+        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
+        tol * sqrt(total variance) in a round.
 
     Raises
     ------
     ExperimentError
         If a parameter is out of range.
 
+    See Also
+    --------
+    Epidemic
+        Averages of sums in random pairs, with Lloyd steps of all devices together.
+
+    Notes
+    -----
+    **Update.** Device i has centroids w_c with confidences c_c. S_c and N_c are the sum and the number of its local
+    points nearest to w_c. First a Lloyd step, in which local points have weight `share` and the centroid has weight 1 -
+    share::
+
+        w_c <- (S_c + c_c w_c) / (N_c + c_c);  c_c <- (c_c + N_c) / 2    (for share = 1/2)
+
+    Then pairs of a random maximal matching exchange their rows; all devices compute the matching from graph and seed.
+    Both ends i and j pair their centroids so that the sum of squared distances is smallest (Hungarian method [2]_), and
+    set for each pair::
+
+        w <- (c_i w_i + c_j w_j) / (c_i + c_j);  c <- (c_i + c_j) / 2
+
+    Centroids with zero weight, or without a counterpart, do not move.
+
+    **Messages.** The present rows (w_c, c_c) to the partner only, once per round and in the initial exchange.
+
+    **Convergence.** An exchange preserves c_i + c_j and c_i w_i + c_j w_j of each pair, and leaves bit-identical rows
+    at both ends [1]_. Consensus is not guaranteed: local Lloyd steps separate the devices again in every round.
+
+    **Privacy.** No guarantee. The partner receives centroids and confidences; the first confidences are numbers of
+    points.
+
     References
     ----------
-    S. Boyd, A. Ghosh, B. Prabhakar, D. Shah, "Randomized gossip algorithms", IEEE Transactions on Information Theory
-    52, 2006; H. W. Kuhn, "The Hungarian method for the assignment problem", Naval Research Logistics Quarterly 2, 1955.
+    .. [1] S. Boyd, A. Ghosh, B. Prabhakar, D. Shah, "Randomized gossip algorithms", IEEE Transactions on Information
+       Theory 52, 2006.
+    .. [2] H. W. Kuhn, "The Hungarian method for the assignment problem", Naval Research Logistics Quarterly 2, 1955.
 
     Examples
     --------
@@ -94,7 +105,7 @@ class GossipMatching(MethodBase):
     default_rounds: ClassVar[int] = 150
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Validate the parameters."""
         object.__setattr__(self, "init", Init.of(self.init))
         whole(self.k, 1, "clusters")
         positive(self.tol, "tol", zero=True)
@@ -102,25 +113,25 @@ class GossipMatching(MethodBase):
 
     @property
     def traits(self) -> MethodTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
+        """Traits of the method, see `p2pkm.core.traits`."""
         return replace(_SENT, init=self.init)
 
-    def on(self, topology: Topology) -> "PairwiseGossip":
-        """Return the algorithm that the loop runs: who meets whom depends on the whole graph."""
-        return PairwiseGossip(self, topology)
+    def on(self, topology: Topology) -> "GossipMatchingOnGraph":
+        """Bind the method to a graph, because the random matching depends on all links."""
+        return GossipMatchingOnGraph(self, topology)
 
 
 @register("pairwise-gossip")
-class PairwiseGossipState(NamedTuple):
+class GossipMatchingState(NamedTuple):
     """State of a batch.
 
     Attributes
     ----------
     centroids : float64[n, k, d]
-        After the last meeting.
+        After the last exchange with a partner.
     converged : bool[n]
     blended : float64[n, k, d + 1]
-        The rows (w_c, c_c) that go into the next meeting; those of absent centroids are (+inf, 0).
+        Rows (w_c, c_c) after the Lloyd step, to be averaged next. Rows of absent centroids are (+inf, 0).
     """
 
     centroids: Floats
@@ -129,8 +140,8 @@ class PairwiseGossipState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PairwiseGossip(OnGraph):
-    """`GossipMatching` on a graph."""
+class GossipMatchingOnGraph(OnGraph):
+    """`GossipMatching` bound to a graph."""
 
     method: GossipMatching
     topology: Topology
@@ -138,60 +149,82 @@ class PairwiseGossip(OnGraph):
     schedule: ClassVar[str] = "jacobi"
 
     def expected_messages(self, known: Known) -> EveryTurn:
-        """Return k rows with their confidences to one partner."""
+        """Count k rows with confidences to one partner per device."""
         return EveryTurn(self.k, known.features + 1, to="partner")
 
-    def initial_state(self, devices: Devices, start: Any) -> PairwiseGossipState:
-        """Start from the centroids of the last stage, with the numbers of the own points as confidences."""
+    def initial_state(self, devices: Devices, start: Any) -> GossipMatchingState:
+        """Start from the centroids of the last stage, with the numbers of local points as confidences."""
         confidences = local_sums(devices, start.centroids)[:, :, -1]
-        blended = blend(devices, start.centroids, confidences, self.method.share)
-        return PairwiseGossipState(start.centroids, np.zeros(len(devices), np.bool_), blended)
+        blended = add_local_points(devices, start.centroids, confidences, self.method.share)
+        return GossipMatchingState(start.centroids, np.zeros(len(devices), np.bool_), blended)
 
-    def message(self, state: PairwiseGossipState, devices: Devices) -> DenseMessages:
-        """Send the blended rows to the partner of the next round; a device without links sends them to no device."""
+    def message(self, state: GossipMatchingState, devices: Devices) -> DenseMessages:
+        """Send the rows after the Lloyd step to the partner of the next round."""
         values, rows = pack(state.blended)
         partner = find_partners(self.topology, devices)
+        # A device without links sends a table over no edge: silence would end the run before its own Lloyd steps end.
         sending = devices.active_devices & ((partner >= 0) | (devices.degrees == 0))
         return DenseMessages(values, np.where(sending, rows, -1), edges=partner[devices.sources] == devices.indices)
 
-    def update(self, state: PairwiseGossipState, inbox: Inbox, devices: Devices) -> PairwiseGossipState:
-        """Average with the partner that just sent, if there is one; then blend for the next exchange."""
-        met = state.blended.copy()
+    def update(self, state: GossipMatchingState, inbox: Inbox, devices: Devices) -> GossipMatchingState:
+        """Average with the partner if its message arrived; then take the Lloyd step for the next exchange."""
+        averaged = state.blended.copy()
         source = devices.sources
         for e in np.flatnonzero(inbox.fresh):
-            i, theirs = source[e], inbox.tables_of(e, inbox.rows_of(e), met.shape[2])
-            met[i] = meet(met[i], theirs, first=bool(devices.ids[i] < devices.indices[e]))
-        centroids = np.ascontiguousarray(met[:, :, :-1])
+            i = source[e]
+            received = inbox.tables_of(e, inbox.rows_of(e), averaged.shape[2])
+            averaged[i] = average_pair(averaged[i], received, first=bool(devices.ids[i] < devices.indices[e]))
+        centroids = np.ascontiguousarray(averaged[:, :, :-1])
         converged = has_converged(centroids, state.centroids, self.method.tol * devices.data_std)
-        return PairwiseGossipState(centroids, converged, blend(devices, centroids, met[:, :, -1], self.method.share))
+        blended = add_local_points(devices, centroids, averaged[:, :, -1], self.method.share)
+        return GossipMatchingState(centroids, converged, blended)
 
 
-def blend(devices: Devices, centroids: Floats, confidences: Floats, share: float) -> Floats:
-    """Return the rows (w, c) after a Lloyd step that keeps the old centroid in proportion to its confidence."""
-    mass, kept = share * local_sums(devices, centroids), (1.0 - share) * confidences
-    weight = mass[:, :, -1] + kept
-    known = weight > 0.0
-    before = np.where(known[:, :, None], centroids, 0.0) * kept[:, :, None]
-    moved = (mass[:, :, :-1] + before) / np.where(known, weight, 1.0)[:, :, None]
-    return np.concatenate((np.where(known[:, :, None], moved, centroids), weight[:, :, None]), axis=2)
-
-
-def meet(mine: Floats, theirs: Floats, *, first: bool) -> Floats:
-    """Return the own rows (w, c) after a meeting.
+def add_local_points(devices: Devices, centroids: Floats, confidences: Floats, share: float) -> Floats:
+    """Average the local points of each cluster into its centroid.
 
     Parameters
     ----------
-    mine : float64[k, d + 1]
-        Absent rows are +inf and stay.
-    theirs : float64[r, d + 1]
-    first : bool
-        Whether the own id is the lower one: both ends solve the same problem, so that ties fall alike.
+    centroids : float64[n, k, d]
+    confidences : float64[n, k]
+        Weights of the centroids.
+    share : float
+        Weight of the local points; the centroids count with 1 - share.
+
+    Returns
+    -------
+    rows : float64[n, k, d + 1]
+        Centroids and confidences (w, c). A row with zero weight keeps its centroid.
     """
-    own, other = pair_rows(mine[:, :-1], theirs[:, :-1], first=first)
-    a, b = mine[own, -1:], theirs[other, -1:]
-    known = (a + b)[:, 0] > 0.0
-    own, other, a, b = own[known], other[known], a[known], b[known]
-    result = mine.copy()
-    result[own, :-1] = (a * mine[own, :-1] + b * theirs[other, :-1]) / (a + b)
-    result[own, -1:] = 0.5 * (a + b)
+    sums = share * local_sums(devices, centroids)
+    centroid_weights = (1.0 - share) * confidences
+    weight = sums[:, :, -1] + centroid_weights
+    has_weight = weight > 0.0
+    before = np.where(has_weight[:, :, None], centroids, 0.0) * centroid_weights[:, :, None]
+    moved = (sums[:, :, :-1] + before) / np.where(has_weight, weight, 1.0)[:, :, None]
+    return np.concatenate((np.where(has_weight[:, :, None], moved, centroids), weight[:, :, None]), axis=2)
+
+
+def average_pair(local: Floats, received: Floats, *, first: bool) -> Floats:
+    """Average the rows (w, c) of a device with the matched rows of its partner.
+
+    Parameters
+    ----------
+    local : float64[k, d + 1]
+        Absent rows are +inf and stay absent.
+    received : float64[r, d + 1]
+    first : bool
+        Whether the device has the lower id. Both ends then solve the same matching problem and break ties equally.
+
+    Returns
+    -------
+    rows : float64[k, d + 1]
+    """
+    local_rows, received_rows = pair_rows(local[:, :-1], received[:, :-1], first=first)
+    has_weight = (local[local_rows, -1:] + received[received_rows, -1:])[:, 0] > 0.0
+    local_rows, received_rows = local_rows[has_weight], received_rows[has_weight]
+    a, b = local[local_rows, -1:], received[received_rows, -1:]
+    result = local.copy()
+    result[local_rows, :-1] = (a * local[local_rows, :-1] + b * received[received_rows, :-1]) / (a + b)
+    result[local_rows, -1:] = 0.5 * (a + b)
     return result

@@ -1,4 +1,4 @@
-"""Sum-weight gossip k-means: Lloyd steps on sums of which every device keeps giving halves away."""
+"""Sum-weight gossip k-means: Lloyd steps on sums of which each device sends halves to random neighbors."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
@@ -16,52 +16,63 @@ from p2pkm.methods.init.value import Init
 
 @dataclass(frozen=True)
 class GossipSum(LloydByAverages):
-    r"""Push halves of the sums and counts to random neighbors, then take a Lloyd step.
+    r"""Lloyd steps on sums and counts spread by halves to random neighbors (sum-weight gossip).
 
-    A round is one Lloyd step of M turns. Device i starts from the sum S_ic and the number n_ic of its own points
-    nearest to its centroid w_ic::
-
-        z_ic = (S_ic, n_ic)
-        M times:  j(i) = a random neighbor of i;  z_ic <- z_ic / 2 + sum_{i' with j(i') = i} z_i'c / 2
-        (s, v) = z_ic;  w_ic <- s / v,  kept where v < 1e-12 points of mean weight
-
-    Both columns of z get the same weights, which cancel in the ratio. Clusters are paired by their number, so all
-    devices must start from the same centroids (any initialization but `local`).
-
-    Message: k rows, the half (s, v) / 2, to one neighbor, once per turn and at the opening.
-
-    Guarantee: a turn keeps sum_i z_ic; s / v tends to the ratio of the sums over all devices of a connected graph, so
-    with M large enough every round is a central Lloyd step at every device. A message that is lost takes its half
-    along, until the next round begins anew.
-
-    Departs from the paper: devices send at random times there, one after another, here M times each, all at once.
-
-    Link weights: ignored; neighbors are drawn without them.
-
-    Privacy: no guarantee; the first neighbor of a round receives a half of the own sums and counts, which amounts to
-    these.
+    All devices approximate one central Lloyd step per round. In each of the M turns of a round each device keeps one
+    half of its sums and counts and sends the other half to a random neighbor. Clusters are paired by their number.
 
     Parameters
     ----------
     k : int
         Number of clusters.
-    sends : int
-        M, messages of every device per Lloyd step.
-    init : Init or str
-        How all devices get their first centroids.
-    tol : float
-        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
+    sends : int, default=20
+        Messages M of each device per Lloyd step.
+    init : Init or str, default="global:candidates=1"
+        Initialization. It should give all devices the same centroids; `local` does not.
+    tol : float, default=1e-5
+        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
+        tol * sqrt(total variance) in a round.
 
     Raises
     ------
     ExperimentError
         If a parameter is out of range.
 
+    See Also
+    --------
+    PushSumLloyd
+        Equal shares to all neighbors.
+
+    Notes
+    -----
+    **Update.** S_ic and n_ic are the sum and the number of the local points of device i nearest to its centroid w_ic::
+
+        z_ic = (S_ic, n_ic)
+        M times:  j(i) = a random neighbor of i;  z_ic <- z_ic / 2 + sum_{i' with j(i') = i} z_i'c / 2
+        (s, v) = z_ic;  w_ic <- s / v
+
+    Sums and counts get the same weights, which cancel in the ratio. A centroid does not move if v < 1e-12 points of
+    mean weight.
+
+    **Messages.** k rows (s, v) / 2 to one neighbor, once per turn and in the initial exchange.
+
+    **Convergence.** A turn preserves sum_i z_ic. On a connected graph s / v tends to the ratio of the sums over all
+    devices [2]_. So for large M every round is a central Lloyd step at every device.
+
+    **Privacy.** No guarantee. The first neighbor of a round receives half of the local sums and counts, from which it
+    can compute them.
+
+    **Faults.** A lost message loses its half of the sums until the next round starts from new local sums.
+
+    **Differences from the paper.** In [1]_ devices send at random times, one after another. Here all devices send at
+    once, M times per round.
+
     References
     ----------
-    J. Fellus, D. Picard, P.-H. Gosselin, "Decentralized k-means using randomized gossip protocols for clustering large
-    datasets", ICDM workshops 2013 (HAL hal-00915822); D. Kempe, A. Dobra, J. Gehrke, "Gossip-based computation of
-    aggregate information", FOCS 2003: Protocol Push-Sum.
+    .. [1] J. Fellus, D. Picard, P.-H. Gosselin, "Decentralized k-means using randomized gossip protocols for clustering
+       large datasets", ICDM workshops 2013 (HAL hal-00915822).
+    .. [2] D. Kempe, A. Dobra, J. Gehrke, "Gossip-based computation of aggregate information", FOCS 2003: Protocol
+       Push-Sum.
 
     Examples
     --------
@@ -86,19 +97,19 @@ class GossipSum(LloydByAverages):
     receivers: ClassVar[Any] = "one"
 
     def flops(self, work: Work) -> Integers:
-        """Count a turn: its part of the pass over the local points, and two tables on average."""
+        """Count a turn: its share of the pass over the local points, and two tables on average."""
         return work.d * (3 * self.k + 2) * work.sizes // self.sends + 2 * self.k * (work.d + 1)
 
     def offered(self, averages: Floats, devices: Devices) -> Floats:
-        """Compute the half that is sent."""
+        """Compute the half that each device sends."""
         return 0.5 * averages
 
     def message(self, state: AveragesState, devices: Devices) -> DenseMessages:
-        """Send a half to a random neighbor."""
+        """Send one half to a random neighbor."""
         edges = pick_neighbor(devices, count_exchanges(devices, self.sends))
         return super().message(state, devices)._replace(edges=edges)
 
     def exchange(self, averages: Floats, inbox: Inbox, devices: Devices) -> Floats:
-        """Add up the half that is left and those received."""
-        left = np.where(devices.degrees > 0, 0.5, 1.0)[:, None, None] * averages
-        return add_fresh(devices, inbox, left)
+        """Add the received halves to the half that each device keeps; a device without links keeps all."""
+        retained = np.where(devices.degrees > 0, 0.5, 1.0)[:, None, None] * averages
+        return add_fresh(devices, inbox, retained)

@@ -1,4 +1,4 @@
-"""GTVMin k-means (Jung 2025): the peer-to-peer method that the simulator is built around."""
+"""GTVMin k-means (Jung 2025), the main peer-to-peer method of the package."""
 
 from dataclasses import dataclass
 from numbers import Real
@@ -37,40 +37,51 @@ from p2pkm.methods.init.registry import InitContext, grow_shallow
 from p2pkm.methods.init.tree_groups import check_groups
 from p2pkm.methods.init.value import Init
 
-_GOOD = ("global", "tree-summaries", "rows")  # starts that integers do as well from
-_FEW = 16  # clusters up to which integers were measured to do no harm
-_LARGEST = 1e100  # of a strength
-_EVERY, _TRIES = 4, 3  # rounds from one attempt at a swap to the next; in vain, before a device gives up
-_WARM, _WARMING = 1.0, 8  # coupling and sweeps before the limits of the links are fixed
-_NO_STREAM = "accept are both given; the accept test compares the end with the start on the same points"
-_ECHO = 1e-3  # oscillating: the way back to the round before last, relative to the last move
+# Initializations and largest number of clusters for which the default sends integers. From poor initial centroids, or
+# with more clusters, the grid stops the method early (docs/methods.md, "The default, and a coupling that suits the
+# graph": 1.0156 instead of 1.0037 at 50 clusters).
+_INTEGER_INITS = ("global", "tree-summaries", "rows")
+_INTEGER_CLUSTERS = 16
+# Largest accepted alpha, coupling and tol. Products of three such numbers do not overflow.
+_LARGEST = 1e100
+# Rounds between two attempts to swap a centroid, and failed attempts in a row after which a device stops.
+_SWAP_INTERVAL = 4
+_SWAP_ATTEMPTS = 3
+# Coupling and rounds of the warm-up before the thresholds of saturating links are set.
+_WARM_UP_COUPLING = 1.0
+_WARM_UP_ROUNDS = 8
+_NO_STREAM = (
+    "accept=true: the acceptance test compares the final with the initial centroids on the same points. Remove one"
+)
+# Two-cycle test: distance to the centroids two rounds ago, relative to the last move.
+_TWO_CYCLE = 1e-3
 
 
 @register("gtvmin")
 class GTVMinState(NamedTuple):
-    """The state of a batch.
+    """State of a batch.
 
     Attributes
     ----------
     centroids, previous : float64[n, k, d]
-        Now, and before the last turn awake.
+        Current centroids, and those before the last active turn of the device.
     converged, oscillating, echo : bool[n]
-        Echo: back at the centroids of the round before last; oscillating: so in two rounds running, because an
-        alternation that converges may look like one in every other round.
+        echo: the centroids equal those two rounds ago (two-cycle test). oscillating: echo in two consecutive rounds,
+        because a converging alternation may pass the test in every other round.
     calm : int8[n]
-        Turns awake in a row without a move of more than tol x scale, counted up to 2.
+        Active turns in a row without a move above tol * sqrt(total variance), at most 2.
     quiet : int8[n]
-        Swaps tried in a row without success.
+        Failed swap attempts in a row.
     edge_alpha : float64[e]
-        Strength of each own link, 0 where it is not in use.
+        alpha_ij of each edge, 0 for inactive links.
     edge_limit : float64[e] or None
-        Variation d0 from which on it gives way; +inf: never. None: no link ever does.
+        Threshold d0 of the total variation beyond which a link loses strength; +inf: never. None: no link saturates.
     edge_weight : float64[e] or None
-        Share of the strength that was left at the own last turn; None: all of it, everywhere.
+        Fraction of alpha_ij that was used in the last active turn; None: 1 on all edges.
     start : float64[n, k, d] or None
-        What an accept test is to compare with; None: there is none.
+        Initial centroids for the acceptance test; None without a test.
     rehearsed : float64[n, 2] or None
-        Coupling, and the excess expected with it; None: it was not rehearsed.
+        Calibrated coupling, and the excess expected at it; None if the coupling was not calibrated.
     """
 
     centroids: Floats
@@ -89,115 +100,136 @@ class GTVMinState(NamedTuple):
 
 @dataclass(frozen=True, init=False)
 class GTVMin(MethodBase):
-    r"""Minimize the k-means cost of every device plus the disagreement of neighbors.
+    r"""Federated k-means by generalized total variation minimization (GTVMin).
 
-    Objective, equation (7) of Jung 2025::
-
-        F(W) = sum_i L_i(W_i) + sum_{links ij} alpha_ij d(W_i, W_j)
-
-    with the local loss L_i (6) and the generalized total variation d (4): each centroid to the nearest one of the
-    other side, summed over both sides. One pass at device i, all neighbors W_j held fixed:
-
-    * E1: each own point takes its nearest own centroid; n_c of them with sum S_c take centroid c.
-    * E2: each neighbor's centroid w_jc' takes the nearest own centroid; U_c are those that take c.
-    * E3: each own centroid c takes the nearest centroid w_{j,b_jc} of each neighbor (the term marked with a star).
-    * M: ``w_c <- (S_c + sum_{U_c} alpha_ij w_jc' + sum_j alpha_ij w_{j,b_jc}) / (n_c + sum_{U_c} alpha_ij +
-      sum_j alpha_ij)``, relaxed by theta (`relaxation`): ``w + theta (w_new - w)``. A centroid without any weight
-      stays.
-
-    Message: the k centroids, once per turn awake.
-
-    Link weights: they multiply alpha_ij.
-
-    Privacy: no guarantee; neighbors see the centroids of every turn; init `global` and a rehearsal before it show a
-    device centroids and counts of all devices below it in a tree, `groups` rows (mean, count, SSE) of these, see
-    `p2pkm.methods.init.tree_groups`.
-
-    Guarantee: F never rises for `colored` and `async` (theta in (0, 2), any number of passes, with swaps or without)
-    and for `jacobi` (one pass and theta in (0, 1], or any number of passes with `safeguard` and theta in (0, 1/2]; no
-    swaps) with the exact update and the star term, without delays.
-
-    With ``robust="saturate"`` links give way. In every turn the awake device takes ``alpha_ij min(1, d0_ij / d_ij)``,
-    d_ij the link's variation as it has just received it, d0_ij fixed before. That is the slope of the concave phi(d) =
-    d up to d0, ``d0 (1 + log(d / d0))`` beyond, so ``sum_i L_i + sum alpha_ij phi(d_ij)``, the objective then, never
-    rises either. With `groups` only links inside groups are in use, and in the objective.
-
-    Departs from the paper: Algorithm 1 as printed lacks alpha in the numerator (line 21) and divides by at least 1
-    (line 23), so it does not minimize (8); ``update="as-printed"`` keeps it for comparison.
+    Each device minimizes its local k-means cost plus a penalty on the difference between its centroids and those of its
+    neighbors. Strong coupling yields nearly equal centroids on all devices, weak coupling individual ones. Centroids of
+    neighbors are matched by distance, so devices may start from different centroids. A server is not required.
 
     Parameters
     ----------
     k : int
         Number of clusters.
     alpha : float, optional
-        Strength of every link, as in the paper. It is in the unit of the weights: whoever multiplies these by r
-        multiplies it, too; a coupling stays.
+        Link strength in the objective, in units of point weight: if all weights are multiplied by r, multiply `alpha`
+        by r. Cannot be combined with `coupling`.
     coupling : float, "auto" or "rehearsal", optional
-        Dimensionless: ``alpha_ij = coupling (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices in all.
-        Edge weights multiply either; for the default see `accept`. ``auto``: at least 10, 30 from 10 devices or a
-        diameter of 8 on, and as much as the graph needs: the smallest of 30, 100, 300, ... at which noise of the
-        devices' points is expected to raise the cost by at most .001 (see
-        `p2pkm.methods.building_blocks.coupling_choice`). ``rehearsal``: the smallest of these with which this method's
-        equations, solved once for the devices' own sums at the root of a tree, end close to the pooled means (see
-        `p2pkm.methods.init.rehearsal`); up to 5,000 devices.
-    schedule : {"colored", "jacobi", "async"}
-    relaxation : float or "auto", optional
-        For the default see `accept`. ``auto``: the optimal one of the slowest mode at the coupling c, ``2 / (1 +
-        sqrt(1 - rho^2))`` with ``rho = 2c / (1 + 2c)``; 1 where the default is 1, 1.5 with a raw alpha.
-    local_steps : int
-        Passes per turn.
-    star_term : bool
-        Whether E3 counts.
-    matching : {"nearest", "optimal"}
-        How rows of neighbors are paired: every row with the nearest one, both ways (E2, E3), or by one optimal matching
-        of the rows per link (Hungarian method) instead, whose least sum of squared distances is d(W_i, W_j) then. The
-        couplings NC and OT of Yang, Rastelli and Jung (2026).
-    normalize_losses : bool
-        Whether the loss of a device is divided by the weight of its points: ``L_i / m_i``, the mean instead of the sum.
-        A raw `alpha` is then in no unit of weight, and a coupling takes 1 for m / n.
-    safeguard : bool
-        For jacobi: run the passes without relaxation and keep their outcome only if the objective with the choices of
-        the first pass does not rise by it, else take the first pass; then go the share `relaxation` of the way (the
-        damping gamma of Yang, Rastelli and Jung; default 1/2 with several passes).
-    update : {"exact", "as-printed"}
-    init : Init or str
-        How devices get their first centroids. ``global`` sends summaries up a tree and chooses among 5 candidate
-        clusterings; where messages are changed, late or lost, or links change, it floods them.
-    groups : int, "auto" or False
-        Let groups of devices whose points differ have clusterings of their own: the root of a tree finds so many groups
-        (auto: as many as the rows of all devices say) and a start for each, and links between groups are cut.
-    tol : float
-        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in its turn: what it can
-        know by itself. At strong coupling moves are small long before the end: see `distance_left` of the summary.
-    swaps : bool
-        Whether every awake device tries in every fourth round to move its least useful centroid to a neighbor's row or
-        to one of 8 random own points, up to 3 times in vain.
-    robust : {"none", "clip", "trim", "saturate"}
-        What bounds the influence of Byzantine neighbors: see `p2pkm.methods.building_blocks.robust_neighbors` for clip
-        and trim, with which no descent is claimed. Saturate lets links give way: their limits d0 are fixed after 8
-        clipped sweeps at coupling 1; the descent is that of the objective with phi.
-    accept : bool, optional
-        Whether a stage after the last round compares, by sums over a tree, what the devices ended with and the start
-        that they had agreed on, and lets all take the start back if it costs less: see
-        `p2pkm.methods.init.accept_test`. Not with groups, nor with init `local`.
+        Dimensionless link strength c: ``alpha_ij = c (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices.
 
-        Coupling, relaxation and accept have a default together: rehearsal (auto on graphs of several components or
-        above 5,000 devices, and with a `min_cluster_size`), auto and True. It is for runs whose devices agree on a
-        start and whose links and messages are left alone, with the update above: `configure` fills them in. Elsewhere,
-        and if coupling or alpha is given, coupling is 10, 30 from 10 devices or a diameter of 8 on (10 with groups),
-        relaxation 1.5 (1 for jacobi, async with a net and on graphs that change, where more is refused) and there is no
-        accept test.
+        * "rehearsal": calibrated before the first round from sums at the root of a spanning tree, where this method is
+          solved for all devices; at most 5,000 devices. See `p2pkm.methods.init.rehearsal`.
+        * "auto": from graph and number of points, without messages: the smallest value of 10, 30, 100, 300, ... for
+          which the predicted excess from sampling noise is at most 0.001; at least 30 from 10 devices or a diameter of
+          8. See `p2pkm.methods.building_blocks.coupling_choice`.
+
+        For the default see `accept`.
+    schedule : {"colored", "jacobi", "async"}, default="colored"
+        Order of updates. "colored": one color class of the graph per turn. "jacobi": all devices at once. "async": a
+        random set of devices without links between them, one turn per round; with a link model, event-driven.
+    relaxation : float or "auto", optional
+        Relaxation factor theta; 0 < theta < 2, and theta <= 1 with "jacobi". 1 is the exact minimizer. "auto": the
+        optimal factor for the slowest mode at coupling c, ``2 / (1 + sqrt(1 - rho^2))`` with ``rho = 2c / (1 + 2c)``;
+        1.5 with `alpha`. For the default see `accept`.
+    local_steps : int, default=1
+        Passes per turn.
+    star_term : bool, default=True
+        Whether matches of kind E3 (below) count.
+    matching : {"nearest", "optimal"}, default="nearest"
+        Matching of the centroids of neighbors. "nearest": each centroid with the nearest one, in both directions (NC in
+        [2]_). "optimal": one optimal matching per link by the Hungarian method (OT in [2]_); d(W_i, W_j) is then its
+        sum of squared distances.
+    normalize_losses : bool, default=False
+        Whether to divide each local loss by the weight of the local points. Then `alpha` is dimensionless, and a
+        coupling uses 1 instead of m / n.
+    safeguard : bool, default=False
+        For "jacobi" with several passes: run them without relaxation, and keep their result only if it does not
+        increase the majorizer of the first pass; otherwise keep the first pass. Then move by the fraction `relaxation`
+        of the way (the damping gamma of [2]_; default 1/2).
+    update : {"exact", "as-printed"}, default="exact"
+        "as-printed": Algorithm 1 of [1]_ without corrections.
+    init : Init or str, default="global"
+        Initialization. "global" sends summaries of all devices up a spanning tree and chooses among 5 candidates. It
+        floods the graph instead if messages are changed, late or lost, or if links change.
+    groups : int, "auto" or False, default=False
+        Number of groups of devices with separate clusterings; links between groups are removed. "auto": chosen at the
+        root of a spanning tree. See `p2pkm.methods.init.tree_groups`.
+    tol : float, default=1e-3
+        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
+        tol * sqrt(total variance) in its turn. At strong coupling moves are small long before the end: see
+        `distance_left` of the summary.
+    swaps : bool, default=False
+        Whether active devices try, in every fourth round, to move their least useful centroid to a centroid of a
+        neighbor or to one of 8 random local points. A device stops after 3 attempts without success.
+    robust : {"none", "clip", "trim", "saturate"}, default="none"
+        Protection from Byzantine neighbors. "clip", "trim": see `p2pkm.methods.building_blocks.robust_neighbors`.
+        "saturate": links lose strength beyond a threshold of disagreement, set after 8 clipped rounds at coupling 1.
+    accept : bool, optional
+        Whether to run an acceptance test after the last round: all devices return to the initial centroids if these
+        have the lower pooled cost. See `p2pkm.methods.init.accept_test`. Requires initial centroids that all devices
+        agreed on.
+
+        Defaults of `coupling`, `relaxation` and `accept`: "rehearsal", "auto" and True if devices start from common
+        initial centroids, messages and links are unchanged, and the update is exact; coupling is "auto" on several
+        components, above 5,000 devices and with `min_cluster_size`. Otherwise 10 (30 from 10 devices or a diameter of
+        8), 1.5 (1 with "jacobi" or stale or changing links) and False. See docs/methods.md.
 
     Raises
     ------
     ExperimentError
-        If a parameter is out of range.
+        If a parameter is out of range, or two parameters exclude each other.
+
+    See Also
+    --------
+    TreeLloyd
+        Exact Lloyd steps along a spanning tree.
+    ADMM
+        Equal centroids as a constraint instead of a penalty.
+    FKM
+        Federated k-means with a server.
+
+    Notes
+    -----
+    **Objective.** Equation (7) of [1]_, with the local loss L_i (6) and the generalized total variation d (4), which
+    sums over both sides the squared distance of each centroid to the nearest one of the other side::
+
+        F(W) = sum_i L_i(W_i) + sum_{links ij} alpha_ij d(W_i, W_j)
+
+    With ``robust="saturate"`` the penalty of a link is phi(d) = d up to its threshold d0 and ``d0 (1 + log(d / d0))``
+    beyond. With `groups` only links inside groups count.
+
+    **Update.** One pass at device i, with the centroids of all neighbors fixed:
+
+    1. Assign each local point to the nearest local centroid (E1): n_c points with sum S_c belong to centroid c.
+    2. Match each centroid of a neighbor to the nearest local centroid (E2): U_c are those matched to c.
+    3. Match each local centroid c to the nearest centroid w_{j,b_jc} of each neighbor j (E3).
+    4. ``w_c <- (S_c + sum_{U_c} alpha_ij w_jc' + sum_j alpha_ij w_{j,b_jc}) / (n_c + sum_{U_c} alpha_ij + sum_j
+       alpha_ij)``, relaxed: ``w + theta (w_new - w)``. A centroid with zero total weight does not move.
+
+    With ``robust="saturate"`` the pass uses ``alpha_ij min(1, d0_ij / d_ij)``, the slope of phi at the received
+    centroids.
+
+    **Messages.** k centroids to each neighbor, whenever the device is active.
+
+    **Link weights.** They multiply alpha_ij.
+
+    **Convergence.** F never increases with "colored" and "async" for 0 < theta < 2 and any number of passes, with or
+    without swaps. With "jacobi" it never increases for one pass and theta <= 1, or for any number of passes with
+    `safeguard` and theta <= 1/2, without swaps. All this requires the exact update, the star term, no delays, and
+    neither "clip" nor "trim". See docs/proofs.md.
+
+    **Privacy.** No guarantee. Neighbors receive the centroids of every turn. In ``init="global"`` and in the
+    calibration of the coupling, a device receives centroids and counts of all devices below it in a tree. With `groups`
+    it also receives the squared error of each row.
+
+    **Differences from the paper.** Algorithm 1 of [1]_ lacks alpha in the numerator (line 21) and divides by at least 1
+    (line 23), so it does not minimize (8).
 
     References
     ----------
-    A. Jung, "Federated k-means via generalized total variation minimization", 2025: equations (4) to (8), Algorithm 1;
-    the second version: X. Yang, S. Rastelli, A. Jung, "Federated k-means over networks via generalized total variation
-    minimization", 2026: optimal transport, normalized losses, damping, safeguard.
+    .. [1] A. Jung, "Federated k-means via generalized total variation minimization", 2025: equations (4) to (8) and
+       Algorithm 1.
+    .. [2] X. Yang, S. Rastelli, A. Jung, "Federated k-means over networks via generalized total variation
+       minimization", 2026: optimal matching, normalized losses, damping and safeguard.
 
     Examples
     --------
@@ -242,25 +274,25 @@ class GTVMin(MethodBase):
         accept: bool | None = None,
     ) -> None:  # fmt: skip
         groups = groups if groups is False else check_groups(groups)
-        given = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "relaxation": relaxation,
-                 "local_steps": local_steps,
-                 "star_term": star_term, "matching": matching, "normalize_losses": normalize_losses,
-                 "safeguard": safeguard, "update_rule": update, "init": Init.of(init),
-                 "groups": groups, "tol": tol, "swaps": swaps, "robust": robust, "accept": accept}  # fmt: skip
-        for name, value in given.items():
+        parameters = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "relaxation": relaxation,
+                      "local_steps": local_steps,
+                      "star_term": star_term, "matching": matching, "normalize_losses": normalize_losses,
+                      "safeguard": safeguard, "update_rule": update, "init": Init.of(init),
+                      "groups": groups, "tol": tol, "swaps": swaps, "robust": robust, "accept": accept}  # fmt: skip
+        for name, value in parameters.items():
             object.__setattr__(self, name, value)
         _check(self)
 
     @property
     def traits(self) -> MethodTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
+        """Traits of the method, see `p2pkm.core.traits`."""
         exact = self.star_term and self.update_rule == "exact" and self.robust not in RULES
         damped = self.safeguard and self.effective_relaxation() <= 0.5
         return MethodTraits(
             message_content=MessageContent.CENTROIDS,
             suppresses_small_clusters=True,
-            no_suppression=self._why_raw_points(),
-            needs_static_links=self._why_static_links(),
+            no_suppression=self._reason_against_suppression(),
+            needs_static_links=self._reason_for_static_links(),
             robust_neighbors=LEAST.get(self.robust, 0),
             init=self.init,
             link_weights="multiply alpha_ij",
@@ -271,7 +303,7 @@ class GTVMin(MethodBase):
             no_stream=_NO_STREAM if self.accept else "",
             moves_on_grid=True,
             follows_points=not self.groups and self.robust != "saturate",
-            no_quantization=self._why_real_numbers(),
+            no_quantization=self._reason_against_integers(),
             guarantees_descent=exact
             and (self.schedule != "jacobi" or ((self.local_steps == 1 or damped) and not self.swaps)),
         )
@@ -284,72 +316,116 @@ class GTVMin(MethodBase):
     def initial_state(self, devices: Devices, start: Any) -> GTVMinState:
         """Start from the centroids of the last stage."""
         n = len(devices)
-        none, never = np.zeros(n, np.bool_), np.zeros(n, np.int8)
+        none, zeros = np.zeros(n, np.bool_), np.zeros(n, np.int8)
         limit = optional(start, "edge_limit")
-        whole = devices.varying or not self.groups  # alike on all ranks
-        weight = None if limit is None and whole else devices.active_edges.astype(np.float64)
-        alpha, agreed = self.objective.link_alpha(devices, start), start.centroids if self.accept else None
-        return GTVMinState(start.centroids, start.centroids, none, none, none, never, never, alpha, limit, weight,
-                           agreed, optional(start, "rehearsed"))  # fmt: skip
+        # Decided by values that are equal on all ranks: a state has the same arrays everywhere, or checkpoints differ.
+        has_all_links = devices.varying or not self.groups
+        weight = None if limit is None and has_all_links else devices.active_edges.astype(np.float64)
+        alpha = self.objective.link_alpha(devices, start)
+        initial_centroids = start.centroids if self.accept else None
+        return GTVMinState(
+            centroids=start.centroids,
+            previous=start.centroids,
+            converged=none,
+            oscillating=none,
+            echo=none,
+            calm=zeros,
+            quiet=zeros,
+            edge_alpha=alpha,
+            edge_limit=limit,
+            edge_weight=weight,
+            start=initial_centroids,
+            rehearsed=optional(start, "rehearsed"),
+        )
 
     def message(self, state: GTVMinState, devices: Devices) -> DenseMessages:
-        """Send the own centroids."""
+        """Send the centroids of the active devices."""
         if devices.active_devices.all():
             return DenseMessages(*pack(state.centroids))
         values, rows = pack_some(state.centroids, np.flatnonzero(devices.active_devices))
         return DenseMessages(values, rows, standing=values is state.centroids)
 
     def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
-        """Run the passes at the active devices."""
+        """Run the passes of the active devices, then test for convergence and two-cycles."""
         weight = saturate_alpha(state.edge_limit, state.edge_weight, state.centroids, inbox, devices)
         strength = (
             self.objective.link_alpha(devices, state) if devices.varying and devices.turn == 0 else state.edge_alpha
         )
-        alpha, quiet = strength if weight is None else strength * weight, state.quiet
+        alpha = strength if weight is None else strength * weight
         if self.robust in RULES:
             inbox = robust_filter(self.robust, state.centroids, inbox, devices)
         coupling = self.settle(state).effective_coupling(devices.total, devices.hops)
         relaxation = self.effective_relaxation(coupling, devices)
-        theta = relaxation if devices.grid is None else 1.0  # on a grid the exact minimizer comes first
-        own = weigh_equally(devices) if self.normalize_losses else devices
-        who, goes_on = np.flatnonzero(devices.active_devices), devices.turn > 0 and self.schedule == "colored"
+        # On a grid the update computes the exact minimizer; `move_on_grid` then applies the relaxation in whole steps.
+        theta = relaxation if devices.grid is None else 1.0
+        weighted = weigh_equally(devices) if self.normalize_losses else devices
+        active = np.flatnonzero(devices.active_devices)
+        is_later_color = devices.turn > 0 and self.schedule == "colored"
         if self.safeguard or self.matching == "optimal":
             rule = PassRule(self.matching == "optimal", theta, self.local_steps, self.safeguard)
-            centroids, moves = run_passes(own, state.centroids, state.previous, inbox, alpha, rule)
-            moves = moves[who]
+            centroids, moves = run_passes(weighted, state.centroids, state.previous, inbox, alpha, rule)
+            moves = moves[active]
         else:
-            points, masses, offsets = suppress_small_clusters(own, state.centroids)
-            if self.update_rule == "as-printed":  # it divides by at least one point
+            points, masses, offsets = suppress_small_clusters(weighted, state.centroids)
+            if self.update_rule == "as-printed":
+                # The printed update divides by at least 1, which stands for one point of mean weight.
                 masses, alpha = masses / devices.unit, alpha / devices.unit
+            # The kernel may overwrite the array of centroids only if nothing else reads the old values. In the first
+            # turn of a round `previous` refers to this array; a grid and swaps compare old and new centroids below.
+            in_place = is_later_color and devices.grid is None and not self.swaps
             centroids, moves = devices.kernels.gtvmin(
-                points, masses, offsets, state.centroids, state.previous, who, devices.indptr,
+                points, masses, offsets, state.centroids, state.previous, active, devices.indptr,
                 inbox.tables, inbox.rows, inbox.slots, alpha, theta, self.local_steps,
-                self.star_term, self.update_rule == "as-printed",
-                goes_on and devices.grid is None and not self.swaps,  # in place: nobody else has seen this state
+                self.star_term, self.update_rule == "as-printed", in_place,
             )  # fmt: skip
         if devices.grid is not None:
             within = self.schedule == "jacobi"
-            centroids, moved = move_on_grid(devices, state.centroids, centroids, relaxation, within=within)
-            moves[:, 0] = moved[who]
-        if self.swaps and devices.round % _EVERY == 0:
-            trying = devices.active_devices & (quiet < _TRIES)
-            centroids, swapped = swap(own, centroids, inbox, alpha, trying)
-            quiet = np.where(swapped, 0, quiet + trying).astype(np.int8)
-            moves[swapped[who], 0] = find_moves(centroids[swapped], state.centroids[swapped])
-        calm, echo = state.calm.copy(), state.echo
-        calm[who] = np.minimum(calm[who] + np.int8(1), np.int8(2)) * (moves[:, 0] <= self.tol * devices.data_std)
-        converged = calm >= (2 if self.schedule == "async" else 1)
+            centroids, grid_moves = move_on_grid(devices, state.centroids, centroids, relaxation, within=within)
+            moves[:, 0] = grid_moves[active]
+        failed_swaps = state.quiet
+        if self.swaps and devices.round % _SWAP_INTERVAL == 0:
+            candidates = devices.active_devices & (failed_swaps < _SWAP_ATTEMPTS)
+            centroids, swapped = swap(weighted, centroids, inbox, alpha, candidates)
+            failed_swaps = np.where(swapped, 0, failed_swaps + candidates).astype(np.int8)
+            moves[swapped[active], 0] = find_moves(centroids[swapped], state.centroids[swapped])
+        quiet_turns = state.calm.copy()
+        is_quiet = moves[:, 0] <= self.tol * devices.data_std
+        quiet_turns[active] = np.minimum(quiet_turns[active] + np.int8(1), np.int8(2)) * is_quiet
+        # In "async" a device may be active again before any of its neighbors was, with the same inbox. So one quiet
+        # turn is not enough. In the other schedules all devices are active once per round.
+        converged = quiet_turns >= (2 if self.schedule == "async" else 1)
         if self.swaps:
-            converged &= quiet >= _TRIES
-        if self.schedule == "jacobi":
-            echo = np.ones(len(devices), np.bool_)
-            echo[who] = moves[:, 1] <= _ECHO * moves[:, 0]
-        previous = state.previous if goes_on else state.centroids
-        return GTVMinState(centroids, previous, converged, echo & state.echo, echo, calm, quiet, strength,
-                           state.edge_limit, weight, state.start, state.rehearsed)  # fmt: skip
+            converged &= failed_swaps >= _SWAP_ATTEMPTS
+        two_cycle = self._find_two_cycles(state, moves, active)
+        previous = state.previous if is_later_color else state.centroids
+        return GTVMinState(
+            centroids=centroids,
+            previous=previous,
+            converged=converged,
+            oscillating=two_cycle & state.echo,
+            echo=two_cycle,
+            calm=quiet_turns,
+            quiet=failed_swaps,
+            edge_alpha=strength,
+            edge_limit=state.edge_limit,
+            edge_weight=weight,
+            start=state.start,
+            rehearsed=state.rehearsed,
+        )
+
+    def _find_two_cycles(self, state: GTVMinState, moves: Floats, active: Integers) -> Mask:
+        """Find the devices whose centroids equal those two rounds ago, bool[n]; only "jacobi" can alternate."""
+        if self.schedule != "jacobi":
+            return state.echo
+        two_cycle = np.ones(len(state.echo), np.bool_)
+        two_cycle[active] = moves[:, 1] <= _TWO_CYCLE * moves[:, 0]
+        return two_cycle
 
     def effective_relaxation(self, coupling: float | None = None, devices: Devices | None = None) -> float:
-        """Return the relaxation, or its default: above 1, overshooting adds up with delays or varying links."""
+        """Compute the relaxation factor from parameter, coupling and run.
+
+        The default is 1 for "jacobi" and for stale or varying links, where over-relaxation accumulates and may diverge.
+        """
         if self.relaxation is not None and self.relaxation != "auto":
             return self.relaxation
         if self.safeguard and self.local_steps > 1:
@@ -360,38 +436,37 @@ class GTVMin(MethodBase):
 
     @property
     def _coupling_choice(self) -> str:
-        """Return where the strength of the links is from."""
+        """Origin of the coupling, as in the summary: auto, rehearsal, usual or given."""
         if isinstance(self.coupling, str):
             return self.coupling
         return "usual" if self.coupling is None and self.alpha is None else "given"
 
-    def _why_raw_points(self) -> str:
-        """Return why single rows cannot be left out with these parameters."""
+    def _reason_against_suppression(self) -> str:
+        """Explain why rows of small clusters cannot be suppressed with these parameters; empty: they can."""
         if self.local_steps > 1:
-            return f"with local_steps={self.local_steps} sends centroids of steps in between that it has not checked"
-        return "with swaps tries own points as rows" if self.swaps else ""
+            return f"with local_steps={self.local_steps} sends centroids after passes that are not checked"
+        return "with swaps tries local points as centroids" if self.swaps else ""
 
-    def _why_real_numbers(self) -> str:
-        """Return why centroids cannot move on a grid with these parameters."""
+    def _reason_against_integers(self) -> str:
+        """Explain why centroids cannot move on a grid with these parameters; empty: they can."""
         if self.local_steps > 1:
-            return f"with local_steps={self.local_steps} moves on from centroids that are on no grid"
-        return "with swaps moves centroids to points that are on no grid" if self.swaps else ""
+            return f"with local_steps={self.local_steps} continues from centroids between the grid points"
+        return "with swaps moves centroids to points between the grid points" if self.swaps else ""
 
-    def _why_static_links(self) -> str:
-        """Return why links must not change with these parameters."""
+    def _reason_for_static_links(self) -> str:
+        """Explain why links must not change with these parameters; empty: they may."""
         if isinstance(self.relaxation, float) and self.relaxation > 1.0:
-            why = "which adds up and diverges unless links last (up to 1 is possible)"
-            return f"overshoots with relaxation {self.relaxation:g}, {why}"
-        return "decides with groups which links to cut for good" if self.groups else ""
+            return f"uses relaxation {self.relaxation:g}, which diverges unless links last (at most 1 is possible)"
+        return "removes links between groups for the whole run" if self.groups else ""
 
     def flops(self, work: Work) -> Integers:
-        """Count a turn: in every pass, distances and sums of the own points, and rows matched with every neighbor."""
+        """Count a turn: distances and sums of the local points and matches with all neighbors, in each pass."""
         matched = self.k**3 * work.neighbors if self.matching == "optimal" else 0
-        own = work.d * ((3 * self.k + 2) * work.sizes + 3 * self.k**2 * work.neighbors)
-        return self.local_steps * (own + matched)
+        distances = work.d * ((3 * self.k + 2) * work.sizes + 3 * self.k**2 * work.neighbors)
+        return self.local_steps * (distances + matched)
 
     def resolved_parameters(self, devices: Devices) -> dict[str, Any]:
-        """Return coupling, relaxation and local_steps as used."""
+        """Collect alpha, coupling, relaxation and local_steps as used in the run."""
         coupling = self.effective_coupling(devices.total, devices.hops)
         return {
             "alpha": self.alpha,
@@ -401,9 +476,9 @@ class GTVMin(MethodBase):
         }
 
     def effective_coupling(self, total: int, hops: int) -> float | None:
-        """Return the coupling that is used on a graph of `total` devices, None with a raw alpha.
+        """Compute the coupling on a graph of `total` devices and diameter `hops`; None if `alpha` is set.
 
-        ``auto`` is the least one as long as the method is not tuned to a graph.
+        "auto" and "rehearsal" give the smallest coupling, until `configure` or `settle` replaces them by a number.
         """
         if self.alpha is not None:
             return None
@@ -412,50 +487,50 @@ class GTVMin(MethodBase):
         return WEAK if self.groups else least_coupling(total, hops)
 
     def configure(self, run: RunOutline) -> "GTVMin":
-        """Fill in coupling, relaxation and acceptance test by default, and ``auto`` once `run.points` are known.
+        """Fill in the defaults of coupling, relaxation and acceptance test, and "auto" once `run.points` are known.
 
-        Tables prefer to be integers if coupling and all else is by default, with few clusters and initial centroids as
-        good as the end. With many clusters and from poor initial centroids the grid stops the method early, and so does
-        the rounding of jacobi towards zero. Where rows are left out the variance would tell of them, and to count the
-        bits of a million devices takes long.
+        Messages are integers by default if the coupling can be calibrated, with few clusters and good initial
+        centroids. Otherwise the grid stops the method early, and so does the rounding towards zero of "jacobi". If
+        small clusters are suppressed, the variance that the grid is chosen from would disclose them. On very large
+        graphs counting the bits takes too long.
         """
-        if not self._why_plain(run):
-            rehearses = _can_rehearse(run)
-            best = {"coupling": "rehearsal" if rehearses else "auto", "relaxation": "auto", "accept": True}
-            open_ = {name: value for name, value in best.items() if vars(self)[name] is None}
-            steps = self.k <= _FEW and self.init.name in _GOOD and self.schedule != "jacobi"
-            return self.replaced(prefers_integers=rehearses and steps, **open_).configure(run)
+        if not self._reason_for_plain_defaults(run):
+            calibrates = _can_calibrate(run)
+            defaults = {"coupling": "rehearsal" if calibrates else "auto", "relaxation": "auto", "accept": True}
+            unset = {name: value for name, value in defaults.items() if vars(self)[name] is None}
+            suits_grid = self.k <= _INTEGER_CLUSTERS and self.init.name in _INTEGER_INITS and self.schedule != "jacobi"
+            return self.replaced(prefers_integers=calibrates and suits_grid, **unset).configure(run)
         if run.points is None or self.coupling != "auto":
             return self
         return self.replaced(coupling=choose_coupling(run.topology, run.points, self.k))
 
-    def _why_plain(self, run: RunOutline) -> str:
-        """Return why coupling, relaxation and accept test are those of a run that nothing is known of; empty: not."""
+    def _reason_for_plain_defaults(self, run: RunOutline) -> str:
+        """Find why this run uses the simple defaults without calibration and acceptance test; empty: it does not."""
         reasons = {
-            "a strength is given": self.alpha is not None or self.coupling is not None,
+            "alpha or coupling is set": self.alpha is not None or self.coupling is not None,
             "groups": bool(self.groups),
-            "devices start from centroids that were given": run.seeded,
-            "devices start from different centroids": self._starts_apart,
+            "initial centroids are set": run.seeded,
+            "devices start from different centroids": self._has_different_starts,
             "points that change": run.streamed,
             f"robust={self.robust}": self.robust != "none",
             "another update": not self.star_term or self.update_rule != "exact" or self.matching != "nearest"
             or self.normalize_losses or self.safeguard,
             run.disturbed: bool(run.disturbed),
         }  # fmt: skip
-        return next((why for why, holds in reasons.items() if holds), "")
+        return next((reason for reason, holds in reasons.items() if holds), "")
 
     @property
-    def _starts_apart(self) -> bool:
-        """Return whether devices may start from different centroids."""
+    def _has_different_starts(self) -> bool:
+        """Whether devices may start from different centroids."""
         return self.init.name == "local" or "hops" in dict(self.init.options)
 
     def check(self, run: RunOutline, points: PointCount) -> None:
-        """Reject a calibrated coupling on a graph on which there is none."""
+        """Reject a calibrated coupling on a graph that is too large or disconnected."""
         if self.coupling == "rehearsal":
             check_rehearsal(run.topology)
 
     def stages(self, at: InitContext) -> Pipeline:
-        """Return the stages for groups, thresholds of saturation, a calibrated coupling and the acceptance test."""
+        """Create the stages of groups, thresholds of saturation, calibration of the coupling and acceptance test."""
         seeding: tuple[Stage, ...] | None = None
         before, after = list[Stage](), list[Stage]()
         if self.groups:
@@ -465,7 +540,7 @@ class GTVMin(MethodBase):
         if self.robust == "saturate":
             from p2pkm.methods.init.saturation_thresholds import SaturationThresholds
 
-            before.append(Stage("warmup", self.at(_WARM), _WARMING))
+            before.append(Stage("warmup", self.at_coupling(_WARM_UP_COUPLING), _WARM_UP_ROUNDS))
             before.append(Stage("saturation-thresholds", SaturationThresholds(at.k), 3))
         if self.coupling == "rehearsal":
             from p2pkm.methods.init.rehearsal import Rehearsing
@@ -481,87 +556,109 @@ class GTVMin(MethodBase):
         return Pipeline(seeding, tuple(before), tuple(after))
 
     def settle(self, state: Any) -> "GTVMin":
-        """Return the method with the coupling that the rehearsal found, if there was one."""
-        found = optional(state, "rehearsed")
-        return self if found is None or not len(found) else self.replaced(coupling=float(found[0, 0]))
+        """Replace the coupling by the calibrated coupling in the state, if any."""
+        calibrated = optional(state, "rehearsed")
+        return self if calibrated is None or not len(calibrated) else self.replaced(coupling=float(calibrated[0, 0]))
 
-    def at(self, coupling: float) -> "GTVMin":
-        """Return the same method at another coupling, to warm up with; it clips where links are to give way later."""
+    def at_coupling(self, coupling: float) -> "GTVMin":
+        """Create the method of a warm-up at another coupling; it clips if links saturate later."""
         robust = "clip" if self.robust == "saturate" else self.robust
         return self.replaced(coupling=coupling, alpha=None, robust=robust, accept=False)
 
 
-def _can_rehearse(run: RunOutline) -> bool:
-    """Return whether there can be a rehearsal of a run on this graph, from rows of all devices."""
+def _can_calibrate(run: RunOutline) -> bool:
+    """Tell whether the coupling can be calibrated on this graph, from rows of all devices."""
     return run.complete and not why_no_rehearsal(run.topology)
 
 
-def _check(given: GTVMin) -> None:
-    """Refuse parameters that are out of range.
+def _check(method: GTVMin) -> None:
+    """Validate the parameters.
 
     Raises
     ------
     ExperimentError
-        If one is; the message names which values are legal.
+        If a parameter is out of range, or two parameters exclude each other.
     """
-    words = {"schedule": ("colored", "jacobi", "async"), "update_rule": ("exact", "as-printed"),
-             "matching": ("nearest", "optimal"),
-             "robust": ("none", "saturate", *RULES)}  # fmt: skip
-    for name, known in words.items():
-        value = getattr(given, name)
+    choices = {
+        "schedule": ("colored", "jacobi", "async"),
+        "update_rule": ("exact", "as-printed"),
+        "matching": ("nearest", "optimal"),
+        "robust": ("none", "saturate", *RULES),
+    }
+    for name, known in choices.items():
+        value = getattr(method, name)
         if single(value, name.removesuffix("_rule")) not in known:
             raise ExperimentError(f"unknown {name.removesuffix('_rule')} {value!r}. {suggest(str(value), known)}")
-    if (given.groups or given.robust == "saturate") and isinstance(given.coupling, str):
+    if (method.groups or method.robust == "saturate") and isinstance(method.coupling, str):
         raise ExperimentError(
-            f"coupling is {given.coupling} with groups or saturating links, which leave no one graph; give a number"
+            f"--coupling {method.coupling} cannot be combined with --groups or --robust saturate: these change the "
+            "links from which the coupling is chosen. Use a number, for example --coupling 10."
         )
-    if (given.groups or given._starts_apart) and (given.accept or given.coupling == "rehearsal"):
+    if (method.groups or method._has_different_starts) and (method.accept or method.coupling == "rehearsal"):
         raise ExperimentError(
-            "accept and coupling rehearsal need a start that all devices agree on, which groups and init local do not "
-            "give; leave them out, or take --init global"
+            "--accept and --coupling rehearsal cannot be combined with --groups, --init local or a limit of hops: they "
+            "require initial centroids that all devices agreed on. Remove them, or use --init global without --groups."
         )
-    if given.groups and given.init.name != "global":
-        raise ExperimentError(f"groups and init {given.init} are both given; give one: groups bring their own start")
-    _check_passes(given)
+    if method.groups and method.init.name != "global":
+        raise ExperimentError(
+            f"--groups and --init {method.init} cannot be combined: the stage that finds groups gives the initial "
+            "centroids. Remove one."
+        )
+    _check_passes(method)
     for name, label in (("k", "clusters"), ("local_steps", "local_steps")):
-        whole(getattr(given, name), 1, label)
-    _check_numbers(given)
+        whole(getattr(method, name), 1, label)
+    _check_numbers(method)
 
 
-def _check_passes(given: GTVMin) -> None:
-    asked = {"matching=optimal": given.matching == "optimal", "safeguard": given.safeguard}
-    others = {"star_term=false": not given.star_term, "update=as-printed": given.update_rule == "as-printed",
-              "swaps": given.swaps, "groups": given.groups,
-              f"robust={given.robust}": given.robust != "none"}  # fmt: skip
-    found = [next((name for name, is_on in those.items() if is_on), "") for those in (asked, others)]
-    if all(found):
-        raise ExperimentError(f"{found[0]} and {found[1]} are both given; {found[0]} needs the exact update alone")
-    if given.safeguard and given.schedule != "jacobi":
+def _check_passes(method: GTVMin) -> None:
+    """Reject combinations of the options of [2] in `GTVMin` with other changes of the update."""
+    variants = {"matching=optimal": method.matching == "optimal", "safeguard": method.safeguard}
+    conflicts = {
+        "star_term=false": not method.star_term,
+        "update=as-printed": method.update_rule == "as-printed",
+        "swaps": method.swaps,
+        "groups": method.groups,
+        f"robust={method.robust}": method.robust != "none",
+    }
+    variant = next((name for name, is_on in variants.items() if is_on), "")
+    conflict = next((name for name, is_on in conflicts.items() if is_on), "")
+    if variant and conflict:
         raise ExperimentError(
-            f"safeguard is given with the {given.schedule} schedule, where several passes descend without one; "
-            "leave it out or use --schedule jacobi"
+            f"{variant} and {conflict} cannot be combined: {variant} requires the exact update without changes. Remove "
+            "one."
         )
-    if given.normalize_losses and given.update_rule == "as-printed":
-        raise ExperimentError("normalize_losses and update=as-printed are both given; the printed update divides by 1 "
-                              "point at least, which is no share of a loss: give one")  # fmt: skip
-
-
-def _check_numbers(given: GTVMin) -> None:
-    if given.alpha is not None and given.coupling is not None:
+    if method.safeguard and method.schedule != "jacobi":
         raise ExperimentError(
-            f"alpha={given.alpha} and coupling={given.coupling} are both given; give one: alpha is the paper's raw "
-            "strength, coupling the dimensionless one"
+            f"safeguard cannot be combined with --schedule {method.schedule}: there several passes never increase the "
+            "objective without it. Remove safeguard, or use --schedule jacobi."
+        )
+    if method.normalize_losses and method.update_rule == "as-printed":
+        raise ExperimentError(
+            "normalize_losses and update=as-printed cannot be combined: the printed update divides by at least 1 "
+            "point, but normalized weights add up to 1. Remove one."
+        )
+
+
+def _check_numbers(method: GTVMin) -> None:
+    """Validate alpha, coupling, tol and relaxation."""
+    if method.alpha is not None and method.coupling is not None:
+        raise ExperimentError(
+            f"alpha={method.alpha} and coupling={method.coupling} cannot be combined: alpha is the link strength of "
+            "the paper, coupling its dimensionless form. Remove one."
         )
     for name in ("alpha", "coupling", "tol"):
-        value = getattr(given, name)
+        value = getattr(method, name)
         if value is not None and (name != "coupling" or value not in {"auto", "rehearsal"}):
             positive(value, name, zero=True, most=_LARGEST)
-    if given.relaxation in (None, "auto"):
+    if method.relaxation in (None, "auto"):
         return
-    if not isinstance(given.relaxation, Real) or not 0 < given.relaxation < 2:
-        raise ExperimentError(f"relaxation is {given.relaxation!r}; expected a number above 0 and below 2, or auto")
-    if given.schedule == "jacobi" and given.relaxation > 1:
+    if not isinstance(method.relaxation, Real) or not 0 < method.relaxation < 2:
         raise ExperimentError(
-            f"relaxation is {given.relaxation!r} with the jacobi schedule, where only values up to 1 descend; "
-            "lower relaxation or use --schedule colored"
+            f"relaxation is {method.relaxation!r}; expected a number above 0 and below 2, or auto. Use --relaxation "
+            "auto."
+        )
+    if method.schedule == "jacobi" and method.relaxation > 1:
+        raise ExperimentError(
+            f"relaxation is {method.relaxation!r} with the jacobi schedule; expected at most 1, otherwise the "
+            "objective may increase. Use --relaxation 1 or --schedule colored."
         )

@@ -1,4 +1,4 @@
-"""Every device by itself: the baseline without any message."""
+"""Local-only k-means: the baseline without messages."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -15,8 +15,14 @@ from p2pkm.core.validation import whole
 
 
 @register("local")
-class AloneState(NamedTuple):
-    """centroids: float64[n, k, d]; converged: bool[n]."""
+class LocalOnlyState(NamedTuple):
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+    converged : bool[n]
+    """
 
     centroids: Floats
     converged: Mask
@@ -24,34 +30,44 @@ class AloneState(NamedTuple):
 
 @dataclass(frozen=True)
 class LocalOnly(MethodBase):
-    """Let every device run k-means on its own points.
+    """Independent k-means on each device: the baseline without messages.
 
-    ``W_i <- argmin_W L_i(W)``, (6), greedy k-means++ seeds and Lloyd's algorithm, the best of `n_init`. What a method
-    with messages gains, it gains over this. Fewer than k distinct points leave rows absent; the hub, if there is one,
-    has none.
-
-    Message: none.
-
-    Link weights: ignored; devices exchange no messages.
-
-    Privacy: a guarantee, for nothing leaves a device.
+    The gain of any other method is measured against this baseline. Every run prints it as ``local-only baseline``.
 
     Parameters
     ----------
     k : int
         Number of clusters.
-    n_init : int
-        The best of so many seedings; 5 is the baseline that the ratios of other methods are printed with.
+    n_init : int, default=5
+        Number of initializations; the result of least cost is taken. The baseline in summaries of other methods uses 5.
 
     Raises
     ------
     ExperimentError
         If a parameter is out of range.
 
+    See Also
+    --------
+    Central
+        k-means on the pooled points.
+
+    Notes
+    -----
+    **Objective.** The local loss L_i of each device, equation (6) of Jung 2025.
+
+    **Update.** Greedy k-means++ seeding [2]_ and Lloyd's algorithm [1]_ on the local points, the best of `n_init`. With
+    fewer than k distinct points the other rows are absent. The server of a star graph is without points and rows.
+
+    **Messages.** None.
+
+    **Convergence.** Lloyd steps never increase the local loss. Nothing is guaranteed for the cost on the pooled points.
+
+    **Privacy.** Complete: no device sends anything.
+
     References
     ----------
-    S. P. Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28, 1982; D. Arthur,
-    S. Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
+    .. [1] S. P. Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28, 1982.
+    .. [2] D. Arthur, S. Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
 
     Examples
     --------
@@ -73,23 +89,23 @@ class LocalOnly(MethodBase):
     default_rounds: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Validate the parameters."""
         whole(self.k, 1, "clusters")
         whole(self.n_init, 1, "n_init")
 
     def expected_messages(self, known: Known) -> Silent:
-        """Return that nothing is sent."""
+        """Expect no messages."""
         return Silent()
 
-    def initial_state(self, devices: Devices, start: Any) -> AloneState:
-        """Cluster the own points."""
+    def initial_state(self, devices: Devices, start: Any) -> LocalOnlyState:
+        """Cluster the local points."""
         centroids, _, _ = devices.kmeans(self.k, Stream.LOCAL_ONLY, starts=self.n_init)
-        return AloneState(centroids, np.ones(len(devices), np.bool_))
+        return LocalOnlyState(centroids, np.ones(len(devices), np.bool_))
 
-    def message(self, state: AloneState, devices: Devices) -> DenseMessages:
+    def message(self, state: LocalOnlyState, devices: Devices) -> DenseMessages:
         """Send nothing."""
         return silence(len(devices), 1, devices.d)
 
-    def update(self, state: AloneState, inbox: Inbox, devices: Devices) -> AloneState:
-        """Change nothing."""
+    def update(self, state: LocalOnlyState, inbox: Inbox, devices: Devices) -> LocalOnlyState:
+        """Return the state unchanged: the first clustering is the result."""
         return state

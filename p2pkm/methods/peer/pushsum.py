@@ -1,4 +1,4 @@
-"""Push-sum k-means: Lloyd steps on sums that the devices share out among their neighbors."""
+"""Push-sum k-means: Lloyd steps on sums that devices distribute to their neighbors."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
@@ -14,61 +14,75 @@ from p2pkm.methods.init.value import Init
 
 @dataclass(frozen=True)
 class PushSumLloyd(CountedLloyd):
-    r"""Share out the sums and counts among the neighbors, then take a Lloyd step.
+    r"""Lloyd steps on sums and counts that devices distribute in equal shares to neighbors.
 
-    A round is one Lloyd step of T turns. Device i with neighbors N_i and deg_i of them, w_ic its centroid c, starts
-    from the sum S_ic and the number n_ic of its own points nearest to w_ic::
-
-        z_ic = (S_ic, n_ic)
-        T times:  z_ic <- A_ii z_ic + sum_{j in N_i} A_ij z_jc,   A_ji = A_ii = 1 / (1 + deg_i)
-        (s, v) = z_ic;  w_ic <- s / v,  kept where v < 1e-12 points of mean weight
-
-    A sender needs its own degree alone. Devices with many neighbors gather more than others; this weight is the same
-    in s and in v and cancels in the ratio. Clusters are paired by their number, so all devices must start from the same
-    centroids (any initialization but `local`).
-
-    With `counters`, for links that lose messages, a device sends the total of all shares so far, and any device that
-    receives it adds what is new in it. So no mass is ever lost: sum_i z_ic plus what has been sent and not received yet
-    stays the same. Mass of the last average may arrive in the next one, so an average goes on from the last: instead of
-    beginning with the own sums r anew, z changes by r(t+1) - r(t). A device that holds too little, because its
-    neighbors are away, keeps its centroids for that round.
-
-    Message: k rows, the share (s, v) / (1 + deg_i), once per turn and at the opening.
-
-    Guarantee: the columns of A add up to 1, so a turn keeps sum_i z_ic; s / v tends to the ratio of the sums over all
-    devices of a connected graph: with T large enough every round is a central Lloyd step at every device.
-
-    Link weights: they divide what device i gives away; only their ratios matter. With mean_i the mean weight of its
-    links, A_ji = w_ij / (mean_i (1 + deg_i)), and A_ii stays 1 / (1 + deg_i). The message does not change; the receiver
-    multiplies it by w_ij / mean_i.
-
-    Privacy: no guarantee; in the first turn of every round a device sends a known fraction of the sums and counts of
-    its own points to its neighbors, which amounts to sending those sums and counts.
+    All devices approximate one central Lloyd step per round. In the T turns of a round each device divides its sums and
+    counts equally between itself and its neighbors. It needs to know only its own degree. Clusters are paired by their
+    number.
 
     Parameters
     ----------
     k : int
         Number of clusters.
-    gossips : int
-        T, turns per Lloyd step.
-    init : Init or str
-        How all devices get their first centroids.
-    tol : float
-        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
+    gossips : int, default=10
+        Gossip turns T per Lloyd step.
+    init : Init or str, default="global:candidates=1"
+        Initialization. It should give all devices the same centroids; `local` does not.
+    tol : float, default=1e-5
+        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
+        tol * sqrt(total variance) in a round.
     counters : bool, optional
-        Whether to send running totals, which needs links that last; None: if there are faults, on a graph that does not
-        change.
+        Whether to send running totals, which tolerate lost messages but require static links. Default: True under
+        faults on a static graph.
 
     Raises
     ------
     ExperimentError
         If a parameter is out of range.
 
+    See Also
+    --------
+    ConsensusLloyd
+        Averages with symmetric weights.
+    TrackingLloyd
+        Continues the averages of the last round.
+
+    Notes
+    -----
+    **Update.** Device i has deg_i neighbors N_i. S_ic and n_ic are the sum and the number of its local points nearest
+    to its centroid w_ic::
+
+        z_ic = (S_ic, n_ic)
+        T times:  z_ic <- A_ii z_ic + sum_{j in N_i} A_ij z_jc,   A_ji = A_ii = 1 / (1 + deg_i)
+        (s, v) = z_ic;  w_ic <- s / v
+
+    Devices with many neighbors receive more than others, but this factor is equal in s and v and cancels in the ratio.
+    A centroid does not move if v < 1e-12 points of mean weight.
+
+    **Messages.** k rows (s, v) / (1 + deg_i) to each neighbor, once per turn and in the initial exchange.
+
+    **Link weights.** They define the shares, and only their ratios matter. With mean_i the mean weight of the links of
+    device i, A_ji = w_ij / (mean_i (1 + deg_i)) and A_ii = 1 / (1 + deg_i). The message does not change: the receiver
+    multiplies it by w_ij / mean_i.
+
+    **Convergence.** The columns of A add up to 1, so a turn preserves sum_i z_ic. On a connected graph s / v tends to
+    the ratio of the sums over all devices [1]_. So for large T every round is a central Lloyd step at every device.
+
+    **Privacy.** No guarantee. In the first turn of every round neighbors receive a known fraction of the local sums and
+    counts, from which they can compute them.
+
+    **Faults.** With `counters` a device sends the running total of all its shares [2]_, and each receiver adds the
+    increase since the last total that it received. So no sums are lost: sum_i z_ic plus the shares in transit is
+    constant. Shares of one round may arrive in the next, so each round continues the last averages: z changes by the
+    change of the local sums. A device with too little weight, for example because its neighbors are unavailable, keeps
+    its centroids for that round.
+
     References
     ----------
-    D. Kempe, A. Dobra, J. Gehrke, "Gossip-based computation of aggregate information", FOCS 2003: Protocol Push-Sum,
-    with equal shares to all neighbors; counters: C. N. Hadjicostis, N. H. Vaidya, A. D. Dominguez-Garcia, "Robust
-    distributed average consensus via exchange of running sums", IEEE Transactions on Automatic Control 61, 2016.
+    .. [1] D. Kempe, A. Dobra, J. Gehrke, "Gossip-based computation of aggregate information", FOCS 2003: Protocol
+       Push-Sum, with equal shares for all neighbors.
+    .. [2] C. N. Hadjicostis, N. H. Vaidya, A. D. Dominguez-Garcia, "Robust distributed average consensus via exchange
+       of running sums", IEEE Transactions on Automatic Control 61, 2016.
 
     Examples
     --------
@@ -93,29 +107,30 @@ class PushSumLloyd(CountedLloyd):
     link_weights: ClassVar[str] = "divide what a device gives away"
 
     def offered(self, averages: Floats, devices: Devices) -> Floats:
-        """Compute the share of each neighbor."""
+        """Compute the share of each neighbor, float64[n, k, d + 1]."""
         return averages / (1.0 + devices.degrees)[:, None, None]
 
     kept = offered
 
     def received_weights(self, devices: Devices) -> Floats | None:
-        """Compute the weight of each link relative to the mean of the neighbor's links, float64[e]; None: all 1."""
+        """Compute the weight of each link divided by the mean weight of the neighbor's links, float64[e]."""
         return relative_weights(devices)
 
     def exchange(self, averages: Floats, inbox: Inbox, devices: Devices) -> Floats:
-        """Add up the kept share and those of the neighbors."""
-        total, weights = self.kept(averages, devices), self.received_weights(devices)
-        for who, edges, theirs in iter_neighbor_tables(devices, inbox, total.shape[1:]):
-            total[who] += theirs if weights is None else weights[edges, None, None] * theirs
+        """Add the shares of the neighbors to the share that each device keeps."""
+        total = self.kept(averages, devices)
+        weights = self.received_weights(devices)
+        for receivers, edges, received in iter_neighbor_tables(devices, inbox, total.shape[1:]):
+            total[receivers] += received if weights is None else weights[edges, None, None] * received
         return total
 
     def fair_shares(self, devices: Devices) -> Floats:
-        """Compare the links of each device with those of its neighbors, float64[n]."""
+        """Estimate the weight of each device in the long run from its links and those of its neighbors, float64[n]."""
         neighbors = np.maximum(devices.degrees, 1)
         if devices.neighbor_mean_weights is None:
             mean_degree = np.bincount(devices.sources, devices.neighbor_degrees, len(devices)) / neighbors
             return np.minimum(1.0, (1.0 + devices.degrees) / (1.0 + mean_degree))
         loads = devices.neighbor_mean_weights * (1.0 + devices.neighbor_degrees)
-        around = np.bincount(devices.sources, loads, len(devices)) / neighbors
-        own = devices.mean_link_weights * (1.0 + devices.degrees)
-        return np.minimum(1.0, np.divide(own, around, out=np.ones(len(devices)), where=around > 0.0))
+        neighbor_load = np.bincount(devices.sources, loads, len(devices)) / neighbors
+        load = devices.mean_link_weights * (1.0 + devices.degrees)
+        return np.minimum(1.0, np.divide(load, neighbor_load, out=np.ones(len(devices)), where=neighbor_load > 0.0))

@@ -1,4 +1,4 @@
-"""Tracking k-means: every device follows the sums of all devices while its own change."""
+"""Tracking k-means: Lloyd steps on sums tracked by dynamic average consensus."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
@@ -14,59 +14,70 @@ from p2pkm.methods.init.value import Init
 
 @dataclass(frozen=True)
 class TrackingLloyd(CountedLloyd):
-    r"""Follow the mean of all devices' sums and counts by dynamic average consensus, a Lloyd step at a time.
+    r"""Lloyd steps on sums and counts tracked by dynamic average consensus.
 
-    A round is one Lloyd step of T turns. r_ic(t) = (S_ic, n_ic) are the sum and the number of the points of device i
-    nearest to its centroid w_ic(t); z(0) = r(0). With P the Metropolis weights, P_ij = 1 / (1 + max(deg_i, deg_j))::
-
-        (s, v) = [P^T z(t)]_ic;  w_ic(t+1) = s / v,  kept where v < 1e-3 points of mean weight
-        z(t+1) = P^T z(t) + r(t+1) - r(t)
-
-    Where consensus k-means begins every average anew, this one goes on from the last, so few gossips per step do. The
-    centroids divide what has been mixed already: with the newest correction in it the method is unstable where devices
-    hold different classes. Clusters are paired by their number, so all devices must start from the same centroids (any
-    initialization but `local`).
-
-    With `counters`, for links that lose messages, device i sends the total of all its z so far and takes the part that
-    it offers out of its own; neighbor j adds P_ij times what is new in the total that it receives. Without losses that
-    is the same average; with them, sum_i z_ic plus what has been offered and not received yet stays sum_i r_ic. Whoever
-    holds too little, because its neighbors are away, keeps its centroids for that round.
-
-    Message: k rows z, once per turn and at the opening.
-
-    Guarantee: sum_i z_ic = sum_i r_ic after every turn. When no label changes any more, z tends to the mean over the
-    devices of a connected graph.
-
-    Link weights: they make P as in `ConsensusLloyd`; only their ratios matter.
-
-    Privacy: no guarantee; the first message is the sums and counts of the own points; any device that receives all
-    neighbors of a device can work out how they change.
+    All devices follow the mean of all local sums and counts while these change. Unlike `ConsensusLloyd` each round
+    continues the averages of the last one, so few gossip turns per round suffice. Clusters are paired by their number.
 
     Parameters
     ----------
     k : int
         Number of clusters.
-    gossips : int
-        T, turns per Lloyd step.
-    init : Init or str
-        How all devices get their first centroids.
-    tol : float
-        A device has converged when no coordinate moved by more than tol x sqrt(total variance) in a round.
+    gossips : int, default=3
+        Gossip turns T per Lloyd step.
+    init : Init or str, default="global:candidates=1"
+        Initialization. It should give all devices the same centroids; `local` does not.
+    tol : float, default=1e-5
+        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
+        tol * sqrt(total variance) in a round.
     counters : bool, optional
-        Whether to send running totals, which needs links that last; None: if there are faults, on a graph that does not
-        change.
+        Whether to send running totals, which tolerate lost messages but require static links. Default: True under
+        faults on a static graph.
 
     Raises
     ------
     ExperimentError
         If a parameter is out of range.
 
+    See Also
+    --------
+    ConsensusLloyd
+        Averages that start from new local sums in each round.
+
+    Notes
+    -----
+    **Update.** r_ic(t) = (S_ic, n_ic) are the sum and the number of the local points of device i nearest to its
+    centroid w_ic(t), and z(0) = r(0). With Metropolis weights P_ij = 1 / (1 + max(deg_i, deg_j)) [2]_ and T-th power
+    P^T::
+
+        (s, v) = [P^T z(t)]_ic;  w_ic(t+1) = s / v
+        z(t+1) = P^T z(t) + r(t+1) - r(t)
+
+    A centroid does not move if v < 1e-3 points of mean weight. Centroids are computed before the newest correction is
+    added: otherwise the method is unstable if devices hold different classes.
+
+    **Messages.** k rows z to each neighbor, once per turn and in the initial exchange.
+
+    **Link weights.** They define P as in `ConsensusLloyd`; only their ratios matter.
+
+    **Convergence.** sum_i z_ic = sum_i r_ic after every turn. Once no label changes, z tends to the mean over all
+    devices of a connected graph [1]_. The method is not stable on every graph: on a star of ten devices it leaves the
+    minimum.
+
+    **Privacy.** No guarantee. The first message contains the local sums and counts. A device that receives the messages
+    of all neighbors of a device can compute how these sums change.
+
+    **Faults.** With `counters` device i sends the running total of all its z [3]_ and subtracts its offers from its own
+    z. Neighbor j adds P_ij times the increase of the total. Without losses this is the same average. With losses, sum_i
+    z_ic plus the offers in transit stays equal to sum_i r_ic. A device with too little weight, for example because its
+    neighbors are unavailable, keeps its centroids for that round.
+
     References
     ----------
-    M. Zhu, S. Martinez, "Discrete-time dynamic average consensus", Automatica 46, 2010; weights of L. Xiao, S. Boyd,
-    "Fast linear iterations for distributed averaging", Systems & Control Letters 53, 2004; counters:
-    C. N. Hadjicostis, N. H. Vaidya, A. D. Dominguez-Garcia, "Robust distributed average consensus via exchange of
-    running sums", IEEE Transactions on Automatic Control 61, 2016.
+    .. [1] M. Zhu, S. Martinez, "Discrete-time dynamic average consensus", Automatica 46, 2010.
+    .. [2] L. Xiao, S. Boyd, "Fast linear iterations for distributed averaging", Systems & Control Letters 53, 2004.
+    .. [3] C. N. Hadjicostis, N. H. Vaidya, A. D. Dominguez-Garcia, "Robust distributed average consensus via exchange
+       of running sums", IEEE Transactions on Automatic Control 61, 2016.
 
     Examples
     --------
@@ -92,18 +103,18 @@ class TrackingLloyd(CountedLloyd):
     link_weights: ClassVar[str] = WEIGHTED
 
     def exchange(self, averages: Floats, inbox: Inbox, devices: Devices) -> Floats:
-        """Average with the neighbors by Metropolis weights."""
+        """Average with the neighbors, by Metropolis weights."""
         return mix(devices, averages, inbox)
 
     def kept(self, averages: Floats, devices: Devices) -> Floats:
-        """Subtract the parts P_ij z of all neighbors."""
+        """Subtract the offers P_ij z to all neighbors."""
         parts = np.bincount(devices.sources, mixing(devices), len(devices))
         return averages - parts[:, None, None] * averages
 
     def received_weights(self, devices: Devices) -> Floats:
-        """Compute P_ij of each own edge, float64[e]."""
+        """Compute P_ij of each edge, float64[e]."""
         return mixing(devices)
 
     def fair_shares(self, devices: Devices) -> Floats:
-        """Expect the mean number of points at every device, float64[n]."""
+        """Expect the mean weight of all devices at each device, float64[n]."""
         return np.ones(len(devices))

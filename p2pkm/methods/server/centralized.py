@@ -1,4 +1,4 @@
-"""A central server that gets all points: what methods that keep them at home are compared with."""
+"""Central clustering: a server receives all points. The reference of methods without raw points."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal
@@ -11,43 +11,57 @@ from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
 from p2pkm.core.validation import one_of, whole
 
-_SWEEPS = 300  # of coordinate descent
+# Largest number of passes over all points in coordinate descent.
+_PASSES = 300
 
 
 @dataclass(frozen=True)
 class Central(ServerMethodBase):
-    """Send all points to the server and cluster them there: the best of `n_init` runs from greedy k-means++ seeds.
+    r"""Clustering of all points at a server: k-means ("central") or coordinate descent ("cdkm").
 
-    "lloyd" is k-means (name: central). "cdkm" (name: cdkm) is coordinate descent on the same cost: every point x of
-    weight u in turn leaves its cluster p, unless it is alone there, for the q that minimizes the left side, while with
-    the weights n and the means w of the clusters::
-
-        n_q / (n_q + u) |x - w_q|^2 < n_p / (n_p - u) |x - w_p|^2
-
-    Every move lowers the cost by u times the difference, and where none is left, Lloyd's algorithm stands still too;
-    the converse is not true.
-
-    Message: up every point with its weight, once; down the k centroids.
-
-    Privacy: no guarantee; all raw points leave their devices.
+    Clients send their points; the server clusters them `n_init` times and returns the best result. "central" is the
+    reference that methods without raw points are compared with.
 
     Parameters
     ----------
     k : int
-        Number of clusters; with fewer distinct points the server ends with those.
-    method : {"lloyd", "cdkm"}
-        How the server clusters.
-    n_init : int
-        The best of so many seedings.
+        Number of clusters. With fewer distinct points the result has as many rows as points.
+    method : {"lloyd", "cdkm"}, default="lloyd"
+        Clustering at the server. "lloyd": k-means (name central). "cdkm": coordinate descent (name cdkm).
+    n_init : int, default=20
+        Initializations by greedy k-means++; the result of least cost is taken.
 
     Raises
     ------
     ExperimentError
         If a parameter is out of range.
 
+    See Also
+    --------
+    LocalOnly
+        k-means on each device, without messages.
+
+    Notes
+    -----
+    **Objective.** The k-means cost of the pooled points, for both methods.
+
+    **Update.** "cdkm" [1]_ moves single points. With the weights n and the means w of the clusters, a point x of weight
+    u in cluster p, not alone there, moves to the cluster q that minimizes the left side as long as::
+
+        n_q / (n_q + u) |x - w_q|^2 < n_p / (n_p - u) |x - w_p|^2
+
+    **Messages.** Up: every point with its weight, once. Down: k centroids.
+
+    **Convergence.** Lloyd steps never increase the cost. Every move of "cdkm" decreases the cost by u times the
+    difference of the two sides. Where no move is possible, Lloyd's algorithm is at a fixed point, too; the converse is
+    false.
+
+    **Privacy.** No guarantee. The server receives all raw points.
+
     References
     ----------
-    F. Nie, J. Xue, D. Wu, R. Wang, H. Li, X. Li, "Coordinate descent method for k-means", IEEE TPAMI 44(5), 2022.
+    .. [1] F. Nie, J. Xue, D. Wu, R. Wang, H. Li, X. Li, "Coordinate descent method for k-means", IEEE TPAMI 44(5),
+       2022.
 
     Examples
     --------
@@ -68,24 +82,25 @@ class Central(ServerMethodBase):
     traits: ClassVar[ServerTraits] = ServerTraits(one_shot=True, no_suppression="sends raw points")
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Validate the parameters."""
         whole(self.k, 1, "clusters")
         one_of(self.method, ("lloyd", "cdkm"), "method")
         whole(self.n_init, 1, "n_init")
 
     @property
     def name(self) -> str:
-        """Return the name on the command line."""
+        """Name on the command line."""
         return "central" if self.method == "lloyd" else "cdkm"
 
     def expected_messages(self, known: Known) -> Reports:
-        """Return all points with their weights."""
+        """Count all points with their weights."""
         enough = known.distinct >= self.k
         return Reports(known.points, known.features + 1, True, answered=enough, by_points=True)
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Send all points."""
-        n, sizes = len(clients), clients.sizes
+        n = len(clients)
+        sizes = clients.sizes
         values = np.zeros((n, max(1, sizes.max(initial=0)), clients.d + 1))
         owner = np.repeat(np.arange(n), sizes)
         place = np.arange(len(owner)) - clients.offsets[owner]
@@ -100,17 +115,19 @@ class Central(ServerMethodBase):
         points, weights = np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, -1])
         if self.method == "cdkm":
             return self._descend(hub, points, weights)
-        search = Search(self.k, Stream.CENTRAL, starts=self.n_init)  # the draws of the baseline that ratios refer to
-        found, _, _ = cluster(hub.kernels, hub.shared_key, points, weights, search)
-        return found[found[:, 0] < np.inf]
+        # The same draws as those of central k-means, the reference of cost ratios.
+        search = Search(self.k, Stream.CENTRAL, starts=self.n_init)
+        centroids, _, _ = cluster(hub.kernels, hub.shared_key, points, weights, search)
+        return centroids[centroids[:, 0] < np.inf]
 
     def _descend(self, hub: Devices, points: Floats, weights: Floats) -> Floats:
-        """Return the best end of coordinate descent, the first on ties."""
-        best, lowest = points[:0], np.inf
+        """Run coordinate descent from `n_init` seedings and return the result of least cost, the first on ties."""
+        best = points[:0]
+        lowest = np.inf
         for start in range(self.n_init):
             search = Search(self.k, Stream.CENTRAL, limit=0, first=start)
             seeds, _, _ = cluster(hub.kernels, hub.shared_key, points, weights, search)
-            found, cost = hub.kernels.cdkm(points, weights, seeds[seeds[:, 0] < np.inf], _SWEEPS)
+            centroids, cost = hub.kernels.cdkm(points, weights, seeds[seeds[:, 0] < np.inf], _PASSES)
             if cost < lowest:
-                best, lowest = found, cost
+                best, lowest = centroids, cost
         return best

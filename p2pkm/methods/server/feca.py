@@ -1,4 +1,4 @@
-"""Federated centroid aggregation (Xu et al. 2024): refined local k-means, greedy balls at the server."""
+"""Federated centroid aggregation (Xu et al. 2024): refined local k-means, and balls at the server."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal
@@ -16,61 +16,77 @@ from p2pkm.methods.init.given import cluster_from_random_points
 
 @dataclass(frozen=True)
 class FeCA(ServerMethodBase):
-    r"""Piece the clustering together from the parts that each client has right.
+    r"""One-shot aggregation of refined local centroids by balls (FeCA).
 
-    Client i runs k-means to centroids C with clusters D and refines them. As long as the cluster w of largest mean
-    squared distance to its centroid (it covers many true clusters) is not one of the two closest centroids p, q (they
-    share one true cluster)::
-
-        G_w = sum_{x in D_w} |x - c_w|^2,    G_pq = sum_{x in D_p, D_q} |x - mean(D_p, D_q)|^2
-        G_w >= G_pq:  c_w and its points go; p and q become their mean;    else stop
-
-    Each centroid left gets a radius, and the server turns all of them into balls::
-
-        empirical:    r_c = min(max_{x in D_c} |x - c|, 1/2 min_{c' != c} |c - c'|)
-        theoretical:  r = 1/2 min |c - c'| over those left when, in row order, a centroid and the nearest that is left
-                      go together if their reaches max |x - c| overlap
-        server:       the largest ball left takes all centroids within; k balls with most members -> their means
-
-    Equal radii: the lowest client, then row; equally full balls: the one formed first. A single centroid has its reach
-    as radius; if fewer than two are left by the theoretical rule, it takes half the least distance of all. With fewer
-    than k balls the server has fewer centroids. Under the Stochastic Ball Model, separated as in theorem 4.1, the
-    theoretical variant ends within 4 / (5 eta) of the least distance of two true centers; the proof (41) presumes that
-    every client keeps the two closest ones: one that lost either may have too large a radius and join two clusters.
-
-    Message: up one row (centroid, radius) per centroid left, once; down the at most k centroids.
-
-    Privacy: no guarantee; the server sees refined centroids and the size of their clusters in space, not their numbers
-    of points; a cluster of a single point is that point, with radius 0.
+    Each client runs k-means, removes centroids that cover several true clusters, merges centroids that share one, and
+    sends the rest with radii. The server groups them by balls, largest first, and returns the means of the k fullest
+    balls.
 
     Parameters
     ----------
     k : int
         Number of clusters.
-    variant : {"empirical", "theoretical"}
-        Radii by algorithm 4 or by algorithm 3, which is meant for well separated balls.
-    prune : bool
-        Whether centroids that cover many clusters are removed (algorithm 2).
-    pair : {"merge", "keep"}
-        After a removal, whether the closest pair becomes its mean or stays.
+    variant : {"empirical", "theoretical"}, default="empirical"
+        Radii by Algorithm 4 ("empirical") or by Algorithm 3 ("theoretical"), which assumes well separated balls.
+    prune : bool, default=True
+        Whether to remove centroids that cover several clusters (Algorithm 2).
+    pair : {"merge", "keep"}, default="merge"
+        After a removal, whether the closest pair is replaced by its mean or stays.
     local_k : int, optional
-        Clusters of a client's k-means; default: k.
-    seeding : {"plusplus", "random"}
-        How it starts: greedy k-means++, or random points of the client.
-    n_init : int
-        It is the best of so many starts.
-    local_steps : int
-        At most so many Lloyd steps.
+        Number of clusters of a client; default: k.
+    seeding : {"plusplus", "random"}, default="plusplus"
+        Seeding of the clients' k-means: greedy k-means++, or random points of the client.
+    n_init : int, default=1
+        Initializations of the clients' k-means; the best result counts.
+    local_steps : int, default=300
+        Largest number of Lloyd steps of a client.
 
     Raises
     ------
     ExperimentError
         If a parameter is out of range.
 
+    See Also
+    --------
+    MAvg
+        Averages of matched centroids.
+
+    Notes
+    -----
+    **Update.** Algorithms 1 to 5 of [1]_. Client i runs k-means to centroids C with clusters D. Cluster w has the
+    largest mean squared distance to its centroid; p and q are the two closest centroids. While w is neither p nor q::
+
+        G_w = sum_{x in D_w} |x - c_w|^2,    G_pq = sum_{x in D_p, D_q} |x - mean(D_p, D_q)|^2
+        G_w >= G_pq:  remove c_w and its points; replace p and q by their mean.    Otherwise stop.
+
+    Each remaining centroid has a radius, and the server turns all of them into balls::
+
+        empirical:    r_c = min(max_{x in D_c} |x - c|, 1/2 min_{c' != c} |c - c'|)
+        theoretical:  r = 1/2 min |c - c'| over the centroids that remain after this: in row order, a centroid and the
+        nearest
+                      remaining one are removed if max |x - c| of both together exceeds their distance
+        server:       the largest remaining ball takes all centroids inside; the k balls with most members -> their
+        means
+
+    Ties: of equal radii the lowest client, then row; of equally full balls the first. A single centroid has max |x - c|
+    as radius. If "theoretical" leaves fewer than two centroids, it uses half the least distance of all. With fewer than
+    k balls the result has fewer centroids.
+
+    **Messages.** Up: one row (centroid, radius) per remaining centroid, once. Down: at most k centroids.
+
+    **Convergence.** One-shot. Under the Stochastic Ball Model, separated as in theorem 4.1 of [1]_, "theoretical" ends
+    within 4 / (5 eta) of the least distance of two true centers. Its proof (41) assumes that every client keeps the two
+    closest centroids: a client that lost one of them may have too large a radius and join two clusters.
+
+    **Privacy.** No guarantee. The server receives refined centroids and the extent of their clusters, but no counts. A
+    cluster of a single point is that point, with radius 0.
+
+    **Differences from the paper.** Algorithm 2 as printed leaves open whether the pair stays: see `pair`.
+
     References
     ----------
-    J. Xu, H.-Y. Chen, W.-L. Chao, Y. Zhang, "Jigsaw game: federated clustering", TMLR 2024: algorithms 1 to 5; its
-    table 5 varies `prune`, table 6 `variant`. Algorithm 2 as printed leaves open whether the pair stays.
+    .. [1] J. Xu, H.-Y. Chen, W.-L. Chao, Y. Zhang, "Jigsaw game: federated clustering", TMLR 2024. Its table 5 varies
+       `prune`, table 6 `variant`.
 
     Examples
     --------
@@ -96,7 +112,7 @@ class FeCA(ServerMethodBase):
     default_rounds: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Validate the parameters."""
         whole(self.k, 1, "clusters")
         whole(self.k if self.local_k is None else self.local_k, 1, "local_k")
         for name in ("n_init", "local_steps"):
@@ -107,19 +123,19 @@ class FeCA(ServerMethodBase):
 
     @property
     def traits(self) -> ServerTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
+        """Traits of the method, see `p2pkm.core.traits`."""
         return ServerTraits(one_shot=True)
 
     def expected_messages(self, known: Known) -> Reports:
-        """Return the centroids of every client, each with a radius."""
+        """Count the centroids of all clients, each with a radius."""
         return Reports(known.clients * (self.local_k or self.k), known.features + 1)
 
     def resolved_parameters(self, devices: Devices) -> dict[str, str]:
-        """Return how its clients choose their first centroids."""
+        """Collect the seeding of the clients, for the summary."""
         return {"init": self.seeding}
 
     def report(self, clients: Devices, model: Floats) -> Report:
-        """Run k-means, refine its centroids and give each its radius."""
+        """Run k-means, refine the centroids and compute their radii."""
         k = self.k if self.local_k is None else self.local_k
         if self.seeding == "random":
             starts = self.n_init
@@ -129,64 +145,70 @@ class FeCA(ServerMethodBase):
         local = np.where((counts > 0.0)[:, :, None], centroids, np.inf)
         local = pack(local)[0] if clients.min_count > 1 else local
         _, labels = clients.kernels.losses(*clients.kernel_inputs, local)
-        local = clients.refine(local, 1)[0] if clients.min_count > 1 else local  # the means of what is counted
+        # With suppression a row must be the mean of the points that are counted for it.
+        local = clients.refine(local, 1)[0] if clients.min_count > 1 else local
         values, rows = np.zeros((len(clients), k, clients.d + 1)), np.zeros(len(clients), np.int64)
         for i in np.flatnonzero(clients.sizes):
-            own = slice(clients.offsets[i], clients.offsets[i + 1])
-            table = self._refine(*clients.table(i), local[i], labels[own], clients.min_count)
+            points_of_client = slice(clients.offsets[i], clients.offsets[i + 1])
+            table = self._refine(*clients.table(i), local[i], labels[points_of_client], clients.min_count)
             rows[i] = len(table)
             values[i, : len(table)] = table
         return Report(values, rows, local)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
-        """Group the clients' centroids by greedy balls (algorithm 5)."""
+        """Group the centroids of the clients by balls, the largest first (Algorithm 5)."""
         rows = np.concatenate(tables)
         if len(rows) == 0:
             return model[model[:, 0] < np.inf]
         centroids, radii = rows[:, :-1], rows[:, -1]
-        groups, left = [], np.ones(len(rows), np.bool_)
+        groups = []
+        remaining = np.ones(len(rows), np.bool_)
         for largest in np.argsort(-radii, kind="stable"):
-            if left[largest]:
-                members = left & (np.sqrt(_squared(centroids, centroids[largest])) <= radii[largest])
-                left &= ~members
+            if remaining[largest]:
+                members = remaining & (np.sqrt(_squared(centroids, centroids[largest])) <= radii[largest])
+                remaining &= ~members
                 groups.append(np.flatnonzero(members))
-        groups.sort(key=len, reverse=True)  # keeps the order of equals
+        # A stable sort: of equally full balls the one formed first comes first.
+        groups.sort(key=len, reverse=True)
         return np.stack([_mean(centroids[group], np.ones(len(group))) for group in groups[: self.k]])
 
     def _seed(self, clients: Devices, k: int) -> tuple[Floats, Floats]:
-        """Return centroids and counts of every client's k-means."""
+        """Run k-means at each client and return centroids and counts."""
         centroids, counts, _ = clients.kmeans(k, Stream.CLIENT, starts=self.n_init, limit=self.local_steps)
         return centroids, counts
 
-    def _refine(self, points: Floats, weights: Floats, centroids: Floats, labels: Integers, least: int) -> Floats:
-        """Return what one client sends, float64[r, d + 1]; absent centroids own no label."""
+    def _refine(self, points: Floats, weights: Floats, centroids: Floats, labels: Integers, min_count: int) -> Floats:
+        """Compute the table of one client, float64[r, d + 1]; no label refers to an absent centroid."""
         centroids, labels = _keep(centroids, labels, centroids[:, 0] < np.inf)
         if self.prune:
             centroids, labels = prune_centroids(points, weights, centroids, labels, merge=self.pair == "merge")
-        if least > 1:  # a radius may reach half-way to the next centroid, so it must be one that is sent, too
-            centroids, labels = _keep(
-                centroids, labels, np.bincount(labels[labels >= 0], minlength=len(centroids)) >= least
-            )
-        reaches = np.zeros(len(centroids))
-        real = labels >= 0
-        np.maximum.at(reaches, labels[real], _squared(points[real], centroids[labels[real]]))
-        radii = measure_radii(centroids, np.sqrt(reaches), theoretical=self.variant == "theoretical")
+        if min_count > 1:
+            # Suppress before radii are computed: half the distance to a suppressed centroid would disclose it.
+            counts = np.bincount(labels[labels >= 0], minlength=len(centroids))
+            centroids, labels = _keep(centroids, labels, counts >= min_count)
+        extents = np.zeros(len(centroids))
+        labeled = labels >= 0
+        np.maximum.at(extents, labels[labeled], _squared(points[labeled], centroids[labels[labeled]]))
+        radii = measure_radii(centroids, np.sqrt(extents), theoretical=self.variant == "theoretical")
         return np.concatenate((centroids, radii[:, None]), axis=1)
 
 
 def prune_centroids(
     points: Floats, weights: Floats, centroids: Floats, labels: Integers, *, merge: bool
 ) -> tuple[Floats, Integers]:
-    """Remove centroids float64[r, d] that cover many clusters (algorithm 2); also returns the labels.
+    """Remove centroids float64[r, d] that cover several clusters (Algorithm 2), and update the labels.
 
     A point without a cluster has label -1.
     """
-    while len(centroids) > 2:  # two are the closest pair themselves
-        real, r = labels >= 0, len(centroids)
-        spread = weights[real] * _squared(points[real], centroids[labels[real]])
-        costs = np.bincount(labels[real], spread, minlength=r)
-        widest = int(np.argmax(costs / np.bincount(labels[real], weights[real], minlength=r)))
-        p, q = divmod(int(np.argmin(_apart(centroids))), r)  # the first of equals: p < q
+    # The last two centroids are the closest pair, which the widest cluster then always belongs to.
+    while len(centroids) > 2:
+        labeled = labels >= 0
+        r = len(centroids)
+        spread = weights[labeled] * _squared(points[labeled], centroids[labels[labeled]])
+        costs = np.bincount(labels[labeled], spread, minlength=r)
+        widest = int(np.argmax(costs / np.bincount(labels[labeled], weights[labeled], minlength=r)))
+        # argmin returns the first of equal distances, so p < q.
+        p, q = divmod(int(np.argmin(_pair_distances(centroids))), r)
         if widest in (p, q):
             break
         union = (labels == p) | (labels == q)
@@ -194,49 +216,56 @@ def prune_centroids(
         cost = np.cumsum(weights[union] * _squared(points[union], joined))[-1]
         if costs[widest] < cost:
             break
-        kept = np.arange(r) != widest
+        retained = np.arange(r) != widest
         if merge:
-            kept[q] = False
+            retained[q] = False
             labels = np.where(labels == q, p, labels)
             centroids = np.where((np.arange(r) == p)[:, None], joined, centroids)
-        centroids, labels = _keep(centroids, labels, kept)
+        centroids, labels = _keep(centroids, labels, retained)
     return centroids, labels
 
 
-def measure_radii(centroids: Floats, reaches: Floats, *, theoretical: bool) -> Floats:
-    """Compute the radius float64[r] of each centroid by algorithm 3 or 4.
+def measure_radii(centroids: Floats, extents: Floats, *, theoretical: bool) -> Floats:
+    """Compute the radius float64[r] of each centroid by Algorithm 3 or 4.
 
-    reaches: float64[r], the distance of each centroid to its farthest point.
+    Parameters
+    ----------
+    centroids : float64[r, d]
+    extents : float64[r]
+        Distance of each centroid to the farthest point of its cluster.
+    theoretical : bool
+        Algorithm 3 instead of 4.
     """
     if len(centroids) < 2:
-        return reaches
-    apart = _apart(centroids)
+        return extents
+    distances = _pair_distances(centroids)
     if not theoretical:
-        return np.minimum(reaches, 0.5 * apart.min(axis=1))
-    left = np.ones(len(centroids), np.bool_)
+        return np.minimum(extents, 0.5 * distances.min(axis=1))
+    remaining = np.ones(len(centroids), np.bool_)
     for i in range(len(centroids)):
-        others = np.where(left, apart[i], np.inf)
-        nearest = int(np.argmin(others))
-        if left[i] and reaches[i] + reaches[nearest] > others[nearest]:
-            left[[i, nearest]] = False
-    if left.sum() >= 2:
-        apart = apart[left][:, left]
-    return np.full(len(centroids), 0.5 * apart.min())
+        to_remaining = np.where(remaining, distances[i], np.inf)
+        nearest = int(np.argmin(to_remaining))
+        if remaining[i] and extents[i] + extents[nearest] > to_remaining[nearest]:
+            remaining[[i, nearest]] = False
+    if remaining.sum() >= 2:
+        distances = distances[remaining][:, remaining]
+    return np.full(len(centroids), 0.5 * distances.min())
 
 
-def _keep(centroids: Floats, labels: Integers, kept: Mask) -> tuple[Floats, Integers]:
-    """Drop centroids; their points keep no label."""
-    places = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)  # the last one for label -1
-    return centroids[kept], places[labels]
+def _keep(centroids: Floats, labels: Integers, retained: Mask) -> tuple[Floats, Integers]:
+    """Keep the centroids of a mask; points of the other clusters get label -1."""
+    # The additional last entry is the new label of points with label -1.
+    new_labels = np.append(np.where(retained, np.cumsum(retained) - 1, -1), -1)
+    return centroids[retained], new_labels[labels]
 
 
 def _mean(points: Floats, weights: Floats) -> Floats:
-    """Return the weighted mean, added up in the order of the points."""
+    """Compute the weighted mean, added up in the order of the points."""
     return np.cumsum(weights[:, None] * points, axis=0)[-1] / np.cumsum(weights)[-1]
 
 
 def _squared(a: Floats, b: Floats) -> Floats:
-    """Return the squared distances of points along the last axes, which broadcast, summed in feature order."""
+    """Compute squared distances along the last axes, which broadcast, summed in feature order."""
     total = np.zeros(np.broadcast_shapes(a.shape, b.shape)[:-1])
     for f in range(a.shape[-1]):
         difference = a[..., f] - b[..., f]
@@ -244,8 +273,8 @@ def _squared(a: Floats, b: Floats) -> Floats:
     return total
 
 
-def _apart(centroids: Floats) -> Floats:
-    """Return the distances of all pairs, float64[r, r]; a centroid is infinitely far from itself."""
+def _pair_distances(centroids: Floats) -> Floats:
+    """Compute the distances of all pairs, float64[r, r], with infinity on the diagonal."""
     distances = np.sqrt(_squared(centroids[:, None], centroids))
     np.fill_diagonal(distances, np.inf)
     return distances

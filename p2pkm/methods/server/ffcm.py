@@ -13,54 +13,71 @@ from p2pkm.core.traits import ServerTraits
 from p2pkm.core.validation import one_of, whole
 from p2pkm.kernels.reference import uniforms
 
-_LIMIT, _TOL = 1000, 1e-4  # of fuzzy c-means at a client
-_STEPS = 500  # Lloyd steps at the server
+# Fuzzy c-means of a client: largest number of iterations, and largest change of a membership at which it ends.
+_LIMIT = 1000
+_TOL = 1e-4
+# Largest number of Lloyd steps at the server.
+_STEPS = 500
 
 
 @dataclass(frozen=True)
 class FFCM(ServerMethodBase):
-    r"""Alternate fuzzy c-means at every client with an average, or a clustering, of their centroids at the server.
+    r"""Federated fuzzy c-means, with averages (ffcm1) or k-means (ffcm2) at a server.
 
-    With the points x of client i, from the server's centroids C and until the memberships stand still (exponent 2)::
-
-        client i:   u_xc = 1 / sum_b |x - c|^2 / |x - b|^2,   c <- sum_x u_xc^2 x / sum_x u_xc^2
-                    sends (C_i, S_i), S_ic = sum_x u_xc
-        version 1:  c <- sum_i S_ic c_i / sum_i S_ic          (row by row)
-        version 2:  C <- k-means of [C_1 | ... | C_n], k      (unweighted; from C, except in the first round, where it
-                                                               is the best of `server_n_init` seedings)
-
-    The points are scaled by one smallest and one largest entry of all clients. The first centroids are uniform in
-    [0, 1]^d; since the clients send first here, they draw them from the seed that all share, and save the server's
-    first message.
-
-    A point on a centroid has membership 1 there, in the first one if there are several; a centroid without membership
-    stays where it is. So a client with fewer points than centroids sends duplicates of support 0; version 2 counts them
-    like all others. A client without points sends an empty table. A row that no client supports keeps its place in
-    version 1; version 2 returns fewer centroids if fewer are distinct, and goes on with these.
-
-    Message: up one row (centroid, support) per centroid; down the centroids.
-
-    Privacy: no guarantee; the server sees centroids and supports of single clients; a client of a single point gives it
-    away.
+    In each round all clients run fuzzy c-means from the server's centroids and send the result with supports. The
+    server averages the centroids of equal number (version 1), or clusters all of them (version 2).
 
     Parameters
     ----------
     k : int
         Number of clusters.
-    version : {2, 1}
-        How the server aggregates.
-    server_n_init : int
-        Version 2: the server's first k-means is the best of so many seedings, 10 as in the authors' code.
+    version : {2, 1}, default=2
+        Aggregation at the server.
+    server_n_init : int, default=10
+        Version 2: initializations of the first k-means of the server; 10 as in the authors' code.
 
     Raises
     ------
     ExperimentError
         If a parameter is out of range.
 
+    See Also
+    --------
+    FKM
+        Lloyd steps at the clients, weighted k-means at the server.
+
+    Notes
+    -----
+    **Update.** With the points x of client i, from the server's centroids C until the memberships u converge (exponent
+    2) [1]_::
+
+        client i:   u_xc = 1 / sum_b |x - c|^2 / |x - b|^2,   c <- sum_x u_xc^2 x / sum_x u_xc^2
+                    send (C_i, S_i), S_ic = sum_x u_xc
+        version 1:  c <- sum_i S_ic c_i / sum_i S_ic          (row by row)
+        version 2:  C <- k-means of [C_1 | ... | C_n], k      (unweighted; from C, but in the first round the best of
+                                                               `server_n_init` seedings)
+
+    Points are scaled by the smallest and the largest entry over all clients. The first centroids are uniform in [0,
+    1]^d. A point on a centroid has membership 1 there, in the first of several. A centroid without membership does not
+    move, so a client with fewer points than centroids sends duplicates of support 0, which version 2 counts like all
+    others. A client without points sends an empty table. A row without any support keeps its position in version 1.
+    Version 2 returns and continues with fewer centroids if fewer are distinct.
+
+    **Messages.** Up: one row (centroid, support) per centroid. Down: the centroids. Before: smallest and largest values
+    of each client.
+
+    **Convergence.** Not guaranteed. A run ends when the centroids move by less than 1e-4 of the scaled unit.
+
+    **Privacy.** No guarantee. The server receives centroids and supports of single clients. A client with a single
+    point discloses it.
+
+    **Differences from the paper.** Clients send first, so they draw the first centroids from the shared seed, and the
+    first message of the server is not needed.
+
     References
     ----------
-    M. Stallmann, A. Wilbik, "Towards federated clustering: a federated fuzzy c-means algorithm (FFCM)", 2022,
-    arXiv:2201.07316.
+    .. [1] M. Stallmann, A. Wilbik, "Towards federated clustering: a federated fuzzy c-means algorithm (FFCM)", 2022,
+       arXiv:2201.07316.
 
     Examples
     --------
@@ -84,51 +101,52 @@ class FFCM(ServerMethodBase):
     tol = 1e-4
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Validate the parameters."""
         whole(self.k, 1, "clusters")
         one_of(str(whole(self.version, 1, "version")), ("1", "2"), "version")
         whole(self.server_n_init, 1, "server_n_init")
 
     @property
     def name(self) -> str:
-        """Return the name on the command line."""
+        """Name on the command line."""
         return f"ffcm{self.version}"
 
     def expected_messages(self, known: Known) -> Reports:
-        """Return k rows of every client with points; version 1 answers with as many, version 2 with fewer."""
-        sure = known.least >= 1
-        return Reports(known.clients * self.k, known.features + 1, sure, answered=sure and self.version == 1)
+        """Count k rows of each client with points; version 1 returns k rows, version 2 perhaps fewer."""
+        exact = known.least >= 1
+        return Reports(known.clients * self.k, known.features + 1, exact, answered=exact and self.version == 1)
 
     def report(self, clients: Devices, model: Floats) -> Report:
-        """Run fuzzy c-means from the server's centroids, at the opening from those that all draw alike."""
-        start, rows = pack(_known(clients, model))
+        """Run fuzzy c-means from the server's centroids, first from those drawn from the shared seed."""
+        start, rows = pack(_start_centroids(clients, model))
         points, weights, offsets = clients.kernel_inputs
-        relative = points, weights / clients.unit, offsets  # the tolerance is about memberships of points
+        # The tolerance refers to memberships of points of weight 1, so weights are divided by their mean.
+        relative = points, weights / clients.unit, offsets
         centroids, supports = clients.kernels.fuzzy(*relative, start, rows, _LIMIT, _TOL)
         local = np.where((supports > 0.0)[:, :, None], centroids, np.inf)
         values = np.concatenate((centroids, clients.unit * supports[:, :, None]), axis=2)
         return Report(values, np.where(clients.sizes > 0, rows, 0), local)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
-        """Average the clients' centroids, or cluster them."""
+        """Average the centroids of the clients, or cluster them."""
         reported = [table for table in tables if len(table)]
         if not reported:
             return model[model[:, 0] < np.inf]
         if self.version == 1:
-            return _average(reported, _known(hub, model[None])[0])
+            return _average(reported, _start_centroids(hub, model[None])[0])
         rows = np.ascontiguousarray(np.concatenate(reported)[:, :-1])
-        start, (real,) = pack(model[None])
-        if real == 0:
+        start, (present,) = pack(model[None])
+        if present == 0:
             search = Search(self.k, Stream.SERVER, starts=self.server_n_init, limit=_STEPS)
-            found, _, _ = cluster(hub.kernels, hub.shared_key, rows, np.ones(len(rows)), search)
+            centroids, _, _ = cluster(hub.kernels, hub.shared_key, rows, np.ones(len(rows)), search)
         else:
             table = rows, np.ones(len(rows)), np.array([0, len(rows)])
-            found = hub.kernels.refine(*table, start, np.array([real]), _STEPS, np.zeros(1), True)[0][0]
-        return found[found[:, 0] < np.inf]
+            centroids = hub.kernels.refine(*table, start, np.array([present]), _STEPS, np.zeros(1), True)[0][0]
+        return centroids[centroids[:, 0] < np.inf]
 
 
-def _known(devices: Devices, model: Floats) -> Floats:
-    """Return the model, float64[n, k, d]; a device that has received none draws the first centroids."""
+def _start_centroids(devices: Devices, model: Floats) -> Floats:
+    """Choose the model, float64[n, k, d]; devices without one draw the first centroids from the shared seed."""
     k, d = model.shape[1:]
     first = uniforms(devices.shared_key, Stream.CLIENT, [0], k * d).reshape(k, d)
     _, rows = pack(model)
@@ -136,7 +154,7 @@ def _known(devices: Devices, model: Floats) -> Floats:
 
 
 def _average(tables: list[Floats], model: Floats) -> Floats:
-    """Return the support-weighted mean of each row (version 1)."""
+    """Compute the mean of each row, weighted by supports (version 1)."""
     sums, supports = np.zeros_like(model), np.zeros(len(model))
     for table in tables:
         sums += table[:, -1:] * table[:, :-1]

@@ -14,63 +14,80 @@ from p2pkm.core.validation import one_of, whole
 from p2pkm.methods.building_blocks.robust_server import drop_outliers, robust_aggregate
 from p2pkm.methods.init.given import cluster_from_random_points
 
-_TOL = 1e-4  # of the server's k-means, times the mean variance of a feature of the rows
+# Tolerance of the server's k-means, relative to the mean variance of a feature of the rows.
+_TOL = 1e-4
 
 
 @dataclass(frozen=True)
 class FKM(ServerMethodBase):
-    r"""Alternate a Lloyd step at every client with a weighted k-means of their centroids at the server.
+    r"""Federated k-means with a server: local Lloyd steps, weighted k-means of all centroids.
 
-    With the points X_i of client i and the rows (C_i, S_i), centroids and numbers of points, that it sends::
-
-        server:    C_g <- kmeans([C_1 | ... | C_n], k, weights=[S_1 | ... | S_n])
-        client i:  C_i <- the rows of C_g that have a point of X_i;  C_i, S_i <- one Lloyd step of X_i from C_i
-
-    Before the first round a client sends k-means++ seeds of its own points and how many are nearest to each. The server
-    draws anew in every round, so the method never converges: it runs all its rounds.
-
-    Message: up one row (centroid, count) per cluster that the client has; down the k centroids.
-
-    Privacy: no guarantee; the server sees centroids and counts of single clients; k-means++ seeds, the first message,
-    are points of the client. `min_count` is suppression by the points nearest to a row as it is sent; the row may be
-    the mean of others, even of a single one. With ``simulate(min_cluster_size=)`` the points that are counted, for the
-    threshold and for the server, are those that the row is the mean of: the count is taken before the last Lloyd step
-    instead of after it.
+    In each round all clients take a Lloyd step from the server's centroids and send centroids with counts. The server
+    clusters these rows by weighted k-means with new seeds.
 
     Parameters
     ----------
     k : int
         Number of clusters.
-    seeding : {"plusplus", "lloyd", "random"}
-        First message: greedy k-means++ seeds; those after `local_steps` Lloyd steps; random points after them.
-    client_n_init : int
-        Of the first message: the best of so many draws (not for "plusplus").
-    server_n_init : int
-        The server's k-means is the best of so many seedings.
-    server_seeding : {"unweighted", "weighted"}
-        Whether its seeds ignore the counts.
-    keep_empty : bool
-        Whether a client moves a row without points to its point farthest from its centroid, instead of dropping it.
-    weighted : bool
-        Whether the server's k-means uses the counts at all.
-    local_steps : int
-        Lloyd steps of a client in a round.
-    min_count : int
+    seeding : {"plusplus", "lloyd", "random"}, default="plusplus"
+        First message of a client.
+
+        * "plusplus": greedy k-means++ seeds.
+        * "lloyd": k-means++ seeds after `local_steps` Lloyd steps.
+        * "random": random points after `local_steps` Lloyd steps.
+    client_n_init : int, default=1
+        Initializations of the first message; the best counts (not for "plusplus").
+    server_n_init : int, default=10
+        Initializations of the server's k-means; the best result counts.
+    server_seeding : {"unweighted", "weighted"}, default="unweighted"
+        Whether the seeds of the server ignore the counts.
+    keep_empty : bool, default=False
+        Whether a client moves a row without points to its point farthest from its centroid, instead of dropping the
+        row.
+    weighted : bool, default=True
+        Whether the k-means of the server uses the counts.
+    local_steps : int, default=1
+        Lloyd steps of a client per round.
+    min_count : int, default=2
         Rows with fewer points nearest to them are not sent.
-    robust : {"none", "trim", "median"}
-        What the server makes of rows that may be Byzantine: it clusters those within Tukey's fences as above, and then
-        takes the trimmed mean or the median, coordinate by coordinate, of what the clients have near each of these
-        centroids, see `p2pkm.methods.building_blocks.robust_server`.
+    robust : {"none", "trim", "median"}, default="none"
+        Protection from Byzantine clients. The server clusters the rows within Tukey's fences. Then it replaces each
+        centroid by the coordinate-wise trimmed mean or median of the clients' nearest rows; see
+        `p2pkm.methods.building_blocks.robust_server`.
 
     Raises
     ------
     ExperimentError
         If a parameter is out of range.
 
+    See Also
+    --------
+    KFED
+        One exchange instead of rounds.
+    GTVMin
+        Federated k-means without a server.
+
+    Notes
+    -----
+    **Update.** With the points X_i of client i and its rows (C_i, S_i), centroids and numbers of points; equation (1)
+    of [1]_::
+
+        server:    C_g <- kmeans([C_1 | ... | C_n], k, weights=[S_1 | ... | S_n])
+        client i:  C_i <- the rows of C_g that have a point of X_i;  C_i, S_i <- one Lloyd step of X_i from C_i
+
+    **Messages.** Up: one row (centroid, count) per cluster of the client. Down: k centroids.
+
+    **Convergence.** Not guaranteed. The server draws new seeds in every round, so the method runs all rounds.
+
+    **Privacy.** No guarantee. The server receives centroids and counts of single clients. The k-means++ seeds of the
+    first message are points of the client. `min_count` suppresses rows by the points nearest to them when they are
+    sent; such a row may be the mean of other points, even of a single one. ``simulate(min_cluster_size=)`` counts the
+    points that a row is the mean of: the count is taken before the last Lloyd step instead of after it.
+
     References
     ----------
-    S. Garst, M. Reinders, "Federated k-means clustering", ICPR 2024: Algorithm 1, equation (1); its figure 4 varies
-    `keep_empty`, `weighted`, `seeding` and `local_steps`.
+    .. [1] S. Garst, M. Reinders, "Federated k-means clustering", ICPR 2024: Algorithm 1, equation (1). Its figure 4
+       varies `keep_empty`, `weighted`, `seeding` and `local_steps`.
 
     Examples
     --------
@@ -98,7 +115,7 @@ class FKM(ServerMethodBase):
     default_rounds: ClassVar[int] = 100
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Validate the parameters."""
         whole(self.k, 1, "clusters")
         for name in ("client_n_init", "server_n_init", "local_steps", "min_count"):
             whole(getattr(self, name), 1, name)
@@ -108,31 +125,32 @@ class FKM(ServerMethodBase):
 
     @property
     def traits(self) -> ServerTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
+        """Traits of the method, see `p2pkm.core.traits`."""
         return ServerTraits(follows_points=True)
 
     def expected_messages(self, known: Known) -> Reports:
-        """Return at most k centroids of every client, each with a count."""
+        """Count at most k centroids of each client, each with a count."""
         return Reports(known.clients * self.k, known.features + 1)
 
     def resolved_parameters(self, devices: Devices) -> dict[str, str]:
-        """Return how its clients choose their first centroids."""
+        """Collect the seeding of the clients, for the summary."""
         return {"init": self.seeding}
 
     def report(self, clients: Devices, model: Floats) -> Report:
-        """Take a Lloyd step from the server's centroids; at the opening, seed."""
-        shy = clients.min_count > 1  # then the last step comes after the count: a row is the mean of those counted
-        steps = self.local_steps - shy
+        """Take Lloyd steps from the server's centroids; in the initial exchange, compute seeds."""
+        # With suppression the last step comes after the count, so each row is the mean of the points that were counted.
+        suppresses = clients.min_count > 1
+        steps = self.local_steps - suppresses
         centroids, counts = self._seed(clients, steps) if clients.round == 0 else self._step(clients, model, steps)
         enough = clients.members(centroids, counts) >= max(self.min_count, clients.min_count)
-        centroids = clients.refine(centroids, 1)[0] if shy else centroids
+        centroids = clients.refine(centroids, 1)[0] if suppresses else centroids
         local = np.where((counts > 0.0)[:, :, None], centroids, np.inf)
-        kept = enough & (counts > 0.0)
-        table = np.where(kept[:, :, None], np.concatenate((centroids, counts[:, :, None]), axis=2), np.inf)
+        is_sent = enough & (counts > 0.0)
+        table = np.where(is_sent[:, :, None], np.concatenate((centroids, counts[:, :, None]), axis=2), np.inf)
         return Report(*pack(table), local)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
-        """Cluster the clients' centroids by equation (1)."""
+        """Cluster the centroids of the clients by equation (1)."""
         rows = np.concatenate(tables)
         if len(rows) == 0:
             return model[model[:, 0] < np.inf]
@@ -140,26 +158,27 @@ class FKM(ServerMethodBase):
             tables = drop_outliers(tables)
             rows = np.concatenate(tables)
         points, weights = rows[:, :-1], rows[:, -1]
-        ones = np.ones(len(rows))
+        unit_weights = np.ones(len(rows))
         tol = _TOL * float(points.var(axis=0).mean())
         search = Search(self.k, Stream.SERVER, starts=self.server_n_init, tol=tol, first=hub.round * self.server_n_init)
-        weights = weights if self.weighted else ones
-        odds = ones if self.server_seeding == "unweighted" else weights
-        found, _, _ = cluster(hub.kernels, hub.shared_key, points, weights, search, np.ascontiguousarray(odds))
-        found = found[found[:, 0] < np.inf]
-        return found if self.robust == "none" else robust_aggregate(tables, found, self.robust)
+        weights = weights if self.weighted else unit_weights
+        odds = unit_weights if self.server_seeding == "unweighted" else weights
+        centroids, _, _ = cluster(hub.kernels, hub.shared_key, points, weights, search, np.ascontiguousarray(odds))
+        centroids = centroids[centroids[:, 0] < np.inf]
+        return centroids if self.robust == "none" else robust_aggregate(tables, centroids, self.robust)
 
     def _seed(self, clients: Devices, steps: int) -> tuple[Floats, Floats]:
-        """Return the first centroids of every client and how many points are nearest to each."""
+        """Compute the first centroids of each client and the number of points nearest to each."""
         if self.seeding == "random":
             return cluster_from_random_points(clients, self.k, starts=self.client_n_init, limit=steps)
-        bare = self.seeding == "plusplus" and clients.min_count < 2  # a seed is a point as it is
-        limit, starts = (0, 1) if bare else (steps, self.client_n_init)
+        # k-means++ seeds are unchanged points. With suppression they must be moved to means first.
+        sends_seeds = self.seeding == "plusplus" and clients.min_count < 2
+        limit, starts = (0, 1) if sends_seeds else (steps, self.client_n_init)
         centroids, counts, _ = clients.kmeans(self.k, Stream.CLIENT, starts=starts, limit=limit)
         return centroids, counts
 
     def _step(self, clients: Devices, model: Floats, steps: int) -> tuple[Floats, Floats]:
-        """Return each client's centroids after Lloyd steps from the server's, and their numbers of points."""
+        """Take Lloyd steps at each client from the server's centroids; return centroids and counts."""
         if not self.keep_empty:
             _, counts, _ = clients.refine(model, 0)
             model, _ = pack(np.where((counts > 0.0)[:, :, None], model, np.inf))

@@ -1,4 +1,4 @@
-"""FKmeansCB (Deng, Wang and Alobaedy 2025): k-means of the centroids that clients find in noised points."""
+"""FKmeansCB (Deng, Wang and Alobaedy 2025): k-means of local centroids of points with noise."""
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
@@ -15,51 +15,63 @@ from p2pkm.core.validation import LARGEST, positive, whole
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.small_clusters import publish
 
-_STEP = 2.0**-53  # between two draws
+# Distance between two neighboring draws of `uniforms`.
+_STEP = 2.0**-53
 
 
 @dataclass(frozen=True)
 class FKMeansCB(ServerMethodBase):
-    r"""Add Laplace noise to every point, cluster at the clients, cluster their centroids at the server.
+    r"""One-shot k-means of local centroids computed from points with Laplace noise (FKmeansCB).
 
-    ::
-
-        client i:  C_i <- kmeans(X_i + Z_i, k1),  entries of Z_i independent, density epsilon/2 exp(-epsilon |z|)
-        server:    C_g <- kmeans([C_1 | ... | C_n], k2)
-
-    with k1 = `local_k` and k2 = `k`. The server does not weigh. The points that are labeled by C_g have no noise.
-
-    Message: up at most k1 rows (centroid), once; down the k2 centroids.
-
-    Privacy: no guarantee; the noise is drawn from `--seed`, so that runs repeat, and a reader of the seed subtracts
-    it. With unpredictable noise the paper's claim would hold on bounded points alone: if no two points that a client
-    may have differ by more than D in the sum of the absolute differences of their coordinates, the noised points are
-    (epsilon D)-locally differentially private. D is in the units of the data: with epsilon 20 and coordinates in the
-    tens this promises nothing. With `epsilon` None there is no noise, and centroids of one point are that point.
-
-    Departures: the printed density lacks the absolute value. A client with fewer than k1 points sends as many rows as
-    it has distinct ones.
+    Each client adds noise to its points and clusters them. The server clusters the centroids of all clients. Labels are
+    computed from the points without noise.
 
     Parameters
     ----------
     k : int
         Number of clusters.
-    local_k : int or None
-        Clusters of a client; None: the larger of k and 7.
-    epsilon : float or None
-        Of the noise, which has the scale 1 / epsilon in the units of the data; None or inf: no noise.
-    client_n_init, server_n_init : int
-        The k-means of client and server is the best of so many seedings.
+    local_k : int, optional
+        Number of clusters of a client; default: the larger of k and 7.
+    epsilon : float or None, default=20.0
+        Inverse scale of the noise, in 1 / units of the data. None or inf: no noise.
+    client_n_init, server_n_init : int, default=1
+        Initializations of the k-means of clients and server; the best result counts.
 
     Raises
     ------
     ExperimentError
         If a parameter is out of range.
 
+    See Also
+    --------
+    Private
+        Differential privacy with a guarantee.
+
+    Notes
+    -----
+    **Update.** With k1 = `local_k` and k2 = `k` [1]_::
+
+        client i:  C_i <- kmeans(X_i + Z_i, k1),  entries of Z_i independent, density epsilon/2 exp(-epsilon |z|)
+        server:    C_g <- kmeans([C_1 | ... | C_n], k2)         (unweighted)
+
+    **Messages.** Up: at most k1 centroids, once. Down: k2 centroids.
+
+    **Convergence.** One-shot. No guarantee for the cost.
+
+    **Privacy.** No guarantee: the noise is drawn from the seed of the run, so that runs repeat, and can be subtracted
+    by anyone with the seed. With unpredictable noise the claim of [1]_ holds on bounded points: if two points that a
+    client may have differ by at most D in the sum of absolute coordinate differences, points with noise are (epsilon
+    D)-locally differentially private. With epsilon 20 and coordinates in the tens this bound is useless. With `epsilon`
+    None no noise is added, and a centroid of one point is that point.
+
+    **Differences from the paper.** The printed density lacks the absolute value. A client with fewer than k1 distinct
+    points sends as many rows as it has distinct points. [1]_ states no number of initializations; its table 2 is the
+    best of 20 runs with epsilon 20.
+
     References
     ----------
-    Z. Deng, Y. Wang, M. M. Alobaedy, "Federated k-means based on clusters backbone", PLoS ONE 20(6), 2025: Algorithm 1.
-    Its table 2 is the best of 20 runs with epsilon 20. It gives no number of seedings.
+    .. [1] Z. Deng, Y. Wang, M. M. Alobaedy, "Federated k-means based on clusters backbone", PLoS ONE 20(6), 2025:
+       Algorithm 1.
 
     Examples
     --------
@@ -83,7 +95,7 @@ class FKMeansCB(ServerMethodBase):
     default_rounds: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Validate the parameters."""
         whole(self.k, 1, "clusters")
         if self.local_k is not None:
             whole(self.local_k, 1, "local_k")
@@ -93,41 +105,43 @@ class FKMeansCB(ServerMethodBase):
         whole(self.server_n_init, 1, "server_n_init")
 
     def expected_messages(self, known: Known) -> Reports:
-        """Return the centroids of every client."""
+        """Count the centroids of all clients."""
         k = self.local_k or max(self.k, 7)
         return Reports(known.clients * k, known.features, known.fills(k))
 
     def report(self, clients: Devices, model: Floats) -> Report:
-        """Cluster the noised points."""
+        """Cluster the points with noise."""
         k = self.local_k or max(self.k, 7)
         scale = 1.0 / (self.epsilon or math.inf)
-        noised = replace(clients, stored=_add_noise(clients, scale)) if scale > 0.0 else clients
-        local, _, _ = noised.kmeans(k, Stream.CLIENT, starts=self.client_n_init)
-        return Report(*pack(publish(noised, local)), local)
+        noisy = replace(clients, stored=_add_noise(clients, scale)) if scale > 0.0 else clients
+        local, _, _ = noisy.kmeans(k, Stream.CLIENT, starts=self.client_n_init)
+        return Report(*pack(publish(noisy, local)), local)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
-        """Cluster the clients' centroids."""
+        """Cluster the centroids of the clients."""
         rows = np.concatenate(tables)
         if len(rows) == 0:
             return model[model[:, 0] < np.inf]
         search = Search(self.k, Stream.SERVER, starts=self.server_n_init)
-        found, _, _ = cluster(hub.kernels, hub.shared_key, rows, np.ones(len(rows)), search)
-        return found[found[:, 0] < np.inf]
+        centroids, _, _ = cluster(hub.kernels, hub.shared_key, rows, np.ones(len(rows)), search)
+        return centroids[centroids[:, 0] < np.inf]
 
 
 def _add_noise(clients: Devices, scale: float) -> Floats:
-    """Return the points of every client with Laplace noise, float64[m, d]."""
+    """Add Laplace noise to the points of each client, float64[m, d]."""
     points = clients.stored.astype(np.float64)
     for i, key in enumerate(clients.keys):
-        own = slice(clients.offsets[i], clients.offsets[i + 1])
-        draws = uniforms(key, Stream.NOISE, [0], points[own].size)[0]
-        points[own] += scale * laplace_quantiles(draws).reshape(-1, clients.d)
+        client_rows = slice(clients.offsets[i], clients.offsets[i + 1])
+        draws = uniforms(key, Stream.NOISE, [0], points[client_rows].size)[0]
+        points[client_rows] += scale * laplace_quantiles(draws).reshape(-1, clients.d)
     return points
 
 
 def laplace_quantiles(draws: Floats) -> Floats:
-    """Compute the quantiles of the Laplace distribution of scale 1 at draws from [0, 1), elementwise."""
+    """Compute the quantiles of the standard Laplace distribution at draws from [0, 1), elementwise."""
     below = draws < 0.5
-    tail = np.where(below, draws + _STEP, 1.0 - draws)  # in (0, 0.5], the same numbers on both sides
-    logs = np.array([math.log(2.0 * part) for part in tail])  # np.log has other bits on other processors
+    # Both tails take the same values in (0, 0.5], so the distribution is exactly symmetric.
+    tail = np.where(below, draws + _STEP, 1.0 - draws)
+    # math.log instead of np.log, whose last bits differ between processors.
+    logs = np.array([math.log(2.0 * part) for part in tail])
     return np.where(below, logs, -logs)

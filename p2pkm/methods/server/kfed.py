@@ -1,4 +1,4 @@
-"""k-FED (Dennis, Li and Smith 2021): clusters of every client, matched at the server in one exchange."""
+"""k-FED (Dennis, Li and Smith 2021): one-shot clustering of the local centroids of all clients."""
 
 from dataclasses import KW_ONLY, dataclass
 from math import isqrt
@@ -17,68 +17,74 @@ from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.small_clusters import publish
 from topologies.single_thread import single_thread
 
-_CONVERGED = 10_000  # Lloyd steps; unchanged labels come long before
+# Limit of Lloyd steps that is not reached in practice: labels stop changing long before.
+_CONVERGED = 10_000
 
 
 @dataclass(frozen=True)
 class KFED(ServerMethodBase):
-    r"""Cluster the points of every client into a few; let the server pick k of these centroids and average the rest.
+    r"""One-shot clustering by spectral seeds at clients, farthest rows at a server (k-FED).
 
-    With the points x_i of a client, the rows of X, and the projection P on the top k' right singular vectors of X (not
-    centered; P = 1 if k' >= d), a client sends the rows of W::
-
-        v_1 .. v_k' = k-means++ seeds among the P x_i
-        S_r         = {i : 3 |P x_i - v_r| <= |P x_i - v_s| for all s != r}
-        w_r         = mean of P x_i over S_r, in the coordinates of X
-        W           = Lloyd's algorithm on X from w_1 .. w_k', to the end
-
-    and its points themselves if they are at most k'. No S_r is empty, since v_r is one of the points.
-
-    The server starts from the rows of one client, the first k if it has more, adds the row that is farthest from those
-    it has, first on ties, until they are k, and runs Lloyd's algorithm on all rows from there. It does not count
-    points. With fewer than k distinct rows it ends with those.
-
-    The paper proves that this finds the true clusters if they are well separated and no client has more than sqrt(k)
-    of them; where that does not hold, the figures are far from those of a central server.
-
-    Labels: `nearest` labels a point by the nearest server centroid. `induced` is the clustering that the paper defines
-    (definition 3.3): a point takes the server cluster of its client's centroid, here the server centroid nearest to
-    that one, which a client knows from the server's message; after the single Lloyd step of the server that may be
-    another than the cluster that the server itself counted the row to. Labels enter ARI, NMI and purity only, not the
-    centroids, the ratio or the silhouettes.
-
-    Message: up k' rows (centroid), once; down the k centroids.
-
-    Privacy: no guarantee; the server sees centroids of single clients. A cluster of one point is that point, and a
-    client with at most k' points sends all of them as they are.
-
-    Departures: the seeds of the paper come from any 10-approximation; these are drawn by k-means++. A cluster that
-    loses all rows takes the one farthest from its centroid. Weights of points count at the client.
+    Each client clusters its points into k' clusters. The server chooses k of all these centroids, far from each other,
+    and runs Lloyd's algorithm on all of them from there.
 
     Parameters
     ----------
     k : int
         Number of clusters.
-    local_k : int or None
-        k', clusters of a client; None: the larger of sqrt(k) and k over the number of clients, rounded up.
-    seeding : {"plain", "greedy"}
-        Whether a k-means++ draw at the client is one point or the best of several.
-    device : {"random", "first"}
-        The server starts from the rows of a random client, or from the first k' rows.
-    finish : {"one", "converge"}
-        Lloyd steps of the server: one, as in the paper, or to the end, as in the authors' code.
-    labels : {"nearest", "induced"}
-        How points are labeled for the scores.
+    local_k : int, optional
+        Number k' of clusters of a client; default: the larger of sqrt(k) and k / number of clients, rounded up.
+    seeding : {"plain", "greedy"}, default="plain"
+        k-means++ at the clients: one candidate per draw, or the best of several.
+    device : {"random", "first"}, default="random"
+        Start of the server: the rows of a random client, or the first k' rows.
+    finish : {"one", "converge"}, default="one"
+        Lloyd steps of the server: one as in [1]_, or until convergence as in the authors' code.
+    labels : {"nearest", "induced"}, default="nearest"
+        Labels of points in ARI, NMI and purity. "nearest": the nearest server centroid. "induced" (definition 3.3 of
+        [1]_): the server centroid nearest to the local centroid of the point's cluster. After the Lloyd step of the
+        server, this may differ from the cluster in which the server counted that row.
 
     Raises
     ------
     ExperimentError
         If a parameter is out of range.
 
+    See Also
+    --------
+    FKM
+        Rounds of Lloyd steps instead of one exchange.
+
+    Notes
+    -----
+    **Update.** Algorithms 1 and 2 of [1]_, with the client part of [2]_. X has the points x_i of a client as rows, and
+    P is the projection on the top k' right singular vectors of X (not centered; P = 1 if k' >= d). A client sends the
+    rows of W::
+
+        v_1 .. v_k' = k-means++ seeds among the P x_i
+        S_r         = {i : 3 |P x_i - v_r| <= |P x_i - v_s| for all s != r}
+        w_r         = mean of P x_i over S_r, in the coordinates of X
+        W           = Lloyd's algorithm on X from w_1 .. w_k', until convergence
+
+    No S_r is empty, because v_r is one of the points. The server starts from the rows of one client, at most k of them.
+    It adds the row farthest from those chosen, the first on ties, until there are k, and runs Lloyd's algorithm on all
+    rows, unweighted. With fewer than k distinct rows the result has as many centroids.
+
+    **Messages.** Up: k' centroids, once. Down: k centroids.
+
+    **Convergence.** One-shot. [1]_ proves that the true clusters are found if they are well separated and no client has
+    more than sqrt(k) of them. Otherwise the cost is far above that of a central server.
+
+    **Privacy.** No guarantee. The server receives centroids of single clients. A cluster of one point is that point. A
+    client with at most k' points sends all of them unchanged.
+
+    **Differences from the paper.** The seeds of [1]_ are any 10-approximation; here they are drawn by k-means++. A
+    cluster that loses all rows takes the row farthest from its centroid. Weights of points count at the client.
+
     References
     ----------
-    D. K. Dennis, T. Li, V. Smith, "Heterogeneity for the win: one-shot federated clustering", ICML 2021: Algorithms 1
-    and 2. P. Awasthi, O. Sheffet, "Improved spectral-norm bounds for clustering", APPROX 2012: the clients' part.
+    .. [1] D. K. Dennis, T. Li, V. Smith, "Heterogeneity for the win: one-shot federated clustering", ICML 2021.
+    .. [2] P. Awasthi, O. Sheffet, "Improved spectral-norm bounds for clustering", APPROX 2012.
 
     Examples
     --------
@@ -102,7 +108,7 @@ class KFED(ServerMethodBase):
     default_rounds: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Validate the parameters."""
         whole(self.k, 1, "clusters")
         if self.local_k is not None:
             whole(self.local_k, 1, "local_k")
@@ -113,22 +119,23 @@ class KFED(ServerMethodBase):
 
     @property
     def traits(self) -> ServerTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
+        """Traits of the method, see `p2pkm.core.traits`."""
         return ServerTraits(one_shot=True, induced_labels=self.labels == "induced")
 
     def expected_messages(self, known: Known) -> Reports:
-        """Return the centroids of every client."""
+        """Count the centroids of all clients."""
         n = known.clients
         return Reports(n * (self.local_k or max(1 + isqrt(self.k - 1), -(-self.k // n))), known.features)
 
     def resolved_parameters(self, devices: Devices) -> dict[str, str]:
-        """Return how its clients choose their first centroids."""
+        """Collect the seeding of the clients, for the summary."""
         return {"init": self.seeding}
 
     def report(self, clients: Devices, model: Floats) -> Report:
-        """Cluster the own points; send the points themselves where they are few."""
+        """Cluster the local points; clients with at most k' points send these."""
         k = self._width(clients)
-        few, start = clients.sizes <= k, np.full((len(clients), k, clients.d), np.inf)
+        few = clients.sizes <= k
+        start = np.full((len(clients), k, clients.d), np.inf)
         for i in np.flatnonzero(~few):
             search = Search(k, Stream.CLIENT, limit=0, greedy=self.seeding == "greedy")
             points, weights = clients.table(i)
@@ -140,8 +147,9 @@ class KFED(ServerMethodBase):
         return Report(*pack(publish(clients, local)), local)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
-        """Pick k rows that are far from each other; run Lloyd's algorithm on all rows from there."""
-        rows, ends = np.concatenate(tables), np.cumsum([0, *map(len, tables)])
+        """Choose k rows far from each other, then run Lloyd's algorithm on all rows."""
+        rows = np.concatenate(tables)
+        ends = np.cumsum([0, *map(len, tables)])
         if len(rows) == 0:
             return model[model[:, 0] < np.inf]
         seeds = range(min(self._width(hub), len(rows)))
@@ -151,16 +159,16 @@ class KFED(ServerMethodBase):
             seeds = range(ends[i], ends[i + 1])
         start = rows[_spread(rows, seeds, self.k)]
         table = rows, np.ones(len(rows)), np.array([0, len(rows)]), start[None], np.array([len(start)])
-        found, _, _ = hub.kernels.refine(*table, 1 if self.finish == "one" else _CONVERGED, np.zeros(1), True)
-        return found[0]
+        centroids, _, _ = hub.kernels.refine(*table, 1 if self.finish == "one" else _CONVERGED, np.zeros(1), True)
+        return centroids[0]
 
     def _width(self, devices: Devices) -> int:
-        """Return k'."""
+        """Compute k', the number of clusters of a client."""
         return self.local_k or max(1 + isqrt(self.k - 1), -(-self.k // max(devices.clients, 1)))
 
 
 def _start(kernels: Kernels, key: int, points: Floats, weights: Floats, search: Search) -> Floats:
-    """Return w_1 .. w_k' of one client, before its Lloyd steps."""
+    """Compute w_1 .. w_k' of one client, before its Lloyd steps."""
     if search.k >= points.shape[1]:
         return _core_means(kernels, key, points, weights, search)
     with single_thread():
@@ -170,11 +178,12 @@ def _start(kernels: Kernels, key: int, points: Floats, weights: Floats, search: 
 
 
 def _core_means(kernels: Kernels, key: int, points: Floats, weights: Floats, search: Search) -> Floats:
-    """Return the mean of S_r for every seed v_r; S_r are the points that are clearly nearest to it."""
+    """Compute the mean of S_r for each seed v_r: of the points that are clearly nearest to it."""
     seeds, _, _ = cluster(kernels, key, points, weights, search)
     seeds = seeds[seeds[:, 0] < np.inf]
     distances = np.stack([_squared(points, seed) for seed in seeds])
     nearest, second = np.partition(np.vstack((distances, np.full(len(points), np.inf))), 1, axis=0)[:2]
+    # Squared distances: 3 |x - v_r| <= |x - v_s|.
     core = 9.0 * nearest <= second
     table = points[core], weights[core], np.array([0, core.sum()]), seeds[None], np.array([len(seeds)])
     means, _, _ = kernels.refine(*table, 1, np.zeros(1), False)
@@ -182,9 +191,10 @@ def _core_means(kernels: Kernels, key: int, points: Floats, weights: Floats, sea
 
 
 def _spread(rows: Floats, seeds: range, k: int) -> list[int]:
-    """Return the seeds and then the row farthest from those before, until there are k; no row twice."""
+    """Choose the seeds, then repeatedly the row farthest from those chosen, until there are k; no row twice."""
     chosen: list[int] = []
-    pending, closest = list(seeds), np.full(len(rows), np.inf)
+    pending = list(seeds)
+    closest = np.full(len(rows), np.inf)
     while len(chosen) < k and closest.max() > 0.0:
         r = pending.pop(0) if pending else int(closest.argmax())
         if closest[r] > 0.0:
@@ -194,5 +204,5 @@ def _spread(rows: Floats, seeds: range, k: int) -> list[int]:
 
 
 def _squared(rows: Floats, row: Floats) -> Floats:
-    """Return the squared distance of every row to one row, summed in feature order."""
+    """Compute the squared distance of each row to one row, summed in feature order."""
     return np.cumsum(np.square(rows - row), axis=1)[:, -1]

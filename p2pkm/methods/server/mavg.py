@@ -1,4 +1,4 @@
-"""Match averaging: the baseline of FeCA (Xu et al. 2024), means of matched centroids."""
+"""Match averaging: means of matched local centroids, the baseline of FeCA (Xu et al. 2024)."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
@@ -16,37 +16,47 @@ from p2pkm.methods.building_blocks.small_clusters import publish
 
 @dataclass(frozen=True)
 class MAvg(ServerMethodBase):
-    """Match the centroids of every client with those of one client, and average what is matched.
-
-    Client i sends the centroids W_i of a k-means of its own points. With r the first client that has k of them, or as
-    many as anybody has, the server computes::
-
-        p_i = argmin over the one-to-one maps p of sum_c |w_ic - w_r,p(c)|^2     (Hungarian method)
-        w_c = mean of w_r,c and of all w_ic' with p_i(c') = c
-
-    A client with fewer centroids is matched with some of them only. Numbers of points do not count. A cluster that
-    client r does not have cannot be found: label skew ruins the means.
-
-    Message: up the centroids of a client, at most k rows, once; down as many as client r has, at most k.
-
-    Privacy: no guarantee; the server sees centroids of single clients, and a cluster of one point is that point.
+    r"""One-shot averages of local centroids matched with those of a reference client (M-Avg).
 
     Parameters
     ----------
     k : int
         Number of clusters.
-    client_n_init : int
-        The client's k-means is the best of so many seedings.
+    client_n_init : int, default=1
+        Initializations of the clients' k-means; the best result counts.
 
     Raises
     ------
     ExperimentError
         If a parameter is out of range.
 
+    See Also
+    --------
+    FeCA
+        Refined centroids and balls instead of matched averages.
+
+    Notes
+    -----
+    **Update.** The baseline of section 6 of [1]_. Client i sends the centroids W_i of k-means on its local points. With
+    r the first client that has the largest number of centroids (k, if any client has k), the server computes::
+
+        p_i = argmin over the one-to-one maps p of sum_c |w_ic - w_r,p(c)|^2     (Hungarian method)
+        w_c = mean of w_r,c and of all w_ic' with p_i(c') = c
+
+    A client with fewer centroids is matched with some rows of r only. Numbers of points do not count.
+
+    **Messages.** Up: at most k centroids of a client, once. Down: as many as client r has.
+
+    **Convergence.** One-shot. No guarantee: a cluster that client r lacks is not found, so label skew ruins the means.
+
+    **Privacy.** No guarantee. The server receives centroids of single clients. A cluster of one point is that point.
+
+    **Differences from the paper.** [1]_ specifies neither the reference client nor the case of unequal numbers of
+    centroids.
+
     References
     ----------
-    J. Xu, H.-Y. Chen, W.-L. Chao, Y. Zhang, "Jigsaw game: federated clustering", 2024: section 6, M-Avg. The paper
-    names neither reference client nor unequal numbers of centroids.
+    .. [1] J. Xu, H.-Y. Chen, W.-L. Chao, Y. Zhang, "Jigsaw game: federated clustering", 2024: section 6, M-Avg.
 
     Examples
     --------
@@ -67,25 +77,26 @@ class MAvg(ServerMethodBase):
     default_rounds: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Validate the parameters."""
         whole(self.k, 1, "clusters")
         whole(self.client_n_init, 1, "client_n_init")
 
     def expected_messages(self, known: Known) -> Reports:
-        """Return the centroids of every client."""
-        sure = known.fills(self.k)
-        return Reports(known.clients * self.k, known.features, sure, answered=sure)
+        """Count the centroids of all clients."""
+        exact = known.fills(self.k)
+        return Reports(known.clients * self.k, known.features, exact, answered=exact)
 
     def report(self, clients: Devices, model: Floats) -> Report:
-        """Cluster the own points."""
+        """Cluster the local points."""
         local, _, _ = clients.kmeans(self.k, Stream.CLIENT, starts=self.client_n_init)
         return Report(*pack(publish(clients, local)), local)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
-        """Average the rows that are matched with the same row of the reference."""
+        """Average the rows that are matched with the same row of the reference client."""
         from scipy.optimize import linear_sum_assignment
 
-        reference = max(tables, key=len)  # the first of the longest
+        # max returns the first of the longest tables.
+        reference = max(tables, key=len)
         if len(reference) == 0:
             return model[model[:, 0] < np.inf]
         sums, counts = np.zeros_like(reference), np.zeros((len(reference), 1))

@@ -1,4 +1,4 @@
-"""MUFC (Pan et al. 2023): seeds of the clients, aggregated secretly as power sums over a finite field."""
+"""MUFC (Pan et al. 2023): seeds of the clients, aggregated as masked power sums over a finite field."""
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
@@ -18,68 +18,83 @@ from p2pkm.methods.server.finite_field.effort import estimate
 from p2pkm.methods.server.finite_field.multisets import power_sums, recover
 from p2pkm.methods.server.finite_field.primes import next_prime
 
-_POINTS = 2**31  # more than there can be
+# Lower bound of the prime. It exceeds every number of points, so counts are below the prime.
+_MIN_PRIME = 2**31
+# Largest number of Lloyd steps of a client with `local_lloyd`.
+_LLOYD_STEPS = 300
 
 
 @dataclass(frozen=True)
 class MUFC(ServerMethodBase):
-    r"""Cluster the clients' quantized seeds at a server that learns how many points of all each bin stands for.
+    r"""One-shot clustering of quantized seeds, sent as masked power sums over a finite field.
 
-    Every coordinate is scaled to [0, 1] by the smallest and largest value of all clients, or by `low` and `high`.
-    Client l draws k' k-means++ seeds c of its points, q of them nearest to each, and numbers the seeds' bins
-    b = 1, 2, ... in a grid of width 1/sqrt(m), m the number of all points. Then, for i = 1, ..., 2 k' n and a prime p
-    above m and the number of bins (secure compressed multiset aggregation)::
-
-        client l:  S_i^(l) <- sum_c q_c b_c^(i-1) + z_i^(l)  mod p,    sum_l z_i^(l) = 0
-        server:    S_i <- sum_l S_i^(l)  mod p;  the bins and counts that have these power sums, exactly
-                   a uniform point of its bin for every point counted;  kmeans(these, k)
-
-    n clients have at most k' n different bins, so twice as many sums determine them
-    (`p2pkm.methods.server.finite_field.multisets`). A seed
-    in the middle between two bins goes to the even one. The server clusters whole numbers of points: every point counts
-    once, whatever its weight. p is above 2^31, too, which costs no byte.
-
-    Message: up 2 k' n rows, a field element each, as limbs of 32 bits (exact), whatever the client has, even nothing;
-    down the k centroids. Without `low` and `high` every client sends its smallest and largest value of each coordinate
-    before, in the clear.
-
-    Privacy: no guarantee; **without `low` and `high` the server receives every client's box unmasked**: its smallest
-    and largest value of each coordinate, which are values of its points; of a client with a single point the box is
-    that point. With both the set-up gives the box, no box travels, and all that the server receives is masked: the
-    masks are ``z^(l) = r_l - r_(l+1)``, the clients in a ring, r_l a uniform random stream that only l - 1 and l know.
-    So a client's rows alone are uniformly distributed, and the server learns the total: a histogram of seeds, which are
-    points up to the width of a bin. It learns a client's own histogram if both its neighbors in that ring disclose
-    their streams, and nothing hides a single client. Streams, m, `low` and `high` are a trusted set-up: here the
-    streams come from the key of the simulation, which in earnest the server must not have.
-
-    Not here: the paper's unlearning, that is, removing points or clients afterwards and seeding anew only where a seed
-    was removed. To forget a point, run again without it.
+    The server learns how many points of all clients together belong to each bin of a grid, and clusters uniform points
+    of these bins. It does not learn which client a bin belongs to (secure compressed multiset aggregation).
 
     Parameters
     ----------
     k : int
         Number of clusters.
     local_k : int, optional
-        k': seeds of a client, fewer if it has fewer distinct points; default: k.
-    local_lloyd : bool
-        Whether clients run k-means to the end from their seeds.
-    server_n_init : int
-        The server's k-means is the best of so many seedings.
+        Number k' of seeds of a client, fewer if it has fewer distinct points; default: k.
+    local_lloyd : bool, default=False
+        Whether clients run k-means from their seeds until convergence.
+    server_n_init : int, default=10
+        Initializations of the server's k-means; the best result counts.
     low, high : float, optional
-        Ends of the box of all points, the same for every coordinate, known before; a seed outside counts for the bin
-        at the edge. Default: the clients send their boxes.
-    max_seconds : float
-        A run whose arithmetic modulo the prime is estimated to take longer is refused. The prime has about
-        ``d log2(sqrt(m))`` bits.
+        Bounds of all points, equal for all coordinates, from public knowledge. A seed outside counts for the bin at the
+        edge. Default: clients send their bounds.
+    max_seconds : float, default=600.0
+        Largest estimated time of the arithmetic modulo the prime, which has about ``d log2(sqrt(m))`` bits.
 
     Raises
     ------
     ExperimentError
-        If a parameter is out of range.
+        If a parameter is out of range, or the estimated time exceeds `max_seconds`.
+
+    See Also
+    --------
+    Private
+        Differential privacy, without a server.
+
+    Notes
+    -----
+    **Update.** After [1]_. Each coordinate is scaled to [0, 1] by the smallest and largest value of all clients, or by
+    `low` and `high`. Client l draws k' k-means++ seeds c of its points, with q_c points nearest to each. The bins of
+    the seeds in a grid of width 1/sqrt(m), with m points in total, have numbers b = 1, 2, ... Then, with n clients, for
+    i = 1, ..., 2 k' n and a prime p above m, the number of bins and 2^31::
+
+        client l:  S_i^(l) <- sum_c q_c b_c^(i-1) + z_i^(l)  mod p,    sum_l z_i^(l) = 0
+        server:    S_i <- sum_l S_i^(l)  mod p;  compute the bins and counts that have these power sums, exactly;
+                   draw a uniform point of its bin for every point counted;  kmeans(these, k)
+
+    At most k' n bins are different, so 2 k' n power sums determine them; see
+    `p2pkm.methods.server.finite_field.multisets`. A seed in the middle between two bins belongs to the even one. Every
+    point counts 1, whatever its weight.
+
+    **Messages.** Up: 2 k' n rows, one field element each, as limbs of 32 bits (exact), also from clients without
+    points. Down: k centroids. Without `low` and `high`, each client first sends its smallest and largest value of each
+    coordinate, unmasked.
+
+    **Convergence.** One-shot. Bins and counts are recovered exactly. No guarantee for the cost.
+
+    **Privacy.** No guarantee. **Without `low` and `high` the server receives the bounds of every client unmasked**: its
+    smallest and largest value of each coordinate, which are values of its points. For a client with a single point the
+    bounds are that point. With `low` and `high` all messages are masked: ``z^(l) = r_l - r_(l+1)`` around a ring of the
+    clients, where only l - 1 and l know the uniform random stream r_l. So the rows of a client are uniformly
+    distributed, and the server learns the total, a histogram of seeds, which are points up to the width of a bin. If
+    both neighbors of a client in the ring disclose their streams, the server learns the histogram of that client. A
+    single client is not protected. Streams, m, `low` and `high` come from a trusted set-up. Here the streams come from
+    the key of the simulation, which a real server must not have.
+
+    **Faults.** Lost messages are rejected: masks cancel only if the messages of all clients arrive.
+
+    **Differences from the paper.** The unlearning of [1]_ is not implemented, that is, removing points or clients
+    afterwards and seeding again only where a seed was removed. To forget a point, run again without it.
 
     References
     ----------
-    C. Pan, J. Sima, S. Prakash, V. Rana, O. Milenkovic, "Machine unlearning of federated clusters", ICLR 2023.
+    .. [1] C. Pan, J. Sima, S. Prakash, V. Rana, O. Milenkovic, "Machine unlearning of federated clusters", ICLR 2023.
 
     Examples
     --------
@@ -104,21 +119,22 @@ class MUFC(ServerMethodBase):
     default_rounds: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Validate the parameters."""
         whole(self.k, 1, "clusters")
         whole(self._seeds, 1, "local_k")
         whole(self.server_n_init, 1, "server_n_init")
         ends = self.low, self.high
         if ends != (None, None) and not (None not in ends and -math.inf < ends[0] < ends[1] < math.inf):  # type: ignore[operator]
             raise ExperimentError(
-                f"low is {self.low} and high is {self.high}; expected both, finite and low below high, or neither"
+                f"low is {self.low} and high is {self.high}; expected two finite numbers with low < high, or neither. "
+                "Set both, for example low=0,high=1, or remove both."
             )
         if self.max_seconds != math.inf:
             positive(self.max_seconds, "max_seconds")
 
     @property
     def traits(self) -> ServerTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
+        """Traits of the method, see `p2pkm.core.traits`."""
         return ServerTraits(
             message_content=MessageContent.OTHER,
             one_shot=True,
@@ -134,6 +150,7 @@ class MUFC(ServerMethodBase):
         Raises
         ------
         ExperimentError
+            If the estimated seconds exceed `max_seconds`.
         """
         clients = run.topology.clients
         bits = int(_least_prime(points.m, _side(points.m), points.d)).bit_length()
@@ -141,23 +158,26 @@ class MUFC(ServerMethodBase):
         if seconds > self.max_seconds:
             hours = f"{seconds / 3600:,.1f} hours" if seconds > 5400 else f"{seconds:,.0f} seconds"
             raise ExperimentError(
-                f"mufc adds up numbers of {bits:,} bits here ({points.d} features, {points.m:,} points) and finds "
-                f"the at most {clients * self._seeds:,} bins of its {clients:,} clients' seeds among them, which is "
-                f"estimated to take {hours}; expected at most {self.max_seconds:,g} seconds. Take fewer features, "
-                "clients or local_k, or raise max_seconds"
+                f"estimated time of mufc is {hours}; expected at most {self.max_seconds:,g} seconds: it computes with "
+                f"numbers of {bits:,} bits ({points.d} features, {points.m:,} points) and up to "
+                f"{clients * self._seeds:,} bins ({clients:,} clients). Use fewer features or clients, a smaller "
+                "local_k, or a larger max_seconds."
             )
 
     def expected_messages(self, known: Known) -> Reports:
-        """Return 2 k' n rows of limbs of 32 bits of a prime above the points, above the bins and above 2^31."""
-        n, largest = known.clients, max(known.points, (round(known.points**0.5) + 1) ** known.features, 2**31)
+        """Count 2 k' n rows of 32-bit limbs per client, of a prime above the points, the bins and 2^31."""
+        n = known.clients
+        largest = max(known.points, (round(known.points**0.5) + 1) ** known.features, 2**31)
         return Reports(2 * (self.local_k or self.k) * n * n, -(-largest.bit_length() // 32), exact=True)
 
     def report(self, clients: Devices, model: Floats) -> Report:
-        """Seed, count, and send the masked power sums."""
-        once = replace(clients, point_weights=np.ones_like(clients.point_weights))
-        limit = 300 if self.local_lloyd else 0
-        seeds, counts, _ = once.kmeans(self._seeds, Stream.CLIENT, starts=1, limit=limit, greedy=False)
-        grid, length = _lay(clients), self._length(clients)
+        """Draw seeds, count their points, and send the masked power sums."""
+        # Counts must be integers, so weights are ignored.
+        unweighted = replace(clients, point_weights=np.ones_like(clients.point_weights))
+        limit = _LLOYD_STEPS if self.local_lloyd else 0
+        seeds, counts, _ = unweighted.kmeans(self._seeds, Stream.CLIENT, starts=1, limit=limit, greedy=False)
+        grid = _make_grid(clients)
+        length = self._length(clients)
         values = np.zeros((len(clients), length, limbs.width(grid.p)))
         for i in np.flatnonzero(clients.ids != clients.server):
             sums = power_sums(_histogram(grid, seeds[i], counts[i]), length, grid.p)
@@ -166,42 +186,46 @@ class MUFC(ServerMethodBase):
         return Report(values, np.full(len(clients), length), seeds)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
-        """Add the tables, decode the bins, and cluster a point for every one counted; wait until all have reported."""
-        length, grid = self._length(hub), _lay(hub)
-        if not tables or any(len(table) != length for table in tables):  # the masks of the others would stay
+        """Add the tables, decode the bins, and cluster one point per counted point, once all clients have reported."""
+        length = self._length(hub)
+        grid = _make_grid(hub)
+        if not tables or any(len(table) != length for table in tables):
+            # Without the table of one client the masks of its neighbors in the ring do not cancel.
             return model[model[:, 0] < np.inf]
-        totals = np.add.reduce(tables)  # limb by limb: exact below 2^53
-        found = recover([total % grid.p for total in limbs.join(totals)], grid.p)
-        if not found:
+        # Sums of limbs are below 2^53 and therefore exact.
+        totals = np.add.reduce(tables)
+        counts = recover([total % grid.p for total in limbs.join(totals)], grid.p)
+        if not counts:
             return model[model[:, 0] < np.inf]
-        places = np.repeat(grid.places(list(found)), list(found.values()), axis=0)
-        offsets = uniforms(hub.shared_key, Stream.BIN, [0], places.size).reshape(places.shape) - 0.5
-        points = (places + offsets) / grid.density
+        bins = np.repeat(grid.places(list(counts)), list(counts.values()), axis=0)
+        offsets = uniforms(hub.shared_key, Stream.BIN, [0], bins.size).reshape(bins.shape) - 0.5
+        points = (bins + offsets) / grid.density
         search = Search(self.k, Stream.SERVER, starts=self.server_n_init)
         centroids, _, _ = cluster(hub.kernels, hub.shared_key, points, np.ones(len(points)), search)
         return centroids[centroids[:, 0] < np.inf]
 
     @property
     def _seeds(self) -> int:
+        """Number k' of seeds of a client."""
         return self.k if self.local_k is None else self.local_k
 
     def _length(self, devices: Devices) -> int:
-        """Return the number of power sums: twice the number of different bins that there can be."""
+        """Compute the number of power sums: twice the largest number of different bins."""
         return 2 * self._seeds * devices.clients
 
 
 class _Grid(NamedTuple):
-    """The bins of [0, 1]^d.
+    """Grid of bins of [0, 1]^d.
 
     Attributes
     ----------
     density : float
-        Bins per unit.
+        Bins per unit length.
     side : int
-        Bins along a coordinate: around 0, 1/density, 2/density, ...
+        Number of bins along a coordinate, with centers 0, 1/density, 2/density, ...
     d : int
     p : int
-        The prime of the field.
+        Prime of the field.
     """
 
     density: float
@@ -210,14 +234,15 @@ class _Grid(NamedTuple):
     p: int
 
     def number(self, point: Floats) -> int:
-        """Return the number of a point's bin, from 1, the first coordinate counting single bins."""
+        """Compute the number of the bin of a point, from 1; the first coordinate varies fastest."""
         number = 0
-        for place in np.clip(np.rint(point * self.density), 0, self.side - 1)[::-1]:  # half to even
+        # rint rounds halves to even.
+        for place in np.clip(np.rint(point * self.density), 0, self.side - 1)[::-1]:
             number = number * self.side + int(place)
         return number + 1
 
     def places(self, numbers: list[int]) -> Floats:
-        """Return the bins along each coordinate, float64[numbers, d]."""
+        """Compute the bin along each coordinate from bin numbers, float64[numbers, d]."""
         places = np.empty((len(numbers), self.d))
         for place, number in zip(places, numbers, strict=True):
             number -= 1
@@ -226,25 +251,25 @@ class _Grid(NamedTuple):
         return places
 
 
-def _lay(devices: Devices) -> _Grid:
-    """Lay the grid; what it depends on is known to all."""
+def _make_grid(devices: Devices) -> _Grid:
+    """Create the grid from the total number of points, which all devices know."""
     m = max(devices.total_points, 1)
     side = _side(m)
     return _Grid(math.sqrt(m), side, devices.d, next_prime(_least_prime(m, side, devices.d)))
 
 
 def _side(m: int) -> int:
-    """Return the number of bins along a coordinate."""
+    """Compute the number of bins along a coordinate."""
     return round(math.sqrt(m)) + 1
 
 
 def _least_prime(m: int, side: int, d: int) -> int:
-    """Return the number that the prime is above."""
-    return max(m, side**d, _POINTS)
+    """Compute the number that the prime must exceed."""
+    return max(m, side**d, _MIN_PRIME)
 
 
 def _histogram(grid: _Grid, seeds: Floats, counts: Floats) -> dict[int, int]:
-    """Return how many points of a client belong to seeds in each bin."""
+    """Count the points of a client by the bin of their seed."""
     histogram: dict[int, int] = {}
     for seed, count in zip(seeds, counts, strict=True):
         if count > 0.0:
@@ -254,13 +279,14 @@ def _histogram(grid: _Grid, seeds: Floats, counts: Floats) -> dict[int, int]:
 
 
 def _masks(clients: Devices, client: int, length: int, p: int) -> list[int]:
-    """Return the masks of a client: they add up to 0 over the ring of all clients."""
+    """Compute the masks of a client; those of all clients add up to 0 modulo p."""
     streams = (_stream(clients.shared_key, place % clients.clients, length, p) for place in (client, client + 1))
-    return [(own - following) % p for own, following in zip(*streams, strict=True)]
+    return [(current - following) % p for current, following in zip(*streams, strict=True)]
 
 
 def _stream(key: int, number: int, length: int, p: int) -> list[int]:
-    """Return field elements drawn uniformly, but for less than 2^-64: from 64 bits more than they have."""
+    """Draw field elements that are uniform up to a deviation of 2^-64."""
+    # At least 64 bits more than p has, so that the remainder modulo p is nearly uniform.
     words = p.bit_length() // 64 + 2
     blocks = np.arange((length * words + 3) // 4, dtype=np.uint64)
     drawn = philox(blocks, number, key, Stream.MASK).astype("<u8").tobytes()

@@ -1,4 +1,4 @@
-"""Commands that the root of a spanning tree broadcasts: their codes, their bytes, and rows that they add or remove."""
+"""Commands that the root of a spanning tree broadcasts: codes, encoded bytes, and changes of rows."""
 
 from typing import NamedTuple
 
@@ -8,11 +8,31 @@ from p2pkm.core.batch import Devices, Floats, Integers, Stream
 from p2pkm.core.wire_format import to_bytes
 from p2pkm.kernels.reference import uniforms
 
-# Parts of a code, added up. ADD and REMOVE mark rows. MANY is multiplied: with ADD by the distance of new rows in
-# steps, with KEEP alone by the number of times that the step is halved. One byte holds all halvings and the 144 useful
-# sums of the others.
-KEEP, BACK, MOVE, STOP, ADD, REMOVE, ERRORS, UTILITIES, MANY = 1, 2, 4, 8, 16, 32, 64, 128, 256
-_CODE, _MARK, _DISTANCE = 1, 2, 2  # bytes
+# A code is a sum of parts:
+# KEEP       the tried table becomes the kept table; in `TreeLloyd` its pooled cost has decreased
+# REVERT     all devices return to the kept table
+# MOVE       the moves of all rows follow; all devices add them to the table
+# STOP       the device has converged
+# ADD        new rows at the marked positions, each next to the row whose number, from 1, is the mark
+# REMOVE     removal of the marked rows
+# ERRORS     the next convergecast includes the errors of all rows
+# UTILITIES  the next convergecast includes the utilities of all rows
+# FACTOR     multiplied by an integer: with ADD the distance of new rows in steps, with KEEP alone the number of times
+#            that the step is halved
+# One byte encodes a command: it has room for all numbers of halvings and the 144 useful sums of the other parts.
+KEEP = 1
+REVERT = 2
+MOVE = 4
+STOP = 8
+ADD = 16
+REMOVE = 32
+ERRORS = 64
+UTILITIES = 128
+FACTOR = 256
+# Encoded bytes of a code, of a mark, and of the distance of new rows.
+_CODE_BYTES = 1
+_MARK_BYTES = 2
+_DISTANCE_BYTES = 2
 
 
 class Command(NamedTuple):
@@ -21,10 +41,10 @@ class Command(NamedTuple):
     Attributes
     ----------
     code : int
-        Sum of the parts above. With MOVE the moves of all rows follow.
+        Sum of the parts above.
     marks : float64[r] or None
-        With ADD, at each new row the number, from 1, of the row that it is placed next to; with REMOVE 1 at each
-        removed row.
+        With ADD, for each new row the number, from 1, of the row next to which it is placed. With REMOVE, 1 for each
+        removed row. 0 for all other rows.
     """
 
     code: int
@@ -46,25 +66,28 @@ def read_codes(tables: Floats) -> Integers:
 
 def count_bytes(tables: Floats, devices: Devices) -> Integers:
     """Count the encoded bytes of commands, with moves or marks of rows, int64[b]."""
-    codes, marks = read_codes(tables), np.count_nonzero(tables[:, 1:, 0], axis=1)
+    codes = read_codes(tables)
+    marks = np.count_nonzero(tables[:, 1:, 0], axis=1)
     bits = devices.kernels.integer_bits(tables[:, 1:].astype(np.int64))
     moves = np.where(codes & MOVE, to_bytes(bits), 0)
-    marked = np.where(codes & (ADD | REMOVE), _MARK * marks, 0) + np.where(codes & ADD, _DISTANCE, 0)
-    return _CODE + moves + marked
+    marked = np.where(codes & (ADD | REMOVE), _MARK_BYTES * marks, 0) + np.where(codes & ADD, _DISTANCE_BYTES, 0)
+    return _CODE_BYTES + moves + marked
 
 
 def change_rows(table: Floats, reference: Floats, down: Floats, devices: Devices) -> tuple[Floats, Floats]:
-    """Add or remove rows of tables and references, float64[b, r, d], as commands float64[b, 1 + r, d] demand."""
+    """Add or remove rows of tables and references, float64[b, r, d], by commands float64[b, 1 + r, d]."""
     codes, marks = read_codes(down), down[:, 1:, 0].astype(np.int64)
     table, reference = table.copy(), reference.copy()
-    who, row = np.nonzero((marks > 0) & ((codes & ADD) > 0)[:, None])
-    if len(who):
-        _, places, d = table.shape
-        draws = uniforms(devices.shared_key, Stream.CHOICE, [devices.round], places * d)[0].reshape(places, d)
-        offsets = np.rint((2.0 * draws[row] - 1.0) * (codes[who] // MANY)[:, None])
+    members, row = np.nonzero((marks > 0) & ((codes & ADD) > 0)[:, None])
+    if len(members):
+        # All devices draw the same offsets from the shared key and the round, so these need not be sent.
+        _, rows, d = table.shape
+        draws = uniforms(devices.shared_key, Stream.CHOICE, [devices.round], rows * d)[0].reshape(rows, d)
+        offsets = np.rint((2.0 * draws[row] - 1.0) * (codes[members] // FACTOR)[:, None])
+        # An offset of 0 would duplicate the row; it becomes one step of the first coordinate.
         offsets[:, 0] += ~offsets.any(axis=1)
-        origin = marks[who, row] - 1
-        table[who, row], reference[who, row] = table[who, origin] + offsets, reference[who, origin]
-    who, row = np.nonzero((marks > 0) & ((codes & REMOVE) > 0)[:, None])
-    table[who, row], reference[who, row] = 0.0, np.inf
+        origin = marks[members, row] - 1
+        table[members, row], reference[members, row] = table[members, origin] + offsets, reference[members, origin]
+    members, row = np.nonzero((marks > 0) & ((codes & REMOVE) > 0)[:, None])
+    table[members, row], reference[members, row] = 0.0, np.inf
     return table, reference

@@ -7,11 +7,11 @@ import numpy as np
 from p2pkm.core.batch import Floats, Mask
 from p2pkm.core.states import register
 from p2pkm.methods.tree import search
-from p2pkm.methods.tree.command import ADD, BACK, ERRORS, KEEP, MANY, MOVE, REMOVE, STOP, UTILITIES, Command
+from p2pkm.methods.tree.command import ADD, ERRORS, FACTOR, KEEP, MOVE, REMOVE, REVERT, STOP, UTILITIES, Command
 
-# Phases of a root: Lloyd steps; errors of the rows are requested; steps after rows were added, and after as many were
-# removed.
-LLOYD, ASKED, GROWN, SHRUNK = range(4)
+# Phases of a root: Lloyd steps; errors of the rows were requested; Lloyd steps after rows were added; Lloyd steps after
+# as many rows were removed.
+LLOYD, REQUESTED, GROWN, SHRUNK = range(4)
 
 
 @register("treelloyd:root")
@@ -21,9 +21,9 @@ class Root(NamedTuple):
     Attributes
     ----------
     cost : float
-        Pooled cost of the kept table, in squared steps times units of weight; +inf: unknown.
+        Pooled cost of the certified table, in squared steps times units of weight; +inf: unknown.
     errors : float64[r]
-        Errors of the rows of the kept table.
+        Errors of the rows of the certified table.
     tried : float
         Pooled cost of the last table of a trial; +inf: unknown.
     rows, trials : int
@@ -42,7 +42,7 @@ class Root(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Sums over all devices at the table that a round tries, as known at the root.
+    """Sums over all devices for the tried table, at the root.
 
     Attributes
     ----------
@@ -53,11 +53,11 @@ class Totals(NamedTuple):
     moves : float64[r, d]
         Steps from each row to the mean of its points.
     errors : float64[r]
-        Errors or utilities of the rows, where the last command requested them.
+        Errors or utilities of the rows, if the last command requested them.
     rows : float64[r, d]
-        The table itself; absent rows are +inf.
-    kept : bool[r]
-        Rows of the kept table.
+        Rows of the tried table; absent rows are +inf.
+    is_kept : bool[r]
+        Rows that are present in the certified table.
     halvings : int
         Number of times that the step can be halved at this cost.
     """
@@ -67,7 +67,7 @@ class Totals(NamedTuple):
     moves: Floats
     errors: Floats
     rows: Floats
-    kept: Mask
+    is_kept: Mask
     halvings: int = 0
 
     @property
@@ -88,13 +88,19 @@ def decide(root: Root, totals: Totals, tol: float, *, searches: bool) -> tuple[R
     Parameters
     ----------
     tol : float
-        Relative fall of the pooled cost below which Lloyd steps end.
+        Relative decrease of the pooled cost below which Lloyd steps end.
     searches : bool
         Whether trials with other rows follow the Lloyd steps, see `p2pkm.methods.tree.search`.
+
+    Returns
+    -------
+    root : Root
+        State after the decision.
+    command : Command
     """
     if root.phase == LLOYD:
         return _step(root, totals, tol, searches=searches)
-    if root.phase == ASKED:
+    if root.phase == REQUESTED:
         return _grow(root._replace(errors=totals.errors), totals, 0)
     root = root._replace(steps=root.steps + 1)
     if root.phase == GROWN:
@@ -109,17 +115,17 @@ def decide(root: Root, totals: Totals, tol: float, *, searches: bool) -> tuple[R
 def _step(root: Root, totals: Totals, tol: float, *, searches: bool) -> tuple[Root, Command]:
     """Decide after a Lloyd step."""
     before, now = float(root.cost), totals.cost
-    fell = now < before
-    root = root._replace(cost=now if fell else before)
-    if fell and not (before < np.inf and before - now < tol * before):
+    decreased = now < before
+    root = root._replace(cost=now if decreased else before)
+    if decreased and not (before < np.inf and before - now < tol * before):
         if totals.halvings:
-            # the next round measures the same table in units of the new step
-            return root._replace(cost=np.inf), Command(KEEP + MANY * totals.halvings)
+            # The next round computes the cost of the same table in units of the new step, so the old value is unknown.
+            return root._replace(cost=np.inf), Command(KEEP + FACTOR * totals.halvings)
         if totals.moves.any():
             return root, Command(KEEP + MOVE)
-    code = KEEP if fell else BACK
+    code = KEEP if decreased else REVERT
     if searches and root.rows and root.cost > 0.0:
-        return root._replace(phase=ASKED), Command(code + ERRORS)
+        return root._replace(phase=REQUESTED), Command(code + ERRORS)
     return root, Command(code + STOP)
 
 
@@ -130,9 +136,9 @@ def _judge(root: Root, totals: Totals) -> tuple[Root, Command]:
         cost=totals.cost if better else root.cost, rows=root.rows - (not better), trials=root.trials + 1, steps=0
     )
     if not root.rows or root.trials >= search.TRIALS:
-        # Lloyd steps to the end, which start from the sums of the kept table
-        return root._replace(cost=np.inf, rows=0, phase=LLOYD), Command(KEEP if better else BACK)
-    return (root._replace(phase=ASKED), Command(KEEP + ERRORS)) if better else _grow(root, totals, BACK)
+        # The search is over. Final Lloyd steps start from the certified table, whose cost is computed again.
+        return root._replace(cost=np.inf, rows=0, phase=LLOYD), Command(KEEP if better else REVERT)
+    return (root._replace(phase=REQUESTED), Command(KEEP + ERRORS)) if better else _grow(root, totals, REVERT)
 
 
 def _grow(root: Root, totals: Totals, code: int) -> tuple[Root, Command]:
@@ -142,16 +148,16 @@ def _grow(root: Root, totals: Totals, code: int) -> tuple[Root, Command]:
 
 
 def add_rows(totals: Totals, errors: Floats, rows: int, cost: float, code: int) -> Command:
-    """Command new rows next to those of the largest errors of the kept table, whose pooled cost is known."""
-    chosen = search.choose_largest(errors, np.flatnonzero(totals.kept), rows)
-    marks = np.zeros(len(totals.kept))
-    marks[np.flatnonzero(~totals.kept)[: len(chosen)]] = 1.0 + chosen
-    return Command(code + ADD + MANY * int(search.aside(float(cost), totals.weight)), marks)
+    """Create a command for new rows next to the rows of largest error of the certified table."""
+    chosen = search.choose_largest(errors, np.flatnonzero(totals.is_kept), rows)
+    marks = np.zeros(len(totals.is_kept))
+    marks[np.flatnonzero(~totals.is_kept)[: len(chosen)]] = 1.0 + chosen
+    return Command(code + ADD + FACTOR * int(search.placement_distance(float(cost), totals.weight)), marks)
 
 
 def remove_rows(totals: Totals) -> Command:
-    """Command the removal of as many rows as were added, those of the least utilities."""
-    added = np.isfinite(totals.rows[:, 0]).sum() - totals.kept.sum()
-    marks = np.zeros(len(totals.kept))
+    """Create a command for the removal of as many rows as were added, those of least utility."""
+    added = np.isfinite(totals.rows[:, 0]).sum() - totals.is_kept.sum()
+    marks = np.zeros(len(totals.is_kept))
     marks[search.choose_least(totals.errors, totals.rows, int(added))] = 1.0
     return Command(REMOVE, marks)

@@ -1,4 +1,4 @@
-"""Tree Lloyd: exact k-means steps on the points of all devices, by whole-number sums along a spanning tree."""
+"""Tree Lloyd: Lloyd steps on the pooled points, by integer sums along a spanning tree."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -23,11 +23,11 @@ from p2pkm.methods.init.value import Init
 from p2pkm.methods.tree import search
 from p2pkm.methods.tree.command import (
     ADD,
-    BACK,
     ERRORS,
+    FACTOR,
     KEEP,
-    MANY,
     MOVE,
+    REVERT,
     STOP,
     UTILITIES,
     Command,
@@ -35,45 +35,48 @@ from p2pkm.methods.tree.command import (
     count_bytes,
     read_codes,
 )
-from p2pkm.methods.tree.regrown_tree import Growth, OverRegrownTree
+from p2pkm.methods.tree.regrown_tree import ElectedTreeMethod, ElectionState
 from p2pkm.methods.tree.root import Root, Totals, decide, start_roots
 from p2pkm.network.graph import Topology
 
-_SHORT = 4  # bytes of a number of the first round
-_ERROR = 2  # bytes of an error of a row
-_UP, _DOWN = 5.0, 3.0  # bits of a number in the first step, about
+# Encoded bytes of a number in round 1, and of an error of a row in a search.
+_SHORT_BYTES = 4
+_ERROR_BYTES = 2
+# Approximate encoded bits of a number in the first Lloyd step, up and down, for `p2pkm plan`.
+_BITS_UP = 5.0
+_BITS_DOWN = 3.0
 _INIT = "rows:lean=true"
 
 
 @register("treelloyd")
 class TreeLloydState(NamedTuple):
-    """State of a batch; whole numbers are float64.
+    """State of a batch; integers are stored as float64.
 
     Attributes
     ----------
     centroids, previous : float64[n, k, d]
-        The last table whose pooled cost is known not to have risen, and the one before.
+        Recorded centroids, whose pooled cost has not increased, and those before.
     converged : bool[n]
-    reference : float64[n, k, d]
-        The table at the start; +inf where a row is absent.
+    reference : float64[n, r, d]
+        Initial centroids R, with room for rows of a search; absent rows are +inf.
     units : float64[n, 3]
         Step of the grid, unit of the weights and grain of the sums.
-    kept, table : float64[n, k, d]
-        Steps from the reference: of `centroids`, and of the table that is tried.
-    kept_reference : float64[n, k, d]
-        The reference of `kept`.
-    own : float64[n, k, d + 1]
-        Sums and counts of the own points as they were last sent.
-    sums : float64[n, k, d + 1]
-        Sums and counts of all points below, and the own ones.
+    kept, table : float64[n, r, d]
+        Integers Z of the kept table, which is recorded in `centroids`, and of the table tried in this round.
+    kept_reference : float64[n, r, d]
+        Reference of `kept`.
+    own : float64[n, r, d + 1]
+        Local sums and counts as they were sent last.
+    sums : float64[n, r, d + 1]
+        Sums and counts of all points below the device and its local points.
     root : Root
         State of the roots.
-    up, down : float64[n, r, w]
-        What each device sends to its parent and to its children.
+    up, down : float64[n, h, w]
+        Tables for the parent and for the children.
     group, tried_group : int64[n] or None
-        The groups of the devices, of `centroids` and of the table that is tried; None: all points have one clustering.
-    growth : Growth or None
-        Each device's part of a tree that is grown by messages; None: the tree of the whole graph.
+        Group of each device, in the kept and in the tried table; None without groups.
+    growth : ElectionState or None
+        Local part of a tree that is built by messages; None: spanning tree of the whole graph.
     """
 
     centroids: Floats
@@ -91,83 +94,88 @@ class TreeLloydState(NamedTuple):
     down: Floats
     group: Integers | None = None
     tried_group: Integers | None = None
-    growth: Growth | None = None
+    growth: ElectionState | None = None
 
 
 @dataclass(frozen=True)
 class TreeLloyd(MethodBase):
-    r"""Add up the clusters of all devices along a spanning tree, and take the same Lloyd step everywhere.
+    r"""Lloyd's algorithm on the pooled points, by integer sums along a spanning tree.
 
-    All devices hold the same table ``w_c = R_c + s Z_c``: R is the table at the start, Z whole numbers, 0 at first,
-    and s the step of a grid: 0.3 standard errors of the mean of a cluster, ``s = 0.3 sqrt(k / m) sigma`` with m points
-    of standard deviation sigma within clusters at the start (at least 2^-6 sigma). A round is one step:
-
-    * up: with the n_ic own points nearest to w_c, device i adds ``S_ic = rint(sum (x - R_c) / (g s))`` and n_ic to what
-      its children sent and sends to its parent by how much this has changed, and the cost of all points below.
-    * at the root: ``z_c = rint(g S_c / n_c) - Z_c`` of the sums of all devices; 0 where n_c is 0.
-    * down: z; all set ``Z <- Z + z``.
-
-    If the pooled cost of a table did not fall, all go back to the table before and stop. They stop, too, when z is 0
-    and when the cost fell by less than `tol` of itself. The tree is breadth first from near the middle of each
-    component of the graph (`Topology.spanning_tree`) and known to all; each component has a clustering of its own. A
-    star is a tree of depth 1: so a server would run the same.
-
-    In a first round weight, cost at the start and the number of rows with points go up, s and the grain g come down, a
-    whole number: rounding sums to multiples of g s raises the cost at most as much as rounding rows to multiples of s.
-    Once the cost is below a quarter of what s was chosen by, all halve s as often as that and keep the table, and the
-    sums change by what they are in the new numbers.
-
-    With `groups` each group of devices has a table of its own. Rows of all devices go up the tree, tables T_1, ..., T_G
-    of all groups come down (see `p2pkm.methods.init.tree_groups`), and a step is one of all G k rows: a device takes
-    the group g of least own loss ``L_i(T_g)`` in every step, and its points count for the rows of this group alone.
-    Where the guarantee says pooled cost, it is then ``F = sum_i min_g L_i(T_g)``.
-
-    Message: k rows (S, n) and a row with the cost up, k rows z and a row with an order down, once per link and round.
-    G k rows with groups. On the wire: whole numbers in Rice or adaptive code, costs in 8 bytes, orders in 1 byte.
-
-    Under faults, where devices leave and return: they grow the tree by messages, and anew when one is missing or back;
-    see `p2pkm.methods.tree.regrown_tree`. Sums and certificate begin anew each time, from the last table of
-    the new root and on a grid of its own, of the points of all devices that are there and connected. Devices that are
-    cut off from each other go on separately. Messages between those who are there must arrive.
-
-    Guarantee: the pooled cost of the recorded tables never rises, in whatever order sums are added; the last table is a
-    Lloyd point of all points on the grid if no step made the cost rise and tol is 0. Whole numbers add up without
-    rounding, so sums do not depend on the tree.
-
-    Link weights: ignored; messages follow a spanning tree of fewest hops.
-
-    Privacy: no guarantee; a leaf sends sums and counts of its own points to its parent, and then by how much they
-    changed: where one point changes its cluster, that is this point, rounded to g steps. Nobody receives what is not
-    below it in the tree; all receive the centroids, with `groups` those of all groups. The sums of a leaf are in the
-    rows of one group, so its parent sees which group it takes. `min_cluster_size` is refused for that reason.
+    All devices hold the same centroids. Each round is one Lloyd step on the pooled points, exact up to rounding to a
+    grid, with two messages per tree link. The points are never collected. Each component of the graph has its own
+    clustering.
 
     Parameters
     ----------
     k : int
         Number of clusters.
-    init : Init or str
-        How all devices get the same first centroids; not `local`.
-    tol : float
-        Relative fall of the pooled cost below which all stop.
-    search : {"none", "breathing"}
-        What follows the last step: breathing puts up to 5 rows where the error is large and takes out as many of the
-        least utility, at most 10 times, and keeps what lowers the pooled cost; errors and utilities go up the tree as
-        16-bit numbers when the root asks for them. See `p2pkm.methods.tree.search`.
-    groups : int, "auto" or False
-        How many groups of devices have clusterings of their own; auto: the root chooses their number; False: all
-        points have one clustering. Groups bring their own start, so `init` stays at its default, and there is no
-        search then.
+    init : Init or str, default="rows:lean=true"
+        Initialization. It must give all devices the same centroids, so `local` and a limit of hops are rejected.
+    tol : float, default=1e-5
+        Stop when the relative decrease of the pooled cost is below `tol`.
+    search : {"none", "breathing"}, default="none"
+        "breathing": after the last Lloyd step, up to 10 trials that add up to 5 rows where the error is large, remove
+        as many rows of least utility, and keep what decreases the pooled cost. See `p2pkm.methods.tree.search`.
+    groups : int, "auto" or False, default=False
+        Number of groups of devices with separate clusterings. "auto": chosen at the root. Cannot be combined with
+        `search` or another `init`. See `p2pkm.methods.init.tree_groups`.
 
     Raises
     ------
     ExperimentError
-        If a parameter is out of range, or an initialization leaves devices with different centroids.
+        If a parameter is out of range, or the initialization gives devices different centroids.
+
+    See Also
+    --------
+    GTVMin
+        Individual centroids on each device, with messages to neighbors only.
+    Private
+        Sums along a tree with differential privacy.
+
+    Notes
+    -----
+    **Objective.** The k-means cost of the pooled points. With G groups and their tables T_g, ``F = sum_i min_g
+    L_i(T_g)``: in every step each device selects the group of least local loss.
+
+    **Update.** The centroids are ``w_c = R_c + s Z_c`` with the initial centroids R, a grid step s and integers Z, 0 at
+    first. The tree is a breadth-first spanning tree from near the middle of the graph, which all devices can compute.
+    One round, after [1]_ and [2]_:
+
+    1. Up: device i assigns its local points to the nearest centroid; n_ic of them belong to c. It adds
+       ``S_ic = rint(sum (x - R_c) / (g s))`` and n_ic to the sums of its children. It sends the change of the result
+       since its last message to its parent, with the cost of all points below it.
+    2. Root: ``z_c = rint(g S_c / n_c) - Z_c`` from the total sums; 0 if n_c is 0.
+    3. Down: z. All devices set ``Z <- Z + z``.
+
+    A first round sends weight, cost and the number of rows with points up, and s and the grain g down. s is 0.3
+    standard errors of a cluster mean, ``0.3 sqrt(k / m) sigma`` with m points of standard deviation sigma within the
+    initial clusters, but at least 2^-6 sigma. g is the largest integer for which rounding sums to multiples of g s
+    increases the cost at most as much as rounding centroids to multiples of s. When the cost is below a quarter of the
+    cost from which s was chosen, all devices halve s, once for each factor of 4. The centroids do not change.
+
+    **Messages.** Up: k rows (S, n) and one row with the cost. Down: k rows z and one row with a command. With G groups
+    G k rows. Encoded as integers in Rice or adaptive code, costs in 8 bytes, commands in 1 byte, errors of a search in
+    2 bytes.
+
+    **Convergence.** The pooled cost of the recorded centroids never increases: if a step did not decrease it, all
+    devices return to the centroids before, and stop. If no step was reverted and `tol` is 0, the result is a Lloyd
+    point of the pooled points on the grid. Integer sums are exact, so results do not depend on the tree or the order of
+    addition.
+
+    **Privacy.** No guarantee. The parent of a leaf receives its local sums and counts, then their changes: if a single
+    point changes its cluster, the change is this point, rounded to g steps. A device receives only sums of devices
+    below it, and the centroids, with `groups` those of all groups. The parent of a leaf also sees which group it
+    selects. `min_cluster_size` is therefore rejected.
+
+    **Faults.** Faults of messages and links are rejected. If devices leave and return, the connected devices elect a
+    root and build a new tree by messages; see `p2pkm.methods.tree.regrown_tree`. Sums and certificate start again from
+    the last centroids of the new root, on a new grid. Disconnected parts continue separately.
 
     References
     ----------
-    S. P. Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28, 1982. I. S. Dhillon,
-    D. S. Modha, "A data-clustering algorithm on distributed memory multiprocessors", 1999: the same sums with a
-    reduction of all processors.
+    .. [1] S. P. Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28, 1982.
+    .. [2] I. S. Dhillon, D. S. Modha, "A data-clustering algorithm on distributed memory multiprocessors", 1999: the
+       same sums by a reduction over all processors.
 
     Examples
     --------
@@ -191,10 +199,11 @@ class TreeLloyd(MethodBase):
     default_rounds: ClassVar[int] = 150
     schedule: ClassVar[str] = "jacobi"
     objective: ClassVar[Objective] = Objective()
-    regrows: ClassVar[bool] = False  # whether devices grow their tree by messages, see `under_faults`
+    # Whether devices build their tree by messages; `under_faults` sets it.
+    regrows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Validate the parameters."""
         init = Init.of(self.init)
         object.__setattr__(self, "init", init)
         whole(self.k, 1, "clusters")
@@ -202,30 +211,30 @@ class TreeLloyd(MethodBase):
         one_of(self.search, ("none", "breathing"), "search")
         if self.groups is not False:
             object.__setattr__(self, "groups", check_groups(self.groups))
-            asked = {f"init {init}": init != Init.of(_INIT), "search=breathing": self.search != "none"}
-            for name in (name for name, given in asked.items() if given):
+            conflicts = {f"init {init}": init != Init.of(_INIT), "search=breathing": self.search != "none"}
+            for name in (name for name, is_set in conflicts.items() if is_set):
                 raise ExperimentError(
-                    f"groups and {name} are both given; leave out one of them: groups bring their own start, and their "
-                    "rows are not searched"
+                    f"groups and {name} cannot be combined: the stage that finds groups gives their initial centroids, "
+                    "and tables of groups cannot be searched. Remove one."
                 )
         if init.name == "local" or "hops" in dict(init.options):
             raise ExperimentError(
-                f"init is {init}, which gives devices different centroids; {self.name} adds up rows by their number, "
-                "so all need the same ones. Take rows, tree-summaries, flooded-summaries without hops, leader or "
-                "bounding-box"
+                f"init is {init}, which gives devices different centroids; {self.name} requires equal ones, because it "
+                "adds up rows by their number. Use --init rows, tree-summaries, flooded-summaries without hops, leader "
+                "or bounding-box."
             )
 
     @property
     def traits(self) -> MethodTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
+        """Traits of the method, see `p2pkm.core.traits`."""
         return MethodTraits(
             message_content=MessageContent.SUMS,
-            no_suppression="sends by how much sums of single devices change, which may be by a single point",
+            no_suppression="sends changes of the sums of single devices, which may be a single point",
             needs_reliable_links="adds up sums along a tree, whose messages must arrive in their turn",
             tolerates_absence=True,
             needs_static_links="adds up sums along a spanning tree, whose links have to last",
             needs_honest_messages=True,
-            no_quantization="sends whole numbers already",
+            no_quantization="sends integers already",
             needs_shared_start=True,
             init=self.init,
             groups=self.groups,
@@ -234,16 +243,16 @@ class TreeLloyd(MethodBase):
         )
 
     def stages(self, at: InitContext) -> Pipeline:
-        """Find groups in the place of the initialization, if asked for."""
+        """Replace the initialization by the stage that finds groups, if there are groups."""
         return Pipeline(seeding=(group_stage(self, at),)) if self.groups else Pipeline()
 
-    def on(self, topology: Topology) -> "TreeLloydOnGraph | OverRegrownTree":
-        """Return the algorithm that the loop runs, over a spanning tree of the graph."""
+    def on(self, topology: Topology) -> "TreeLloydOnGraph | ElectedTreeMethod":
+        """Bind the method to a spanning tree of the graph."""
         on_graph = TreeLloydOnGraph(self, grow(topology))
-        return OverRegrownTree(on_graph) if self.regrows else on_graph
+        return ElectedTreeMethod(on_graph) if self.regrows else on_graph
 
     def under_faults(self, topology: Topology) -> "TreeLloyd":
-        """Return the method whose devices grow their tree by messages, anew when one is missing."""
+        """Create the variant whose devices build their tree by messages."""
         return self.replaced(regrows=True)
 
 
@@ -258,73 +267,88 @@ class TreeLloydOnGraph(OnGraph):
 
     @property
     def searches(self) -> bool:
-        """Return whether rows are added and taken out."""
+        """Whether a search adds and removes rows."""
         return self.method.search == "breathing"
 
     @property
-    def places(self) -> int:
-        """Return how many rows a table has room for."""
+    def row_capacity(self) -> int:
+        """Largest number of rows of a table."""
         return self.k + search.MOST * self.searches
 
     @property
     def grouped(self) -> bool:
-        """Return whether groups of devices have tables of their own."""
+        """Whether groups of devices have separate tables."""
         return self.method.groups is not False
 
     @property
     def counts(self) -> tuple[int, bool]:
-        """Return how many tables there are at most, and whether just so many."""
+        """Largest number of tables, and whether it is exact."""
         return count_groups(self.method.groups, len(self.tree.parent)) if self.grouped else (1, True)
 
     @property
     def depth(self) -> int:
-        """Return how many turns a way takes."""
+        """Number of turns of a pass."""
         return tree_sums.depth_of(self.tree)
 
     @property
     def schedule(self) -> str:
-        """Return the schedule: a round has the turns of both ways, and one in which the last messages are read."""
+        """Schedule: a round has the turns of both passes, and one to read the last messages."""
         return f"jacobi*{2 * self.depth + 1}"
 
     def expected_messages(self, known: Known) -> TreeWalk:
-        """Expect moments up and units down; then sums and a cost up, moves and a command down."""
+        """Count moments up and units down, then sums and a cost up, moves and a command down."""
         (parent, layers), d = self.tree, known.features
-        one, sure = np.ones(len(layers), np.int64), np.ones(len(layers), np.bool_)
-        count, fixed = self.counts
-        rows, sized = one * (self.places * count + 1), sure & fixed
-        short = 8.0 * _SHORT
+        one_row = np.ones(len(layers), np.int64)
+        exact = np.ones(len(layers), np.bool_)
+        count, is_exact = self.counts
+        rows = one_row * (self.row_capacity * count + 1)
+        exact_rows = exact & is_exact
+        short = 8.0 * _SHORT_BYTES
         return TreeWalk(
             parent, layers,
-            (Way(True, one, tree_sums.MOMENTS, sure, short), Way(False, one, tree_sums.UNITS, sure, short)),
-            (Way(True, rows, d + 1 + self.searches, sized, _UP), Way(False, rows, d, sized, _DOWN)),
+            (Way(True, one_row, tree_sums.MOMENTS, exact, short), Way(False, one_row, tree_sums.UNITS, exact, short)),
+            (Way(True, rows, d + 1 + self.searches, exact_rows, _BITS_UP), Way(False, rows, d, exact_rows, _BITS_DOWN)),
         )  # fmt: skip
 
     def flops(self, work: Work) -> Integers:
-        """Count a pass over the own points per round, in shares of what a device receives in it, and the additions."""
+        """Count one pass over the local points per round, in proportion to the received rows, and the additions."""
         degrees = np.bincount(self.tree.parent[self.tree.parent >= 0], minlength=len(self.tree.parent))
         degrees += self.tree.parent >= 0
         count, _ = self.counts
         passes = work.sizes * (3 * self.k + 2) * work.d * count
-        return passes * work.rows // np.maximum(degrees * (self.places * count + 1), 1) + work.rows * (work.d + 1)
+        return passes * work.rows // np.maximum(degrees * (self.row_capacity * count + 1), 1) + work.rows * (work.d + 1)
 
     def initial_state(self, devices: Devices, start: Any) -> TreeLloydState:
-        """Start from the centroids of the last stage, with room for the rows of a search."""
+        """Start from the centroids of the last stage, with room for rows of a search."""
         n, _, d = start.centroids.shape
-        more = np.full((n, self.places - self.k, d), np.inf)
-        reference = np.concatenate((start.centroids, more), axis=1) if self.searches else start.centroids
+        absent_rows = np.full((n, self.row_capacity - self.k, d), np.inf)
+        reference = np.concatenate((start.centroids, absent_rows), axis=1) if self.searches else start.centroids
         group = np.zeros(n, np.int64) if self.grouped else None
         if isinstance(start, TreeGroupsState):
             group, reference = start.group, start.tables
-        table, sums = np.zeros(reference.shape), np.zeros((*reference.shape[:2], d + 1))
+        table = np.zeros(reference.shape)
+        sums = np.zeros((*reference.shape[:2], d + 1))
         state = TreeLloydState(
-            start.centroids, start.centroids, np.zeros(n, np.bool_), reference, np.zeros((n, tree_sums.UNITS)), table,
-            table, reference, sums, sums, self.start_roots(n, reference.shape[1]), np.zeros((n, 1, 1)),
-            np.zeros((n, 1, tree_sums.UNITS)), group, group,
-        )  # fmt: skip
+            centroids=start.centroids,
+            previous=start.centroids,
+            converged=np.zeros(n, np.bool_),
+            reference=reference,
+            units=np.zeros((n, tree_sums.UNITS)),
+            kept=table,
+            table=table,
+            kept_reference=reference,
+            own=sums,
+            sums=sums,
+            root=self.start_roots(n, reference.shape[1]),
+            up=np.zeros((n, 1, 1)),
+            down=np.zeros((n, 1, tree_sums.UNITS)),
+            group=group,
+            tried_group=group,
+        )
         return state._replace(up=self.moments(state, devices))
 
     def message(self, state: TreeLloydState, devices: Devices) -> DenseMessages:
-        """Send what is due, if it is the layer's turn."""
+        """Send the tables of the current pass, if it is the turn of the layer."""
         position = tree_sums.due(devices, self.depth)
         if not position.walks:
             return silence(len(devices), 1, 1)
@@ -334,221 +358,259 @@ class TreeLloydOnGraph(OnGraph):
         else:
             tables = self.outgoing(state, up=position.up)
         sent = tree_sums.send(position, self.tree, devices, tables, ~state.converged)
-        who, wire = np.flatnonzero(sent.rows >= 0), np.zeros(len(devices), np.int64)
-        if not len(who):
+        senders = np.flatnonzero(sent.rows >= 0)
+        if not len(senders):
             return sent
-        wire[who] = (
-            _SHORT * tables.shape[2] if first else self.count_wire(state, who, tables[who], devices, up=position.up)
-        )
+        wire = np.zeros(len(devices), np.int64)
+        if first:
+            wire[senders] = _SHORT_BYTES * tables.shape[2]
+        else:
+            wire[senders] = self.count_encoded_bytes(state, senders, tables[senders], devices, up=position.up)
         return sent._replace(wire=wire)
 
     def outgoing(self, state: TreeLloydState, *, up: bool) -> Floats:
         """Select the tables of sums, costs and errors for parents, or of commands and moves for children."""
         if not (up and self.searches):
             return state.up if up else state.down
-        return put(state.up, (..., -1), search.shorten(state.up[..., -1]))
+        return replace_rows(state.up, (..., -1), search.shorten(state.up[..., -1]))
 
-    def count_wire(
-        self, state: TreeLloydState, who: Integers, tables: Floats, devices: Devices, *, up: bool
+    def count_encoded_bytes(
+        self, state: TreeLloydState, members: Integers, tables: Floats, devices: Devices, *, up: bool
     ) -> Integers:
-        """Return the bytes on the wire of the tables of some devices, int64[b].
+        """Count the encoded bytes of the tables of some devices, int64[b].
 
-        What goes up: whole numbers, the cost, errors if asked for.
+        Tables for parents have integers, the cost, and errors if the last command requested them.
         """
         if not up:
             return count_bytes(tables, devices)
-        real = np.isfinite(state.reference[who, :, 0]).sum(axis=1)
+        present = np.isfinite(state.reference[members, :, 0]).sum(axis=1)
         changes = tables[:, :-1, :-1] if self.searches else tables[:, :-1]
-        errors = np.where(tables[:, -1, -1] > 0.0, _ERROR * real, 0) if self.searches else 0
+        errors = np.where(tables[:, -1, -1] > 0.0, _ERROR_BYTES * present, 0) if self.searches else 0
         return to_bytes(devices.kernels.integer_bits(changes.astype(np.int64))) + self.cost_bytes + errors
 
     def update(self, state: TreeLloydState, inbox: Inbox, devices: Devices) -> TreeLloydState:
-        """Measure at the start of a round; then take in what came up or down, and decide at the roots in between."""
-        first, position = devices.round == 1, tree_sums.received(devices, self.depth)
+        """Prepare sums at the start of a round, receive tables, decide at the roots, and apply commands."""
+        first = devices.round == 1
+        position = tree_sums.received(devices, self.depth)
         if devices.turn == 0 and not first:
-            state = self.measure(state, devices)
+            state = self.prepare_convergecast(state, devices)
         if not position.walks:
             return state
         if not position.up:
-            who, down = tree_sums.take_parents(state.down, inbox, devices)
+            members, down = tree_sums.take_parents(state.down, inbox, devices)
             state = state._replace(down=down)
         elif first:
             state = state._replace(up=tree_sums.merge_children(state.up, inbox, devices))
         else:
             state = state._replace(up=tree_sums.add_children(state.up, inbox, devices))
         if position.at_roots:
-            who = np.flatnonzero((self.tree.parent[devices.ids] < 0) & ~state.converged)
-            state = self._announce_units(state, who, devices) if first else self.decide(state, who, devices)
+            members = np.flatnonzero((self.tree.parent[devices.ids] < 0) & ~state.converged)
+            state = (
+                self._announce_units(state, members, devices) if first else self.write_commands(state, members, devices)
+            )
         elif position.up:
             return state
         if first:
-            state = state._replace(units=put(state.units, who, state.down[who, 0, : tree_sums.UNITS]))
+            state = state._replace(units=replace_rows(state.units, members, state.down[members, 0, : tree_sums.UNITS]))
         else:
-            state = self.apply_commands(state, who, devices)
+            state = self.apply_commands(state, members, devices)
         return self._check_termination(state, first=first) if position.ends else state
 
     def _check_termination(self, state: TreeLloydState, *, first: bool) -> TreeLloydState:
-        """Mark devices as converged whose command is to stop, or whose points have no spread."""
+        """Mark devices as converged if their command is STOP, or if their points are equal within clusters."""
+        # The step is 0 without points, or if all points equal their centroids: then no row can move.
         done = state.units[:, 0] == 0.0 if first else self.stops(state)
         return state._replace(converged=state.converged | done)
 
     def _announce_units(self, state: TreeLloydState, roots: Integers, devices: Devices) -> TreeLloydState:
-        """Return the state in which the roots have chosen step and unit."""
+        """Choose step, unit and grain at the roots."""
         return state._replace(
-            down=put(state.down, roots, self.choose_units(state, roots, state.up[roots], devices)[:, None])
+            down=replace_rows(state.down, roots, self.choose_units(state, roots, state.up[roots], devices)[:, None])
         )
 
-    def measure(self, state: TreeLloydState, devices: Devices) -> TreeLloydState:
-        """Begin a step: prepare what goes up, the change of the own sums, the own cost, and errors if asked for."""
+    def prepare_convergecast(self, state: TreeLloydState, devices: Devices) -> TreeLloydState:
+        """Prepare the tables of a step: changes of the local sums, local cost, and requested errors."""
         n, rows, d = state.table.shape
-        table = place(state.reference, state.units, state.table)
+        table = decode_rows(state.reference, state.units, state.table)
         if state.tried_group is None:
-            own, costs = tree_sums.count_own(devices, table, state.reference, state.units)
+            local, costs = tree_sums.count_own(devices, table, state.reference, state.units)
         else:
-            group, own, costs = self._count_groups(state, state.tried_group, table, devices)
+            group, local, costs = self._count_groups(state, state.tried_group, table, devices)
             state = state._replace(tried_group=group)
         scale = state.units[:, 0] ** 2 * state.units[:, 1]
         up = np.zeros((n, rows + 1, d + 1 + self.searches))
-        up[:, :rows, : d + 1], up[:, rows, 0] = own - state.own, costs / np.where(scale > 0.0, scale, 1.0)
+        up[:, :rows, : d + 1] = local - state.own
+        up[:, rows, 0] = costs / np.where(scale > 0.0, scale, 1.0)
         if self.searches:
-            asked = read_codes(state.down) if devices.round > 2 else np.zeros(n, np.int64)
+            requests = read_codes(state.down) if devices.round > 2 else np.zeros(n, np.int64)
             for code, utility in ((ERRORS, False), (UTILITIES, True)):
-                who = (asked & code) > 0
-                if who.any():
-                    up[who, rows, -1] = 1.0  # errors were asked for
-                    up[who, :rows, -1] = search.sum_errors(devices, table, scale, utility=utility)[who]
-        return state._replace(own=own, up=up, down=np.zeros((n, rows + 1, d)))
+                members = (requests & code) > 0
+                if members.any():
+                    # The 1 tells `count_encoded_bytes` that the column of errors is sent.
+                    up[members, rows, -1] = 1.0
+                    up[members, :rows, -1] = search.sum_errors(devices, table, scale, utility=utility)[members]
+        return state._replace(own=local, up=up, down=np.zeros((n, rows + 1, d)))
 
     def _count_groups(
         self, state: TreeLloydState, present: Integers, table: Floats, devices: Devices
     ) -> tuple[Integers, Floats, Floats]:
-        """Return the group of least own loss, int64[n], the present one on ties, and sums and loss with its table."""
-        (n, rows, d), k, every = table.shape, self.k, np.arange(len(table))
-        sums, costs = np.zeros((n, rows // k, k, d + 1)), np.zeros((n, rows // k))
-        for g in range(rows // k):
-            own = slice(g * k, g * k + k)
-            sums[:, g], costs[:, g] = tree_sums.count_own(devices, table[:, own], state.reference[:, own], state.units)
-        least = np.argmin(costs, axis=1) if len(every) else present  # a rank without devices knows no tables
-        group = np.where(costs[every, present] > costs[every, least], least, present)
-        sums[np.arange(rows // k) != group[:, None]] = 0.0
-        return group, sums.reshape(n, rows, d + 1), costs[every, group]
+        """Select the group of least local loss, int64[n], and compute sums and loss for its table.
 
-    def decide(self, state: TreeLloydState, roots: Integers, devices: Devices) -> TreeLloydState:
-        """Write the commands of the roots, which have received all sums."""
+        On ties a device stays in its group `present`.
+        """
+        (n, rows, d), k = table.shape, self.k
+        all_devices = np.arange(n)
+        groups = rows // k
+        sums, costs = np.zeros((n, groups, k, d + 1)), np.zeros((n, groups))
+        for g in range(groups):
+            group_rows = slice(g * k, g * k + k)
+            sums[:, g], costs[:, g] = tree_sums.count_own(
+                devices, table[:, group_rows], state.reference[:, group_rows], state.units
+            )
+        # On a rank without devices the tables are not known, and argmin of an empty axis fails.
+        least = np.argmin(costs, axis=1) if n else present
+        group = np.where(costs[all_devices, present] > costs[all_devices, least], least, present)
+        sums[np.arange(groups) != group[:, None]] = 0.0
+        return group, sums.reshape(n, rows, d + 1), costs[all_devices, group]
+
+    def write_commands(self, state: TreeLloydState, roots: Integers, devices: Devices) -> TreeLloydState:
+        """Decide at the roots, which have received all sums, and write their commands into `down`."""
         sums, down = state.sums.copy(), state.down.copy()
         sums[roots] += state.up[roots, :-1, : sums.shape[2]]
         moves = tree_sums.find_moves(sums[roots], state.table[roots], state.units[roots, 2])
         state = state._replace(sums=sums, down=down)
-        memory = [one.copy() for one in state.root]
+        root_type = type(state.root)
+        fields = [field.copy() for field in state.root]
         for i, move in zip(roots.tolist(), moves, strict=True):
             totals = self._total(state, i, move, devices)
-            after, command = self.choose_command(type(state.root)(*(one[i] for one in memory)), totals)
-            for one, value in zip(memory, after, strict=True):
-                one[i] = value
+            after, command = self.choose_command(root_type(*(field[i] for field in fields)), totals)
+            for field, value in zip(fields, after, strict=True):
+                field[i] = value
             command.write(down[i], move)
-        return state._replace(root=type(state.root)(*memory))
+        return state._replace(root=root_type(*fields))
 
     def start_roots(self, n: int, rows: int) -> Any:
         """Create the states of n roots before their first round."""
         return start_roots(n, rows)
 
     def choose_command(self, root: Any, totals: Totals) -> tuple[Any, Command]:
-        """Decide at a root: its next state, and its command."""
+        """Decide at one root: compute its next state and its command."""
         return decide(root, totals, self.method.tol, searches=self.searches)
 
     def _total(self, state: TreeLloydState, root: int, moves: Floats, devices: Devices) -> Totals:
-        """Collect the totals of a root."""
-        cost, units = float(state.up[root, -1, 0]), state.units[[root]]
-        rows = place(state.reference[[root]], units, state.table[[root]])[0]
-        mass = float(units[0, 1]) * state.sums[root, :, -1:].sum(axis=0)
-        real = np.isfinite(state.reference[[root], :, 0]).sum(axis=1)
-        wish = tree_sums.find_step(cost * units[:, 1], mass, real, rows.shape[1], devices.unit)
+        """Collect the totals of one root."""
+        cost = float(state.up[root, -1, 0])
+        units = state.units[[root]]
+        weight = float(units[0, 1]) * state.sums[root, :, -1:].sum(axis=0)
+        present = np.isfinite(state.reference[[root], :, 0]).sum(axis=1)
+        features = state.table.shape[2]
+        wish = tree_sums.find_step(cost * units[:, 1], weight, present, features, devices.unit)
         return Totals(
-            cost, state.sums[root, :, -1], moves, state.up[root, :-1, -1], rows,
-            np.isfinite(state.kept_reference[root, :, 0]),
-            tree_sums.count_halvings(1.0, float(wish[0]), state.table[root]),
-        )  # fmt: skip
+            cost=cost,
+            counts=state.sums[root, :, -1],
+            moves=moves,
+            errors=state.up[root, :-1, -1],
+            rows=decode_rows(state.reference[[root]], units, state.table[[root]])[0],
+            is_kept=np.isfinite(state.kept_reference[root, :, 0]),
+            halvings=tree_sums.count_halvings(1.0, float(wish[0]), state.table[root]),
+        )
 
-    def apply_commands(self, state: TreeLloydState, who: Integers, devices: Devices) -> TreeLloydState:
-        """Apply the commands that some devices hold."""
-        codes, moves = read_codes(state.down[who])[:, None, None], state.down[who, 1:]
-        table, reference, own, sums = state.table[who], state.reference[who], state.own[who], state.sums[who]
-        kept = np.where(codes & KEEP, table, state.kept[who])
-        base = np.where(codes & KEEP, reference, state.kept_reference[who])
-        table, found = np.where(codes & BACK, kept, table), np.where(codes & BACK, base, reference)
+    def apply_commands(self, state: TreeLloydState, members: Integers, devices: Devices) -> TreeLloydState:
+        """Apply the commands in `down` at some devices."""
+        codes = read_codes(state.down[members])[:, None, None]
+        moves = state.down[members, 1:]
+        table, reference = state.table[members], state.reference[members]
+        local, sums = state.own[members], state.sums[members]
+        kept_table = np.where(codes & KEEP, table, state.kept[members])
+        kept_reference = np.where(codes & KEEP, reference, state.kept_reference[members])
+        table = np.where(codes & REVERT, kept_table, table)
+        new_reference = np.where(codes & REVERT, kept_reference, reference)
         table = table + np.where(codes & MOVE, moves, 0.0)
-        finer = np.exp2(np.where(codes & ADD, 0, codes // MANY))
-        table, kept = table * finer, kept * finer
-        units = np.column_stack((state.units[who, 0] / finer[:, 0, 0], state.units[who, 1:]))
+        # Halving the step doubles the integers; centroids do not change.
+        factor = np.exp2(np.where(codes & ADD, 0, codes // FACTOR))
+        table, kept_table = table * factor, kept_table * factor
+        units = np.column_stack((state.units[members, 0] / factor[:, 0, 0], state.units[members, 1:]))
         if self.searches:
-            table, found = change_rows(table, found, state.down[who], devices)
-            fresh = (found != reference).any(axis=2)[:, :, None]  # rows of which nothing was sent
-            own, sums = np.where(fresh, 0.0, own), np.where(fresh, 0.0, sums)
+            table, new_reference = change_rows(table, new_reference, state.down[members], devices)
+            # Sums refer to the reference of a row. Where it has changed, the next message has absolute sums.
+            is_new = (new_reference != reference).any(axis=2)[:, :, None]
+            local, sums = np.where(is_new, 0.0, local), np.where(is_new, 0.0, sums)
         if state.group is not None and state.tried_group is not None:
-            group = np.where(codes[:, 0, 0] & KEEP, state.tried_group[who], state.group[who])
-            state = state._replace(group=put(state.group, who, group))
-        rows = self._choose_rows(state, who, place(base, units, kept))
+            group = np.where(codes[:, 0, 0] & KEEP, state.tried_group[members], state.group[members])
+            state = state._replace(group=replace_rows(state.group, members, group))
+        rows = self._choose_rows(state, members, decode_rows(kept_reference, units, kept_table))
         return state._replace(
-            centroids=put(state.centroids, who, rows), previous=put(state.previous, who, state.centroids[who]),
-            kept=put(state.kept, who, kept), table=put(state.table, who, table),
-            reference=put(state.reference, who, found), kept_reference=put(state.kept_reference, who, base),
-            own=put(state.own, who, own), sums=put(state.sums, who, sums), units=put(state.units, who, units),
-        )  # fmt: skip
+            centroids=replace_rows(state.centroids, members, rows),
+            previous=replace_rows(state.previous, members, state.centroids[members]),
+            kept=replace_rows(state.kept, members, kept_table),
+            table=replace_rows(state.table, members, table),
+            reference=replace_rows(state.reference, members, new_reference),
+            kept_reference=replace_rows(state.kept_reference, members, kept_reference),
+            own=replace_rows(state.own, members, local),
+            sums=replace_rows(state.sums, members, sums),
+            units=replace_rows(state.units, members, units),
+        )
 
-    def _choose_rows(self, state: TreeLloydState, who: Integers, rows: Floats) -> Floats:
-        """Return the centroids of some devices, float64[b, k, d], of all rows of their tables."""
+    def _choose_rows(self, state: TreeLloydState, members: Integers, rows: Floats) -> Floats:
+        """Choose the centroids of some devices, float64[b, k, d], from all rows of their tables."""
         if self.searches:
             order = np.argsort(~np.isfinite(rows[:, :, 0]), axis=1, kind="stable")[:, : self.k]
             rows = np.take_along_axis(rows, order[:, :, None], axis=1)
-        return self._own_rows(state, who, rows)
+        return self._rows_of_group(state, members, rows)
 
-    def _own_rows(self, state: TreeLloydState, who: Integers, rows: Floats) -> Floats:
-        """Return the rows of the groups of some devices."""
-        return rows if state.group is None else take_group(rows, state.group[who], self.k)
+    def _rows_of_group(self, state: TreeLloydState, members: Integers, rows: Floats) -> Floats:
+        """Select the rows of the groups of some devices; all rows without groups."""
+        return rows if state.group is None else take_group(rows, state.group[members], self.k)
 
     def latest(self, state: TreeLloydState) -> Floats:
-        """Return the table from which every device would begin anew, float64[n, r, d].
+        """Choose the table from which a device would restart, float64[n, r, d].
 
-        It is the one that is tried, for that is a Lloyd step from the certified one; amid a search the certified one.
+        It is the tried table, which is one Lloyd step after the kept table. During a search it is the kept table.
         """
-        kept, tried = (place(base, state.units, steps) for base, steps in (
-            (state.kept_reference, state.kept), (state.reference, state.table)))  # fmt: skip
-        same = (np.isfinite(kept) == np.isfinite(tried)).all(axis=(1, 2))
-        return np.where(same[:, None, None], tried, kept)
+        kept_rows = decode_rows(state.kept_reference, state.units, state.kept)
+        tried_rows = decode_rows(state.reference, state.units, state.table)
+        has_same_rows = (np.isfinite(kept_rows) == np.isfinite(tried_rows)).all(axis=(1, 2))
+        return np.where(has_same_rows[:, None, None], tried_rows, kept_rows)
 
     def moments(self, state: TreeLloydState, devices: Devices) -> Floats:
-        """Return `tree_sums.measure` of the own points with the last table, float64[n, 1, 4]."""
-        return tree_sums.measure(devices, self._own_rows(state, np.arange(len(devices)), self.latest(state)))
+        """Compute `tree_sums.measure` of the local points for the latest table, float64[n, 1, 4]."""
+        return tree_sums.measure(devices, self._rows_of_group(state, np.arange(len(devices)), self.latest(state)))
 
-    def choose_units(self, state: TreeLloydState, who: Integers, moments: Floats, devices: Devices) -> Floats:
-        """Return step, unit and grain for points of these moments, float64[b, 3]; see `tree_sums.measure`."""
-        reference = state.reference[who]
+    def choose_units(self, state: TreeLloydState, members: Integers, moments: Floats, devices: Devices) -> Floats:
+        """Choose step, unit and grain for points of these moments, float64[b, 3]; see `tree_sums.measure`."""
+        reference = state.reference[members]
         rows = np.isfinite(reference[:, :, 0]).sum(axis=1)
         return tree_sums.choose_units(moments, rows, devices.d, devices.unit)
 
-    def restart(self, state: TreeLloydState, who: Integers, table: Floats, units: Floats) -> TreeLloydState:
-        """Return the state in which some devices begin anew: from a table, float64[b, r, d], on a grid of its own."""
-        rows = self._choose_rows(state, who, table)
+    def restart(self, state: TreeLloydState, members: Integers, table: Floats, units: Floats) -> TreeLloydState:
+        """Restart some devices from a table, float64[b, r, d], on a new grid."""
+        rows = self._choose_rows(state, members, table)
+        new_roots = start_roots(len(members), table.shape[1])
         return state._replace(
-            centroids=put(state.centroids, who, rows), previous=put(state.previous, who, state.centroids[who]),
-            reference=put(state.reference, who, table), kept_reference=put(state.kept_reference, who, table),
-            kept=put(state.kept, who, 0.0), table=put(state.table, who, 0.0), units=put(state.units, who, units),
-            own=put(state.own, who, 0.0), sums=put(state.sums, who, 0.0),
-            root=Root(*map(put, state.root, [who] * len(Root._fields), start_roots(len(who), table.shape[1]))),
-        )  # fmt: skip
+            centroids=replace_rows(state.centroids, members, rows),
+            previous=replace_rows(state.previous, members, state.centroids[members]),
+            reference=replace_rows(state.reference, members, table),
+            kept_reference=replace_rows(state.kept_reference, members, table),
+            kept=replace_rows(state.kept, members, 0.0),
+            table=replace_rows(state.table, members, 0.0),
+            units=replace_rows(state.units, members, units),
+            own=replace_rows(state.own, members, 0.0),
+            sums=replace_rows(state.sums, members, 0.0),
+            root=Root(*map(replace_rows, state.root, [members] * len(Root._fields), new_roots)),
+        )
 
     def stops(self, state: TreeLloydState) -> Mask:
-        """Find the devices whose command is to stop, bool[n]."""
+        """Find the devices with the command STOP, bool[n]."""
         return (read_codes(state.down) & STOP) > 0
 
 
-def place(reference: Floats, units: Floats, steps: Floats) -> Floats:
-    """Compute the rows of a table of whole numbers, float64[n, r, d]."""
+def decode_rows(reference: Floats, units: Floats, steps: Floats) -> Floats:
+    """Compute the rows of a table of integers, float64[n, r, d]."""
     return reference + units[:, 0, None, None] * steps
 
 
-def put(values: Any, where: Any, some: Any) -> Any:
-    """Copy values and replace some of them."""
-    found = values.copy()
-    found[where] = some
-    return found
+def replace_rows(values: Any, where: Any, new_values: Any) -> Any:
+    """Copy an array and replace a part of it."""
+    result = values.copy()
+    result[where] = new_values
+    return result

@@ -14,7 +14,7 @@ from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.kernels.reference import philox
 from p2pkm.methods.building_blocks.random_matching import match
-from p2pkm.methods.peer.gossip import GossipMatching, meet
+from p2pkm.methods.peer.gossip import GossipMatching, average_pair
 from tests.support.averages import GRAPHS, column, deal, draw, scene, seeds, states, sums
 from tests.support.play_rounds import arrange
 
@@ -122,7 +122,9 @@ def test_a_meeting_leaves_both_ends_equal_and_keeps_what_they_had(graph):
     for t, (before, after) in enumerate(pairwise(found), 1):
         for i, j in enumerate(match(table.topology, table.devices.shared_key, t)):
             if i < j:
-                meetings = [meet(before.blended[a], before.blended[b], first=a == i) for a, b in ((i, j), (j, i))]
+                meetings = [
+                    average_pair(before.blended[a], before.blended[b], first=a == i) for a, b in ((i, j), (j, i))
+                ]
                 assert_array_equal(after.centroids[i], meetings[0][:, :-1])
                 assert_array_equal(after.centroids[j], meetings[1][:, :-1])
                 known = [one[one[:, -1] > 0] for one in meetings]
@@ -138,22 +140,22 @@ def test_a_meeting_leaves_both_ends_equal_and_keeps_what_they_had(graph):
 
 def test_rows_held_in_another_order_are_paired():
     mine, theirs = np.array([[0, 1], [10, 3]], float), np.array([[12, 1], [2, 1]], float)
-    close(meet(mine, theirs, first=True), [[1, 1], [10.5, 2]])
-    close(meet(theirs, mine, first=False), [[10.5, 2], [1, 1]])
+    close(average_pair(mine, theirs, first=True), [[1, 1], [10.5, 2]])
+    close(average_pair(theirs, mine, first=False), [[10.5, 2], [1, 1]])
 
 
 def test_ties_fall_alike_at_both_ends():
     # all pairings of 2 and 3 with the two 1 cost the same, and the transposed problem has another of them as answer
     mine, theirs = np.array([[3, 1], [2, 2], [2, 4]], float), np.array([[1, 8], [1, 16], [0, 32]], float)
     for first in (True, False):
-        one, other = meet(mine, theirs, first=first), meet(theirs, mine, first=not first)
+        one, other = average_pair(mine, theirs, first=first), average_pair(theirs, mine, first=not first)
         assert_array_equal(one[np.argsort(one[:, 1])], other[np.argsort(other[:, 1])])
 
 
 def test_rows_without_a_partner_or_any_confidence_stay_and_absent_ones_meet_nobody():
     mine = np.array([[np.inf, 0], [0, 1], [50, 2], [8, 0]])
-    close(meet(mine, np.array([[2.0, 3.0], [9.0, 0.0]]), first=True), [[np.inf, 0], [1.5, 2], [50, 2], [8, 0]])
-    close(meet(mine, np.zeros((0, 2)), first=False), mine)
+    close(average_pair(mine, np.array([[2.0, 3.0], [9.0, 0.0]]), first=True), [[np.inf, 0], [1.5, 2], [50, 2], [8, 0]])
+    close(average_pair(mine, np.zeros((0, 2)), first=False), mine)
 
 
 def test_a_device_without_points_takes_what_the_other_knows():

@@ -268,7 +268,7 @@ def test_coupling_is_dimensionless_and_alpha_is_raw():
         ({"alpha": -0.1}, "alpha is -0.1; expected a finite number of at least 0"),
         ({"alpha": np.nan}, "alpha is nan"),
         ({"coupling": np.inf}, "coupling is inf; expected a finite number"),
-        ({"alpha": 1.0, "coupling": 1.0}, "both given; give one"),
+        ({"alpha": 1.0, "coupling": 1.0}, "alpha=1.0 and coupling=1.0 cannot be combined"),
         ({"tol": -1.0}, "tol is -1.0"),
         ({"relaxation": 0.0}, "relaxation is 0.0; expected a number above 0 and below 2"),
         ({"relaxation": 2.0}, "relaxation is 2.0"),

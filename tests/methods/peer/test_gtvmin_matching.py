@@ -182,11 +182,14 @@ def test_a_run_certifies_them():
     ("options", "message"),
     [
         ({"matching": "best"}, "unknown matching 'best'"),
-        ({"matching": "optimal", "groups": True}, "matching=optimal and groups are both given"),
-        ({"matching": "optimal", "robust": "trim"}, "matching=optimal and robust=trim are both given"),
-        ({"safeguard": True, "schedule": "jacobi", "swaps": True}, "safeguard and swaps are both given"),
-        ({"safeguard": True}, "safeguard is given with the colored schedule"),
-        ({"normalize_losses": True, "update": "as-printed"}, "normalize_losses and update=as-printed"),
+        ({"matching": "optimal", "groups": True}, "matching=optimal and groups cannot be combined"),
+        ({"matching": "optimal", "robust": "trim"}, "matching=optimal and robust=trim cannot be combined"),
+        ({"safeguard": True, "schedule": "jacobi", "swaps": True}, "safeguard and swaps cannot be combined"),
+        ({"safeguard": True}, "safeguard cannot be combined with --schedule colored"),
+        (
+            {"normalize_losses": True, "update": "as-printed"},
+            "normalize_losses and update=as-printed cannot be combined",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(options, message):

@@ -286,19 +286,23 @@ def test_a_center_moves_everything_along():
 REFUSED = (
     ({}, {}, "needs epsilon and radius"),
     ({"epsilon": 1.0}, {}, "needs radius; add radius=... to what stands after --algorithm private:"),
-    ({"epsilon": 1.0, "radius": 9.0}, {"scale": "minmax"}, "nothing is to be found in them beforehand"),
-    ({"epsilon": 1.0, "radius": 9.0}, {"faults": "loss=0.1"}, "must not be taken again"),
+    ({"epsilon": 1.0, "radius": 9.0}, {"scale": "minmax"}, "must not compute anything from them before"),
+    ({"epsilon": 1.0, "radius": 9.0}, {"faults": "loss=0.1"}, "must not repeat a sum that fails"),
     ({"epsilon": 1.0, "radius": 9.0}, {"byzantine": "1"}, "nothing that a Byzantine device could replace"),
-    ({"epsilon": 1.0, "radius": 9.0}, {"min_cluster_size": 3}, "protects single points already"),
-    ({"epsilon": 1.0, "radius": 9.0}, {"quantize": "rice"}, "whole numbers already"),
+    ({"epsilon": 1.0, "radius": 9.0}, {"min_cluster_size": 3}, "which protect single points already"),
+    ({"epsilon": 1.0, "radius": 9.0}, {"quantize": "rice"}, "sends integers already"),
     ({"epsilon": 1.0, "radius": 9.0}, {"noise": 0.1}, "does not send rows of centroids"),
-    ({"epsilon": 1.0, "radius": 9.0}, {"k_max": 5}, "nothing is to be found in them beforehand"),
+    ({"epsilon": 1.0, "radius": 9.0}, {"k_max": 5}, "must not compute anything from them before"),
     ({"epsilon": 1.0, "radius": 9.0}, {"start": np.zeros((9, 4, 2))}, "leave start out"),
     ({"epsilon": 1.0, "radius": 9.0, "delta": 1 / 240}, {}, "less than 1 / 240"),
-    ({"epsilon": 1.0, "radius": 9.0, "curious": 2}, {}, r"devices \d, \d cut the graph in two"),
-    ({"epsilon": 1.0, "radius": 9.0, "curious": 9}, {}, "expected fewer than all"),
-    ({"epsilon": 1e9, "radius": 9.0}, {}, "rounding takes it away"),
-    ({"epsilon": 1e9, "radius": 9.0, "trust": "none"}, {}, "rounding takes it away"),
+    ({"epsilon": 1.0, "radius": 9.0, "curious": 2}, {}, r"devices \d, \d disconnect it"),
+    (
+        {"epsilon": 1.0, "radius": 9.0, "curious": 9},
+        {},
+        "curious is 9 of 9 devices; expected less than the number of devices",
+    ),
+    ({"epsilon": 1e9, "radius": 9.0}, {}, "otherwise rounding to integers removes it"),
+    ({"epsilon": 1e9, "radius": 9.0, "trust": "none"}, {}, "otherwise rounding to integers removes it"),
 )
 
 
@@ -327,11 +331,11 @@ def test_weights_and_graphs_that_it_cannot_use_are_refused():
     with pytest.raises(p2pkm.DataError, match="points have weights"):
         p2pkm.simulate(method, GRAPHS["ring"], weighted)
     apart = nx.disjoint_union(topologies.complete(4), topologies.complete(5))
-    with pytest.raises(p2pkm.TopologyError, match="2 components"):
+    with pytest.raises(p2pkm.TopologyError, match="graph has 2 connected components"):
         p2pkm.simulate(method, apart, shards, allow_disconnected=True)
     with pytest.raises(p2pkm.ExperimentError, match="links have to last"):
         p2pkm.simulate(method, topologies.one_peer_exponential(9), shards)
-    with pytest.raises(p2pkm.ExperimentError, match="device 4 cuts the graph"):
+    with pytest.raises(p2pkm.ExperimentError, match="device 4 disconnects it"):
         p2pkm.simulate(method, nx.compose(nx.complete_graph(5), nx.complete_graph(range(4, 9))), shards)
 
 

@@ -9,7 +9,7 @@ import topologies
 from p2pkm.core.batch import Stream
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.tree import search
-from p2pkm.methods.tree.search import aside
+from p2pkm.methods.tree.search import placement_distance
 from tests.methods.tree.test_treelloyd import GRAPHS, agree, draw, halve, lloyd
 from tests.support.play_rounds import arrange, play, squared
 
@@ -95,10 +95,10 @@ class Search:
     def add(self, origin, table, phi, cost, count):
         """Return a table with rows beside those of the largest error, in the first free places."""
         real, base, found = np.isfinite(origin[:, 0]), origin.copy(), table.copy()
-        aside = max(1.0, np.rint(0.05 * np.sqrt(cost / len(self.points)) / self.step))
+        placement_distance = max(1.0, np.rint(0.05 * np.sqrt(cost / len(self.points)) / self.step))
         largest = sorted(np.flatnonzero(real), key=lambda c: -phi[c])
         for place, c in zip(np.flatnonzero(~real), largest[:count], strict=False):
-            offset = np.rint((2.0 * self.draw(self.round)[place] - 1.0) * aside)
+            offset = np.rint((2.0 * self.draw(self.round)[place] - 1.0) * placement_distance)
             base[place], found[place] = origin[c], table[c] + (offset if offset.any() else np.eye(D)[0])
         return base, found
 
@@ -157,10 +157,10 @@ def test_errors_and_utilities_by_hand():
 def test_an_order_is_a_byte_and_two_more_per_row_that_is_added_or_taken_out():
     table = arrange([np.zeros((1, D))], [])
     method = p2pkm.TreeLloyd(K, search="breathing").on(table.topology)
-    tables = np.zeros((3, 1 + method.places, D))
+    tables = np.zeros((3, 1 + method.row_capacity, D))
     tables[:, 0, 0] = 8, 16, 32  # stop, add, remove
     tables[1:, 2:5, 0] = 1.0
-    found = method.count_wire(None, np.arange(3), tables, table.devices, up=False)
+    found = method.count_encoded_bytes(None, np.arange(3), tables, table.devices, up=False)
     assert_array_equal(found, [1, 1 + 3 * 2 + 2, 1 + 3 * 2])  # and how far beside
 
 
@@ -206,4 +206,4 @@ def test_a_run_with_a_search_is_planned_weighed_and_certified():
 
 
 def test_a_split_centroid_moves_by_at_least_one_step():
-    assert aside(0.0, 3.0) == aside(5.0, 0.0) == 1.0 < aside(1e4, 1.0)
+    assert placement_distance(0.0, 3.0) == placement_distance(5.0, 0.0) == 1.0 < placement_distance(1e4, 1.0)

@@ -110,10 +110,10 @@ class Tracker:
     def add(self, origin, table, phi, cost, count):
         """Return a table with rows beside those of the largest error, in the first free places."""
         real, base, found = np.isfinite(origin[:, 0]), origin.copy(), table.copy()
-        aside = max(1.0, np.rint(0.05 * np.sqrt(cost / len(self.points))))
+        placement_distance = max(1.0, np.rint(0.05 * np.sqrt(cost / len(self.points))))
         largest = sorted(np.flatnonzero(real), key=lambda c: -phi[c])
         for place, c in zip(np.flatnonzero(~real), largest[:count], strict=False):
-            offset = np.rint((2.0 * self.draw(self.walk)[place] - 1.0) * aside)
+            offset = np.rint((2.0 * self.draw(self.walk)[place] - 1.0) * placement_distance)
             base[place], found[place] = origin[c], table[c] + (offset if offset.any() else np.eye(D)[0])
         return base, found
 

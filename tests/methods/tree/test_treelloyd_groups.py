@@ -160,7 +160,7 @@ def test_groups_are_numbered_by_their_first_device_and_one_group_is_all():
 @pytest.mark.parametrize(("options", "said"), [
     ({"groups": 0}, "groups is 0; expected a whole number"), ({"groups": 1.5}, "groups is 1.5"),
     ({"groups": "some"}, "groups is 'some'; expected auto"), ({"groups": "auto", "search": "breathing"}, "search"),
-    ({"groups": 2, "init": "leader"}, "groups and init leader are both given"),
+    ({"groups": 2, "init": "leader"}, "groups and init leader cannot be combined"),
 ])  # fmt: skip
 def test_parameters_out_of_range_are_refused(options, said):
     with pytest.raises(p2pkm.ExperimentError, match=said):

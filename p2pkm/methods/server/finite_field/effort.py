@@ -1,29 +1,39 @@
-"""How long arithmetic modulo a large prime takes: an estimate from counted operations, right to a factor of about 3."""
+"""Estimated time of arithmetic modulo a large prime from counted operations, correct to a factor of about 3."""
 
 from math import log2
 
-_MULTIPLY = 3.2e-11  # seconds of a product of two integers of b bits, over b^1.585 (Karatsuba)
-_REDUCE = 2.2e-12  # seconds of a product modulo a prime of b bits, over b^2
-_CALL = 1.5e-7  # seconds that a product takes at least
-_TRIED = 0.0755  # numbers per bit that no small prime divides before a prime comes
-_BASES = 40  # powers that show a number to be prime
+# Seconds of a product of two integers of b bits, divided by b^1.585 (Karatsuba).
+_MULTIPLY = 3.2e-11
+# Seconds of a product modulo a prime of b bits, divided by b^2.
+_REDUCE = 2.2e-12
+# Least seconds of a product.
+_CALL = 1.5e-7
+# Numbers per bit that are tested before a prime is found, after those divisible by small primes.
+_CANDIDATES = 0.0755
+# Powers that are computed to show that a number is prime.
+_BASES = 40
 
 
 def estimate(bits: int, largest: int, clients: int, local_k: int) -> float:
-    """Return the seconds of one secure aggregation on one core, from the prime to the bins.
+    """Estimate the seconds of one secure aggregation on one core, from the search for the prime to the bins.
 
     Parameters
     ----------
     bits : int
-        Of the prime.
+        Bits of the prime.
     largest : int
-        How many different bins there can be at most.
+        Largest number of different bins.
     clients, local_k : int
-        Number of clients, and of seeds of each.
+        Number of clients, and number of seeds of each client.
+
+    Returns
+    -------
+    seconds : float
     """
-    most, sums = min(clients * local_k, largest), 2 * clients * local_k
+    most = min(clients * local_k, largest)
+    sums = 2 * clients * local_k
     power = bits * _modulo(bits)
-    prime = (_TRIED * bits + _BASES) * power
+    prime = (_CANDIDATES * bits + _BASES) * power
     masked = sums * (clients * local_k + 8 * clients) * _modulo(bits)
     recurrence = sums * most * (_product(bits) + _modulo(bits))
     levels = [2.0**level for level in range(round(log2(most)) + 1)]
@@ -32,7 +42,7 @@ def estimate(bits: int, largest: int, clients: int, local_k: int) -> float:
 
 
 def _square(degree: float, bits: int) -> float:
-    """Return the seconds of one squaring modulo a polynomial: three products of polynomials."""
+    """Estimate the seconds of one squaring modulo a polynomial, which takes three products of polynomials."""
     return 3 * (_product(degree * (2 * bits + log2(degree + 1))) + degree * (_modulo(bits) + 5 * _CALL))
 
 
