@@ -43,6 +43,7 @@ class Row(NamedTuple):
 
     @property
     def claim(self) -> str:
+        """Name of the table that the row belongs to."""
         return self.id.rpartition(".")[0]
 
 

@@ -1,7 +1,7 @@
 """Checks of the language of code and pages: ``python -m tests.docs.language [PATH ...]`` lists what breaks the rules.
 
-The rules are in CONTRIBUTING.md. What is checked here: the first word of docstrings, phrases that are not English of the
-field, names that say nothing, and the length of sentences in user pages.
+The rules are in CONTRIBUTING.md. Checked are the first word of docstrings, phrases that are not English of the field,
+names that say nothing, and the length of sentences in user pages.
 """
 
 import ast
@@ -80,12 +80,11 @@ def check_docstrings(path: Path) -> Iterator[Finding]:
 
 def check_phrases(path: Path) -> Iterator[Finding]:
     """Yield phrases of rule R7 in docstrings, comments and messages of a source file."""
-    source = path.read_text("utf-8")
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type in (tokenize.STRING, tokenize.COMMENT):
-            for number, line in enumerate(token.string.splitlines()):
-                for match in PHRASES.finditer(line):
-                    yield Finding(path, token.start[0] + number, f"phrase {match.group()!r}")
+    source = io.StringIO(path.read_text("utf-8"))
+    texts = (t for t in tokenize.generate_tokens(source.readline) if t.type in (tokenize.STRING, tokenize.COMMENT))
+    for text in texts:
+        for number, line in enumerate(text.string.splitlines(), text.start[0]):
+            yield from (Finding(path, number, f"phrase {match.group()!r}") for match in PHRASES.finditer(line))
 
 
 def check_names(path: Path) -> Iterator[Finding]:
