@@ -85,8 +85,8 @@ def list_methods() -> str:
     ]
     links = "\n".join(METHODS)
     return (
-        "# Methods\n\n`--algorithm NAME:key=value,...` on the command line, the class in Python. `p2pkm algorithms NAME`\n"
-        "prints the same text. [How to choose a method](../../howto/choose-a-method.md).\n\n"
+        "# Methods\n\n`--algorithm NAME:key=value,...` on the command line, the class in Python. `p2pkm algorithms\n"
+        "NAME` prints the same text. [How to choose a method](../../howto/choose-a-method.md).\n\n"
         + make_table(("method", "server", "summary"), rows)
         + f"\n```{{toctree}}\n:hidden:\n\n{links}\n```\n"
     )
