@@ -11,7 +11,7 @@ from PIL.PngImagePlugin import PngInfo
 
 import p2pkm
 import topologies
-from p2pkm.metrics.closing_table import explain
+from p2pkm.metrics.closing_table import list_summary_rows
 from tests.docs.check_blocks import PAGES
 
 ROOT = Path(__file__).parents[1]
@@ -68,7 +68,7 @@ def test_the_readme_shows_the_figures_of_the_command():
     result = p2pkm.simulate(
         p2pkm.GTVMin(16), topologies.ring(16), p2pkm.Shards.deal(X, device, devices=16, labels=y), seed=0
     )
-    made = {what: figure for what, figure, _ in explain(result.summary, [])}
+    made = {what: figure for what, figure, _ in list_summary_rows(result.summary, [])}
     block = (ROOT / "README.md").read_text("utf-8").split("## What you see")[1].split("```")[1]
     shown = {what: figure for what, figure in re.findall(r"^  (\S.*?) {2,}(\S+)  ", block, re.MULTILINE)}
     assert len(shown) > 8

@@ -387,14 +387,14 @@ def summary_keys() -> list[str]:
     return [metric.key for metric in METRICS]
 
 
-def listed(table: ShownIn) -> list[Metric]:
+def metrics_shown_in(table: ShownIn) -> list[Metric]:
     """Return the figures that a table shows, in order."""
     return [metric for metric in METRICS if table in metric.tables]
 
 
 def keys(table: ShownIn) -> list[str]:
     """Return the keys of the figures that a table shows, in order."""
-    return [metric.key for metric in listed(table)]
+    return [metric.key for metric in metrics_shown_in(table)]
 
 
 def find(key: str) -> Metric:
@@ -405,7 +405,9 @@ def find(key: str) -> Metric:
 
 def columns(table: ShownIn, means: Sequence[Mapping[str, Any]]) -> list[Metric]:
     """Return the columns of a printed table: without those that need something that no run had."""
-    return [one for one in listed(table) if not one.needs or any(row.get(one.key) is not None for row in means)]
+    return [
+        one for one in metrics_shown_in(table) if not one.needs or any(row.get(one.key) is not None for row in means)
+    ]
 
 
 def measure(result: Result) -> tuple[dict[str, Any], dict[str, Floats]]:

@@ -7,7 +7,7 @@ from html import escape
 from io import BytesIO
 from typing import Any
 
-from p2pkm.metrics.registry import ShownIn, listed
+from p2pkm.metrics.registry import ShownIn, metrics_shown_in
 from p2pkm.metrics.result import Result
 from p2pkm.network.graph import Topology
 from p2pkm.viz.figures.graph import plot_graph, plot_topology
@@ -19,7 +19,7 @@ _DPI = 55
 def card(thing: Any) -> str:
     """Return what a notebook shows of a Result, a Topology, Shards or a PartitionReport."""
     if isinstance(thing, Result):
-        figures = {metric.label: thing.summary.get(metric.key) for metric in listed(ShownIn.CARD)}
+        figures = {metric.label: thing.summary.get(metric.key) for metric in metrics_shown_in(ShownIn.CARD)}
         return show_card("p2pkm result", _known(figures),
                          lambda: plot_graph(thing))  # fmt: skip
     if isinstance(thing, Topology):

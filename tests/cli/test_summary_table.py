@@ -10,7 +10,7 @@ from p2pkm.cli.summary_table import Progress, guide, narrate
 from p2pkm.core.units import write_figure
 from p2pkm.metrics import closing_rows
 from p2pkm.metrics.closing_rows import NO_ROW, tell_start
-from p2pkm.metrics.closing_table import explain
+from p2pkm.metrics.closing_table import list_summary_rows
 from p2pkm.metrics.registry import summary_keys
 
 COUNT = st.integers(0, 10**7)
@@ -27,7 +27,7 @@ FIXED = dict.fromkeys(summary_keys()) | {"algorithm": "gtvmin", "graph": "ring",
 def test_each_sentence_is_that_of_its_figure(drawn):
     """Every clause is there if and only if its figure says so, and its number is the one in the table."""
     text = " ".join(narrate(FIXED | drawn))
-    shown = {what: figure for what, figure, _ in explain(FIXED | drawn, [])}
+    shown = {what: figure for what, figure, _ in list_summary_rows(FIXED | drawn, [])}
     raw, sent, ratio, alone = (
         drawn[name] for name in ("raw_points_disclosed", "messages", "ratio_mean", "ratio_local_only")
     )

@@ -6,7 +6,7 @@ import pytest
 import p2pkm
 import topologies
 from p2pkm.methods.init.pipelines import needs_hub
-from p2pkm.metrics.closing_table import explain
+from p2pkm.metrics.closing_table import list_summary_rows
 from tests.support.methods import METHODS, build
 
 # methods whose centroids are no means of equal points: noise, memberships in all clusters, weights of a sample
@@ -35,7 +35,7 @@ def test_fewer_centroids_than_clusters_are_reported(name, distinct):
     assert result.summary["centroids_held"] == fewest
     assert len(notes) == (fewest < 5)
     assert not [note for note in notes if f"the fewest {fewest}" not in note]
-    rows = [figure for label, figure, _ in explain(result.summary, result.notes) if label == "centroids"]
+    rows = [figure for label, figure, _ in list_summary_rows(result.summary, result.notes) if label == "centroids"]
     assert rows == [str(fewest)] * (fewest < 5)
     assert distinct > 3 or fewest == 3 or name in OTHERS
 

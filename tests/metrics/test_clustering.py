@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 import p2pkm
-from p2pkm.metrics.closing_table import explain
+from p2pkm.metrics.closing_table import list_summary_rows
 from p2pkm.metrics.clustering import ari, distance, nmi, purity, silhouettes
 from p2pkm.viz import plot_convergence
 from p2pkm.viz.report.narrative import narrate
@@ -118,13 +118,13 @@ def test_quality_that_got_worse_is_told_in_table_verdict_and_figure():
     summary, words = result.summary, narrate(result)
     assert summary["ratio_mean"] > summary["ratio_best"] * 1.01 and summary["ratio_best_round"] == 0
     assert "Quality got worse before the end" in words and "in round 0 of gtvmin" in words
-    rows = {row[0]: row for row in explain(summary, result.notes)}
+    rows = {row[0]: row for row in list_summary_rows(summary, result.notes)}
     assert rows["lowest cost ratio"][2].startswith("in round 0 of gtvmin; quality got worse")
     texts = [text.get_text() for text in plot_convergence(result).axes[0].child_axes[0].texts]
     assert any("then worse" in text for text in texts)
     still = p2pkm.simulate(p2pkm.GTVMin(2), graph, shards, rounds=0, start=start)
     assert "got worse" not in narrate(still) and "lowest cost ratio" not in dict(
-        r[:2] for r in explain(still.summary, [])
+        r[:2] for r in list_summary_rows(still.summary, [])
     )
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import p2pkm
 import topologies
-from p2pkm.metrics.closing_table import explain
+from p2pkm.metrics.closing_table import list_summary_rows
 from p2pkm.metrics.optional import estimate_distance, expect_rate
 from topologies import measures
 
@@ -58,7 +58,7 @@ def test_rounds_before_are_shown():
     summary = result.summary
     assert summary["rounds"] == stages.pop("gtvmin")
     assert summary["rounds_before"] == sum(stages.values()) > 0
-    rows = {row[0]: row[1:] for row in explain(summary, [])}
+    rows = {row[0]: row[1:] for row in list_summary_rows(summary, [])}
     assert rows["initialization rounds"][0] == str(summary["rounds_before"])
     assert "no centroid moved" not in rows["rounds"][1] and "distance left" in rows
 

@@ -26,7 +26,7 @@ from p2pkm.experiments.config import Prepared, parse_method
 from p2pkm.experiments.resume import go_on
 from p2pkm.experiments.run import OutputOptions, code_of, execute, hold_default, hold_out, prepare_and_validate
 from p2pkm.experiments.studies.run_study import fingerprint
-from p2pkm.metrics.registry import ShownIn, listed
+from p2pkm.metrics.registry import ShownIn, metrics_shown_in
 from p2pkm.metrics.result import Result
 from p2pkm.network.world import connect
 from p2pkm.storage.checksums import Fault, check_files
@@ -223,7 +223,7 @@ def _tell_seed(summary: dict[str, Any], manner: OutputOptions) -> None:
 def summarize(summaries: list[dict[str, Any]]) -> dict[str, Any]:
     """Return mean, standard deviation (n - 1) and worst of the main figures over runs, None where one has none."""
     closing: dict[str, Any] = {"seeds": [one["seed"] for one in summaries], "mean": {}, "sd": {}, "worst": {}}
-    for metric in listed(ShownIn.SEEDS):
+    for metric in metrics_shown_in(ShownIn.SEEDS):
         name = metric.key
         values = [one[name] for one in summaries]
         known = np.array([value for value in values if value is not None], float)
@@ -251,7 +251,7 @@ def _compose_releases(summaries: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 def _show(closing: dict[str, Any], parent: Path | None) -> None:
     print(f"{count(len(closing['seeds']), 'seed')}: {', '.join(map(str, closing['seeds']))}")
-    shown = listed(ShownIn.SEEDS)
+    shown = metrics_shown_in(ShownIn.SEEDS)
     width = max(len(metric.label) for metric in shown)
     print(f"  {'':{width}} {'mean':>12} {'sd':>12} {'worst':>12}")
     for metric in shown:

@@ -12,7 +12,7 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.termination import STOPPED
 from p2pkm.core.units import count
 from p2pkm.methods.building_blocks.number_of_clusters import INDICES
-from p2pkm.metrics.closing_table import explain
+from p2pkm.metrics.closing_table import list_summary_rows
 from p2pkm.metrics.registry import find
 from p2pkm.metrics.result import Result
 from p2pkm.storage.load import load
@@ -107,7 +107,7 @@ def _draw(name: str, result: Result) -> Html:
 
 
 def _sum_up(result: Result) -> Html:
-    rows = explain(result.summary, result.notes)
+    rows = list_summary_rows(result.summary, result.notes)
     return tabulate("Summary", ("name", "figure", "what it means"), rows)
 
 
