@@ -1,4 +1,4 @@
-"""The command line: options, commands, printing, doctor."""
+"""Command line: options, commands, output, and a check of the installation."""
 
 from p2pkm.cli.main import main
 

@@ -1,81 +1,195 @@
-"""The methods in words: their docstrings, read out."""
+"""Catalogue of the methods: a table of all, and the page of one, from its docstring and traits."""
 
 import inspect
 import re
+from functools import partial
+from textwrap import wrap
 from typing import Any
 
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.plugins import summarize
 from p2pkm.core.spec import parameters, show, suggest
+from p2pkm.core.traits import MessageContent
+from p2pkm.methods.catalogue import CATALOGUE, FAMILIES, CatalogueEntry, Family
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.registry import METHODS, find, names, with_link_weights
 
-_KINDS = {False: "Peer to peer, on any graph:", True: "With a server, as a star:", None: "Not usable:"}
+_WIDTH = 100
 _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
+# Headings in the Notes of a method, with the first words of the same paragraph in older docstrings, by JSON key.
+_NOTES = {
+    "message": ("Messages", "Message"),
+    "privacy": ("Privacy", "Privacy"),
+    "guarantee": ("Convergence", "Guarantee"),
+    "faults": ("Faults", "Faults"),
+    "differences": ("Differences from the paper", "Departs from the paper"),
+}
+_OLD_WORDS = "(?:Message|Privacy|Guarantee|Link weights|Departs from the paper)"
+# Options without which a method cannot run, or data that it is made for.
+_EXAMPLES = {
+    "private": "--algorithm private:epsilon=1,radius=30",
+    "deepfeca": "--algorithm deepfeca --data shapes:side=16 -k 30",
+    "deepgossip": "--algorithm deepgossip --data shapes:side=16 -k 30",
+}
 
 
 def describe(name: str | None) -> Any:
-    """Return what is known of a method, or a list of all.
+    """Describe a method, or list all methods.
 
     Raises
     ------
     ExperimentError
-        If there is no such method; the nearest is named.
+        If the name is unknown; the message suggests the nearest.
     """
     if name is None:
-        found = [(one, summarize(one, describe)) for one in names()]
+        methods = [(method, summarize(method, describe)) for method in names()]
         return [
-            {"name": one, "summary": text, "server": None} if isinstance(text, str) else text for one, text in found
+            {"name": method, "summary": facts, "server": None} if isinstance(facts, str) else facts
+            for method, facts in methods
         ]
     key = name.replace("_", "-").lower()
     if key not in METHODS and key not in names():
         raise ExperimentError(f"unknown algorithm {name!r}. {suggest(key, names())}")
     kind = find(key)
-    inner: Any = getattr(kind, "func", kind)
-    text, *sections = _SECTION.split(inspect.cleandoc(inner.__doc__ or ""))
-    parts = {title: body.strip() for title, body in zip(sections[::2], sections[1::2], strict=True)}
-    defaults = inspect.signature(inner).parameters
+    method = kind(1)
+    cls: Any = getattr(kind, "func", kind)
+    docstring = inspect.cleandoc(cls.__doc__ or "")
+    text, *parts = _SECTION.split(docstring)
+    sections = {title: body.strip() for title, body in zip(parts[::2], parts[1::2], strict=True)}
+    defaults = inspect.signature(cls).parameters
+    entry = CATALOGUE.get(key) or _guess_entry(method, text)
+    # Names that share a class, such as ffcm1 and ffcm2, share its docstring: their line tells them apart.
+    summary = f"{entry.line[0].upper()}{entry.line[1:]}." if isinstance(kind, partial) else text.split("\n")[0]
     return {
         "name": key,
-        "summary": text.split("\n")[0],
-        "server": needs_hub(kind(1)),
+        "summary": summary,
+        "server": needs_hub(method),
+        "family": entry.family,
+        "sends": entry.sends,
+        "points": entry.points,
+        "line": entry.line,
         "text": text.strip(),
-        **{word: _find(text, word) for word in ("message", "privacy", "guarantee")},
-        "link_weights": _describe_link_weights(kind(1), text),
-        "rounds": inner.default_rounds,
+        **{key: _join(_read_note(docstring, *headings)) for key, headings in _NOTES.items()},
+        "link_weights": _describe_link_weights(method, docstring),
+        "rounds": cls.default_rounds,
         "defaults": {option: defaults[option].default for option in parameters(kind)},
-        "source": " ".join(parts.get("References", "").split()),
-        "parameters": parts.get("Parameters", ""),
+        "example": f"python -m p2pkm {_EXAMPLES.get(key, f'--algorithm {key}')}",
+        "source": _read_references(sections.get("References", "")),
+        "parameters": sections.get("Parameters", ""),
+        "docstring": docstring,
     }
 
 
-def explain(name: str | None) -> str:
-    """Return the same as text."""
+def explain(name: str | None, *, full: bool = False) -> str:
+    """Format the table of all methods, or the page of one: its docstring in full, or a summary."""
     if name is None:
-        every, lines = describe(None), []
-        width = max(len(one["name"]) for one in every)
-        for server, title in _KINDS.items():
-            rows = [f"  {one['name']:{width}}  {one['summary']}" for one in every if one["server"] is server]
-            lines += [title, *rows, ""] if rows else []
-        lines += [f"Weights of links act in {', '.join(with_link_weights())}; the others ignore them by default.", ""]
-        return "\n".join([*lines, "One in full: p2pkm algorithms NAME. Options: --algorithm NAME:key=value,..."])
-    found = describe(name)
-    options = ",".join(f"{key}={show(value).lower()}" for key, value in found["defaults"].items())
-    return "\n\n".join([
-        f"{found['name']}{':' if options else ''}{options}", found["text"], "Parameters\n" + found["parameters"],
-        *([f"Link weights: {found['link_weights']}"] if "\nLink weights: " not in found["text"] else []),
-        f"Default number of rounds: {found['rounds']}", f"Source: {found['source']}",
-    ])  # fmt: skip
+        return _format_table(describe(None))
+    facts = describe(name)
+    return f"{facts['name']}\n\n{facts['docstring']}" if full else _format_page(facts)
 
 
-def _describe_link_weights(method: Any, text: str) -> str:
-    """Return whether and how the weights of links act: what the docstring says, else what the method declares."""
+def _format_table(methods: list[dict[str, Any]]) -> str:
+    """Format a row for each method, under the headings of the families."""
+    width = max(len(method["name"]) for method in methods)
+    head = f"  {'name':{width}}  server  sends            raw points  method"
+    lines = [head]
+    for family, title in FAMILIES.items():
+        rows = [
+            f"  {method['name']:{width}}  {_has_server(method):6}  {method['sends']:15}  {method['points']:10}  "
+            f"{method['line']}"
+            for method in methods
+            if method.get("family") == family
+        ]
+        lines += [title, *rows] if rows else []
+    broken = [f"  {method['name']:{width}}  {method['summary']}" for method in methods if "family" not in method]
+    lines += ["Not usable", *broken] if broken else []
+    return "\n".join([
+        *lines,
+        "",
+        "Raw points: local points in messages. few: clusters of one point. sample: points that the method selects.",
+        f"Weights of links act in {', '.join(with_link_weights())}; the others ignore them by default.",
+        "p2pkm algorithms NAME explains a method. Options: --algorithm NAME:key=value,...",
+    ])
+
+
+def _has_server(method: dict[str, Any]) -> str:
+    return "yes" if method["server"] and method["sends"] != "nothing" else "no"
+
+
+def _format_page(facts: dict[str, Any]) -> str:
+    """Format a method: summary, traits, notes, options with their defaults, an example and the source."""
+    traits = f"Server: {_has_server(facts)}. Sends: {facts['sends']}. Raw points: {facts['points']}."
+    blocks = [f"{facts['name']}: {facts['summary']}", traits]
+    for title, old in _NOTES.values():
+        if note := _read_note(facts["docstring"], title, old):
+            blocks.append(f"{title}\n{_fill(note)}")
+    blocks.append(f"Link weights: {facts['link_weights']}")
+    if facts["defaults"]:
+        options = (key if value is None else f"{key}={show(value)}" for key, value in facts["defaults"].items())
+        blocks.append(f"Options (--algorithm {facts['name']}:key=value,...)\n{_wrap(', '.join(options))}")
+    blocks += [
+        f"Default number of rounds: {facts['rounds']}",
+        f"Example: {facts['example']}",
+        f"p2pkm algorithms {facts['name']} --full explains all options.",
+        "\n".join(wrap(f"Source: {facts['source']}", _WIDTH, break_on_hyphens=False)),
+    ]
+    return "\n\n".join(blocks)
+
+
+def _fill(note: str) -> str:
+    """Fill a note of a docstring, by paragraph and list item, indented by two spaces; code is left unchanged."""
+    blocks = re.split(r"\n\s*\n|\n(?=(?:[*-]|\d+\.) )", note.strip("\n"))
+    filled = [block if block.startswith("    ") else _wrap(_clean(block)) for block in blocks]
+    text = "\n".join(filled).lstrip()
+    return f"  {text[:1].upper()}{text[1:]}"
+
+
+def _clean(text: str) -> str:
+    """Remove the markup of a docstring: double backticks, bold, roles and citations."""
+    plain = re.sub(r":\w+:`([^`]*)`", r"\1", text.replace("``", "").replace("**", ""))
+    return re.sub(r" ?\[\d+\]_", "", plain)
+
+
+def _wrap(text: str) -> str:
+    """Wrap text to lines of the same width, indented by two spaces, items of lists by four."""
+    is_item = re.match(r"[*-] |\d+\. ", text) is not None
+    indent = "    " if is_item else "  "
+    plain = " ".join(text.split())
+    return "\n".join(wrap(plain, _WIDTH, initial_indent="  ", subsequent_indent=indent, break_on_hyphens=False))
+
+
+def _guess_entry(method: Any, text: str) -> CatalogueEntry:
+    """Make the row of a method of another package from its traits and the first line of its docstring."""
+    sends = {MessageContent.CENTROIDS: "centroids", MessageContent.SUMS: "sums"}
+    content = sends.get(method.traits.message_content, "other")
+    family: Family = "server" if needs_hub(method) else "iterative"
+    line = text.split("\n")[0].rstrip(".")
+    return CatalogueEntry(family, content, "unknown", line)
+
+
+def _describe_link_weights(method: Any, docstring: str) -> str:
+    """Describe the use of link weights, from the docstring or else from the traits."""
     if needs_hub(method):
         return "ignored; the links of a star have none."
-    return _find(text, "link weights") or method.traits.link_weights or "ignored."
+    note = _join(_read_note(docstring, "Link weights", "Link weights"))
+    return note or method.traits.link_weights or "ignored."
 
 
-def _find(text: str, word: str) -> str | None:
-    """Return the paragraph that begins with this word and a colon."""
-    found = re.search(rf"^{word.capitalize()}: (.+?)(?:\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
-    return " ".join(found[1].split()) if found else None
+def _read_note(docstring: str, heading: str, old: str) -> str | None:
+    """Return the text under a bold heading of the Notes, or of the paragraph that begins with ``old:``."""
+    note = re.search(rf"^\*\*{heading}\.\*\*\s+(.+?)(?=^\*\*[A-Z][^*\n]*\.\*\*|^\w[\w ]*\n-{{3,}}|\Z)",
+                     docstring, re.MULTILINE | re.DOTALL)  # fmt: skip
+    note = note or re.search(rf"^{old}: (.+?)(?=\n\n|\n{_OLD_WORDS}: |\Z)", docstring, re.MULTILINE | re.DOTALL)
+    return note[1].rstrip() if note else None
+
+
+def _join(text: str | None) -> str | None:
+    """Join the lines of a note."""
+    return None if text is None else " ".join(_clean(text).split())
+
+
+def _read_references(text: str) -> str:
+    """Join the references of a docstring, without their numbers."""
+    return " ".join(
+        " ".join(reference.split()) for reference in re.split(r"^\.\. \[\d+\] ", text, flags=re.MULTILINE)
+    ).strip()

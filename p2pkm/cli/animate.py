@@ -1,19 +1,18 @@
-"""Command line of ``p2pkm animate``: the pictures of a run."""
+"""Command ``p2pkm animate``: animation of a run."""
 
 import click
 
 
-@click.command("animate", short_help="Film a run from its folder.")
+@click.command("animate", short_help="Animate a run from its folder.")
 @click.argument("run", metavar="RUN", type=click.Path())
-@click.option(
-    "--out", metavar="FILE", help="A .gif file, or .mp4 where there is ffmpeg.  [default: RUN/figures/replay.gif]"
-)
+@click.option("--out", metavar="FILE", help="File .gif, or .mp4 with ffmpeg.  [default: RUN/figures/replay.gif]")
 @click.option("--fps", type=click.IntRange(1, 50), default=5, show_default=True, help="Frames per second.")
 def animate(run: str, out: str | None, fps: int) -> int:
-    """Film a run from its folder: the graph as devices come to agree, and the centroids as they move."""
+    """Animate a run from its folder: disagreement on the graph, and the movement of the centroids."""
     from pathlib import Path
 
-    from p2pkm.viz import animate as film
+    from p2pkm.viz import animate as write_animation
 
-    click.echo(f"filmed: {film(run, Path(run) / 'figures' / 'replay.gif' if out is None else out, fps=fps)}")
+    path = Path(run) / "figures" / "replay.gif" if out is None else out
+    click.echo(f"written: {write_animation(run, path, fps=fps)}")
     return 0

@@ -1,4 +1,4 @@
-"""Command line of ``p2pkm attack``: what a receiver can find out, beside what is claimed."""
+"""Command ``p2pkm attack``: attacks of receivers, compared with the claimed privacy guarantees."""
 
 import json
 from collections.abc import Callable
@@ -8,19 +8,20 @@ import click
 
 from p2pkm.cli.options import with_format
 
-_EXCEEDED = 6  # as of verify: what was claimed is not so
+# Exit code if an attack exceeds the claim; the same as that of `verify` for a difference.
+_EXCEEDED = 6
 
 
 def _with_query(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what all attacks are given."""
+    """Add the options that all attacks share."""
     for option in (
         with_format,
-        click.option("--out", metavar="FILE", help="Draw bound and attack side by side: a .png, .svg or .pdf file."),
+        click.option("--out", metavar="FILE", help="Figure of bound and attack: a .png, .svg or .pdf file."),
         click.option("--delta", type=float, default=1e-6, show_default=True,
-                     help="Of epsilon; one in --algorithm comes first."),
+                     help="Delta of the guarantee; that of --algorithm has precedence."),
         click.option("--trials", type=click.IntRange(100), default=20_000, show_default=True,
-                     help="With the point, and as many without it."),
-        click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn."),
+                     help="Number of trials with the point, and without it."),
+        click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed."),
         click.option("--devices", type=click.IntRange(1), help="Number of devices.  [default: 16]"),
         click.option("--graph", default="ring", show_default=True, metavar="SPEC", help="Communication graph."),
     ):  # fmt: skip
@@ -30,28 +31,30 @@ def _with_query(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group(
     "attack",
-    short_help="Attack noisy sums, beside what is claimed of them.",
-    epilog="Exit codes: 0 the claim holds, 2 wrong command line, 3 wrong graph, 6 more was measured than claimed.",
+    short_help="Attack noisy sums, and compare with the guarantee.",
+    epilog="Exit codes: 0 the claim holds, 2 wrong command line, 3 wrong graph, 6 the attack exceeds the claim.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 def attack() -> None:
-    """Try to tell whether one point is there: the best test in many trials, and one run with canaries."""
+    """Test whether one point is in the data: the optimal test in many trials, and one run with canaries."""
 
 
 @attack.command("gossip", short_help="Attack an average of noisy values.")
 @_with_query
 @click.option("--gossips", type=click.IntRange(1, 1000), default=10, show_default=True, help="Turns of the average.")
-@click.option("--mu", type=float, default=1.0, show_default=True, help="What the noise of each device gives by itself.")
-@click.option("--receiver", type=click.IntRange(0), default=0, show_default=True, help="The device that attacks.")
+@click.option(
+    "--mu", type=float, default=1.0, show_default=True, help="Parameter mu of the noise of each device alone."
+)
+@click.option("--receiver", type=click.IntRange(0), default=0, show_default=True, help="Attacking device.")
 def gossip_command(gossips: int, mu: float, receiver: int, form: str, **options: Any) -> int:
-    """Attack an average over the graph, of values to which each device has added noise of its own.
+    """Attack an average over the graph of values to which each device has added noise.
 
-    For every distance from the receiver: whose values it computes exactly, the mu that is claimed, the measured one,
-    and epsilon: the bound, and what the trials show at least.
+    For every distance from the receiver, the table shows the devices whose values it computes exactly, the claimed and
+    the measured mu, and epsilon: its upper bound, and the lower bound from the trials.
     """
     from p2pkm.privacy.run_attack import AttackQuery, attack_gossip
 
-    return _tell(attack_gossip(AttackQuery(**options), gossips, mu, receiver), form)
+    return _print_result(attack_gossip(AttackQuery(**options), gossips, mu, receiver), form)
 
 
 @attack.command("private", short_help="Attack the sums of the method private.")
@@ -61,22 +64,22 @@ def gossip_command(gossips: int, mu: float, receiver: int, form: str, **options:
     default="private:epsilon=1,radius=1",
     show_default=True,
     metavar="SPEC",
-    help="The method with its parameters.",
+    help="Method with its parameters.",
 )
 @click.option("-k", "--clusters", type=click.IntRange(1), default=16, show_default=True, help="Number of clusters.")
-@click.option("--features", type=click.IntRange(1), default=2, show_default=True, help="Of the points.")  # fmt: skip
+@click.option("--features", type=click.IntRange(1), default=2, show_default=True, help="Number of features.")
 def private_command(algorithm: str, clusters: int, features: int, form: str, **options: Any) -> int:
-    """Attack all sums of a run of private together, with the noise that it draws; no points are needed.
+    """Attack all sums of a run of private together, with its noise; no points are needed.
 
-    First as the curious devices, who know their own masks; then as all devices but one.
+    The attackers are first the curious devices, which know their masks, then all devices except one.
     """
     from p2pkm.privacy.run_attack import AttackQuery, attack_private
 
-    return _tell(attack_private(AttackQuery(**options), algorithm, clusters, features), form)
+    return _print_result(attack_private(AttackQuery(**options), algorithm, clusters, features), form)
 
 
-def _tell(found: dict[str, Any], form: str) -> int:
+def _print_result(result: dict[str, Any], form: str) -> int:
     from p2pkm.privacy.run_attack import explain
 
-    click.echo(json.dumps(found) if form == "json" else explain(found))
-    return 0 if found["holds"] else _EXCEEDED
+    click.echo(json.dumps(result) if form == "json" else explain(result))
+    return 0 if result["holds"] else _EXCEEDED

@@ -1,4 +1,4 @@
-"""Names that a shell may complete: of graphs, methods, data, partitions, initializations and link models."""
+"""Shell completion of graphs, methods, data, partitions, initializations and link models."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -14,22 +14,23 @@ from topologies.errors import GraphError
 
 
 def complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Return what an option or argument may be, as far as it is typed; of a list the last entry is completed.
+    """Complete the value of an option or argument; in a list, the last entry.
 
-    A name of data that is none is a file.
+    Data that match no name are completed as a file.
     """
     kind = (parameter.name or "").removesuffix("s")
     before, comma, last = typed.rpartition(",")
-    found: list[str] = []
-    with suppress(P2PKMError, GraphError):  # a plug-in that cannot be imported, say: what is typed is checked later
-        found = sorted(name for name in _NAMES.get(kind, partial(_words, kind))() if name.startswith(last.lower()))
-    if not found and kind == "data":
+    matches: list[str] = []
+    # For example a plug-in that cannot be imported; the value is validated later.
+    with suppress(P2PKMError, GraphError):
+        matches = sorted(name for name in _NAMES.get(kind, partial(_words, kind))() if name.startswith(last.lower()))
+    if not matches and kind == "data":
         return [CompletionItem(typed, type="file")]
-    return [CompletionItem(f"{before}{comma}{name}") for name in found]
+    return [CompletionItem(f"{before}{comma}{name}") for name in matches]
 
 
 def _words(field: str) -> Iterable[str]:
-    """Return the words that a field of an experiment may be; none if it may be more than a few."""
+    """List the values of a field with a fixed set of words; empty for other fields."""
     hint = get_type_hints(RunOptions).get(field)
     parts = [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal]
     return get_args(parts[0]) if parts else ()
@@ -65,7 +66,7 @@ def _inits() -> Iterable[str]:
     return known("")
 
 
-def _nets() -> Iterable[str]:
+def _link_models() -> Iterable[str]:
     from p2pkm.network.link_model import PROFILES
 
     return PROFILES
@@ -74,9 +75,10 @@ def _nets() -> Iterable[str]:
 _NAMES: dict[str, Callable[[], Iterable[str]]] = {
     "graph": _graphs,
     "algorithm": _algorithms,
-    "name": _algorithms,  # the argument of `p2pkm algorithms`
+    # Argument of `p2pkm algorithms`.
+    "name": _algorithms,
     "data": _data,
     "partition": _partitions,
     "init": _inits,
-    "link_model": _nets,
+    "link_model": _link_models,
 }

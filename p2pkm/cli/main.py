@@ -1,4 +1,7 @@
-"""Entry points `p2pkm` and `python -m p2pkm`; rank 0 parses, the other ranks wait for its instructions."""
+"""Entry points `p2pkm` and `python -m p2pkm`.
+
+Rank 0 parses the command line; the other ranks execute the orders that it broadcasts.
+"""
 
 import contextlib
 import io
@@ -10,38 +13,42 @@ from typing import Any, NoReturn
 
 from p2pkm.core.errors import DataError, ExperimentError, NetworkError, P2PKMError
 
-_QUIET_WORDS = {"--help", "-h", "--version"}
-_LONG = 1_500  # letters of a message, before and after what is left out
+# With these, rank 0 prints and exits without MPI, so the other ranks must not wait for an order.
+_PRINT_ONLY = {"--help", "-h", "--help-all", "--version"}
+# Characters of an error message that are kept at its beginning and at its end.
+_KEPT_CHARACTERS = 1_500
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line on this rank and return its exit code; see the interface of the command for the codes."""
+    """Run the command line on this rank and return the exit code."""
     from p2pkm.core.mpi_environment import THREADS, expected_rank, launched
     from p2pkm.engine.signals import code_of
 
     arguments = sys.argv[1:] if arguments is None else arguments
-    _accept_all_letters()
-    os.environ["MPLBACKEND"] = "agg"  # figures are files: no window is opened, whatever the user's matplotlibrc names
+    _replace_unencodable_characters()
+    # Figures are files: no window is opened, whatever backend the user's matplotlibrc names.
+    os.environ["MPLBACKEND"] = "agg"
     if launched():
-        for name in THREADS:  # many ranks on one machine: one thread each
+        # Many ranks share a machine: one thread for each.
+        for name in THREADS:
             os.environ.setdefault(name, "1")
     try:
         if expected_rank() > 0:
-            return 0 if _QUIET_WORDS & set(arguments) else _follow()
-        return _lead(arguments)
+            return 0 if _PRINT_ONLY & set(arguments) else _run_worker_loop()
+        return _run_root(arguments)
     except KeyboardInterrupt as error:
-        return _stop(code_of(error))
+        return _abort_ranks(code_of(error))
 
 
-def _accept_all_letters() -> None:
-    """Print a question mark for a letter that the terminal's encoding lacks, rather than fail once a run has ended."""
+def _replace_unencodable_characters() -> None:
+    """Print question marks for characters that the terminal cannot encode, so that no finished run fails."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors in {"strict", "surrogateescape"}:
             stream.reconfigure(errors="replace")
 
 
 def run_program() -> NoReturn:
-    """Run the command line as a program; once it has ended, Ctrl-C does not change its exit code any more."""
+    """Run the command line as a program; Ctrl-C during interpreter shutdown does not change the exit code."""
     import signal
 
     from p2pkm.core.allocator import keep_freed_memory
@@ -52,18 +59,18 @@ def run_program() -> NoReturn:
     sys.exit(code)
 
 
-def _lead(arguments: list[str]) -> int:
-    """Run the command line on rank 0, and send the other ranks how it ended."""
+def _run_root(arguments: list[str]) -> int:
+    """Run the command line on rank 0 and send the exit code to the other ranks."""
     from p2pkm.core.mpi_environment import launched
 
-    code = _obey(arguments)
-    if launched() and not _QUIET_WORDS & set(arguments):
-        _dismiss(code)
+    code = _run_command_line(arguments)
+    if launched() and not _PRINT_ONLY & set(arguments):
+        _shut_down_workers(code)
     return code
 
 
-def _obey(arguments: list[str]) -> int:
-    """Run the command line, print the error if there is one, and return the code."""
+def _run_command_line(arguments: list[str]) -> int:
+    """Run the command line, print an error if one occurs, and return the exit code."""
     import click
 
     from p2pkm.cli.run import command
@@ -84,97 +91,105 @@ def _obey(arguments: list[str]) -> int:
         code = print_error(str(error), error.code)
     except MemoryError as error:
         code = print_error(
-            f"too little memory: {error or 'none is left'}; take fewer devices, points or clusters", DataError.code
+            f"too little memory: {error or 'none is left'}. Use fewer devices, points or clusters", DataError.code
         )
-    except SystemExit as ending:  # click: a shell has its completions, or whoever reads the output has gone
+    except SystemExit as ending:
+        # click exits by itself after shell completion, and with a code if the reader of the output is gone.
         code = NetworkError.code if ending.code else 0
     except OSError as error:
         code = print_error(
             f"{error.filename or 'the output'} cannot be used: {error.strerror or error}", NetworkError.code
         )
-        _drop_output()
+        _discard_output()
     return code or 0
 
 
 def _require_values(command: Any, arguments: list[str]) -> None:
-    """Reject an option that is followed by another option in the place of its value."""
+    """Reject an option that is followed by another option instead of its value."""
     import click
 
-    commands, known = [command], dict[str, bool]()
-    while commands:
-        one = commands.pop()
-        commands += [*getattr(one, "commands", {}).values()]
-        for option in (option for option in one.params if isinstance(option, click.Option)):
-            known |= dict.fromkeys((*option.opts, *option.secondary_opts), not option.is_flag)
+    pending = [command]
+    takes_value: dict[str, bool] = {}
+    while pending:
+        current = pending.pop()
+        pending += getattr(current, "commands", {}).values()
+        for option in (option for option in current.params if isinstance(option, click.Option)):
+            takes_value |= dict.fromkeys((*option.opts, *option.secondary_opts), not option.is_flag)
     for name, following in pairwise(arguments):
-        if known.get(name) and following in known:
+        if takes_value.get(name) and following in takes_value:
             raise click.UsageError(
                 f"{name} is followed by {following}; expected a value. Use {name} VALUE, or remove it"
             )
 
 
 def _suggest(error: Any, arguments: list[str]) -> None:
-    """Name the commands where one is misspelled (not every version of click does), and options that were renamed."""
+    """Suggest commands if one is misspelled, which not every version of click does, and new names of options."""
     import click
 
     from p2pkm.core.spec import renamed, suggest
 
     old = error.option_name if isinstance(error, click.NoSuchOption) else ""
-    words = "=".join(arguments).split("=")
-    value = dict(pairwise(words)).get(old)
+    parts = "=".join(arguments).split("=")
+    value = dict(pairwise(parts)).get(old)
     if new := renamed(old[2:], value):
         error.message = f"No such option: {old}. It is called --{new.replace('_', '-')} now."
         error.possibilities = None
     known = getattr(getattr(getattr(error, "ctx", None), "command", None), "commands", {})
-    wrong = re.match(r"No such command '(.*?)'", error.message)
-    if wrong and known:
-        error.message = f"{wrong[0]}. {suggest(wrong[1], known)}"
-        error.possibilities = None  # of click, which would name them again
+    misspelled = re.match(r"No such command '(.*?)'", error.message)
+    if misspelled and known:
+        error.message = f"{misspelled[0]}. {suggest(misspelled[1], known)}"
+        # click would append its own suggestions.
+        error.possibilities = None
 
 
 def print_error(message: str, code: int) -> int:
     """Print an error, without its middle if it is very long, and return the exit code."""
-    short = message if len(message) <= 2 * _LONG else f"{message[:_LONG]} ... {message[-_LONG:]}"
+    short = message
+    if len(message) > 2 * _KEPT_CHARACTERS:
+        short = f"{message[:_KEPT_CHARACTERS]} ... {message[-_KEPT_CHARACTERS:]}"
     with contextlib.suppress(OSError):
         print(f"p2pkm: error: {short}", file=sys.stderr, flush=True)
     return code
 
 
-def _drop_output() -> None:
-    """Let nothing be written at the end that nobody takes: a full disk, a pipe whose reader has gone."""
-    with contextlib.suppress(OSError, ValueError, AttributeError), open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+def _discard_output() -> None:
+    """Redirect standard output to the null device: flushing it at exit would fail again (full disk, closed pipe)."""
+    with contextlib.suppress(OSError, ValueError, AttributeError), open(os.devnull, "wb") as null_device:
+        os.dup2(null_device.fileno(), sys.stdout.fileno())
 
 
-def _stop(code: int) -> int:
-    """End the other ranks, which may wait for this one, with the code of an interruption."""
+def _abort_ranks(code: int) -> int:
+    """Abort the other ranks, which may wait for this one, with the code of an interruption."""
     from p2pkm.network.world import connect
 
-    if "mpi4py.MPI" in sys.modules:  # else MPI was not started yet
+    # Without this module MPI was never started, and connecting only to abort would start it.
+    if "mpi4py.MPI" in sys.modules:
         with contextlib.suppress(NetworkError):
             connect().abort(code)
     return code
 
 
-def _dismiss(code: int) -> None:
-    """Let the other ranks end with the same code."""
+def _shut_down_workers(code: int) -> None:
+    """Send the exit code to the other ranks, which end their loops."""
     import numpy as np
 
     from p2pkm.network.world import connect
 
-    with contextlib.suppress(NetworkError):  # then there are no other ranks to tell, and the message is out
+    # Without a connection this is the only rank, and the error has been printed.
+    with contextlib.suppress(NetworkError):
         connect().broadcast({"exit": np.array(code)})
 
 
-def _follow() -> int:
-    """Run what rank 0 broadcasts until it sends the end."""
+def _run_worker_loop() -> int:
+    """Execute the orders that rank 0 broadcasts, until it sends an exit code."""
     from p2pkm.experiments.worker import worker_loop
     from p2pkm.network.world import connect
 
     try:
         world = connect()
     except NetworkError as error:
-        return error.code  # rank 0 says so
+        # Rank 0 prints the error.
+        return error.code
     if world.size == 1:
         return ExperimentError.code
     return worker_loop(world, {"study": _follow_study})

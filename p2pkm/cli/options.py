@@ -1,7 +1,7 @@
-"""The options of a run on the command line, made of the fields of `RunOptions`; several commands share them."""
+"""Options of a run on the command line, made from the fields of `RunOptions`; several commands share them."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import click
 
@@ -10,47 +10,71 @@ from p2pkm.engine.run_options import OPTIONS, RunOptions
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-with_format = click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True,
-                           help="What to print: a table, or one JSON object.")  # fmt: skip
 
-_SEVERAL: dict[str, Decorator] = {
-    "seeds": click.option("--seeds", metavar="LIST", help="Run once for each of several seeds, such as 0-9, and print "
-                          "mean, standard deviation and worst case."),
-    "coupling_path": click.option("--coupling-path", metavar="LIST", help="Solve for a sequence of couplings, such as "
-                                  "30,10,...,0.1, with warm starts; plots local cost against disagreement."),
-}  # fmt: skip
-_MANNER: dict[str, Decorator] = {
-    "config": click.option("--config", metavar="FILE.toml", help="Read options from a file; the command line wins."),
-    "force": click.option("--force", is_flag=True, help="Replace what is in --out."),
+class HelpEntry(NamedTuple):
+    """Place of an option in the help: its heading, and whether the short help lists it."""
+
+    section: str
+    is_basic: bool = False
+
+
+with_format = click.option(
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True,
+    help="Output: a table, or one JSON object.",
+)  # fmt: skip
+
+_REPETITIONS: dict[str, Decorator] = {
+    "seeds": click.option(
+        "--seeds", metavar="LIST", help="One run per seed, such as 0-9, with mean, standard deviation and worst value."
+    ),
+    "coupling_path": click.option(
+        "--coupling-path", metavar="LIST", help="Sequence of couplings with warm starts, such as 30,10,...,0.1."
+    ),
+}
+_PRESENTATION: dict[str, Decorator] = {
+    "config": click.option("--config", metavar="FILE.toml", help="File of options; the command line has precedence."),
+    "force": click.option("--force", is_flag=True, help="Existing contents of --out are replaced."),
     "form": with_format,
-    "dry_run": click.option("--dry-run", is_flag=True, help="Check everything, show the resolved options, and stop."),
-    "quiet": click.option("-q", "--quiet", is_flag=True, help="No progress."),
-    "verbose": click.option("-v", "--verbose", is_flag=True, help="A line for every recorded round."),
+    "dry_run": click.option("--dry-run", is_flag=True, help="Validation only; the resolved options are printed."),
+    "quiet": click.option("-q", "--quiet", is_flag=True, help="No progress on standard error."),
+    "verbose": click.option("-v", "--verbose", is_flag=True, help="All metrics, and a line for every recorded round."),
+}
+PLACEMENTS = {name: HelpEntry(declared.section, declared.is_basic) for name, declared in OPTIONS.items()} | {
+    "seeds": HelpEntry("Repetition"),
+    "coupling_path": HelpEntry("Repetition"),
+    "config": HelpEntry("Recording"),
+    "force": HelpEntry("Recording"),
+    "form": HelpEntry("Output", is_basic=True),
+    "dry_run": HelpEntry("Recording"),
+    "quiet": HelpEntry("Output", is_basic=True),
+    "verbose": HelpEntry("Output", is_basic=True),
 }
 
 
 def _options() -> Iterator[tuple[str, Decorator]]:
-    """Yield the options by name in the order of the help."""
-    kinds = get_type_hints(RunOptions)
+    """Yield the options by name."""
+    types = get_type_hints(RunOptions)
     for name in OPTIONS:
-        yield name, _field_option(name, kinds[name])
+        yield name, _field_option(name, types[name])
         if name == "seed":
-            yield from _SEVERAL.items()
-    yield from _MANNER.items()
+            yield from _REPETITIONS.items()
+    yield from _PRESENTATION.items()
 
 
 def _field_option(name: str, kind: Any) -> Decorator:
-    """Return the option of a field of `RunOptions`; without a default, so that a file of options may set it."""
-    declared, dashed = OPTIONS[name], name.replace("_", "-")
-    usual = f"--{dashed}/--no-{dashed}" if getattr(RunOptions, name) is True else f"--{dashed}"
-    typed: dict[Any, dict[str, Any]] = {
+    """Make the option of a field of `RunOptions`; without a default, so that a file of options can set it."""
+    declared = OPTIONS[name]
+    dashed = name.replace("_", "-")
+    flag = f"--{dashed}/--no-{dashed}" if getattr(RunOptions, name) is True else f"--{dashed}"
+    settings_by_type: dict[Any, dict[str, Any]] = {
         bool: {"is_flag": True, "default": None},
         int: {"type": int},
         float: {"type": float},
     }
-    more = next((more for plain, more in typed.items() if kind in (plain, plain | None)), {})
-    more = more | ({"shell_complete": complete} if declared.completes else {})
-    return click.option(*(declared.flags or (usual,)), metavar=declared.metavar, help=declared.help, **more)
+    settings = next((more for plain, more in settings_by_type.items() if kind in (plain, plain | None)), {})
+    if declared.completes:
+        settings = settings | {"shell_complete": complete}
+    return click.option(*(declared.flags or (flag,)), metavar=declared.metavar, help=declared.help, **settings)
 
 
 def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,7 +83,7 @@ def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without(*names: str) -> Decorator:
-    """Return a decorator that adds the options of a run except some."""
+    """Return a decorator that adds the options of a run except those named."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for name, add in reversed(list(_options())):

@@ -1,4 +1,4 @@
-"""Command line of ``p2pkm report``: pages."""
+"""Command ``p2pkm report``: HTML pages."""
 
 import json
 from pathlib import Path
@@ -10,17 +10,22 @@ from p2pkm.cli.options import with_format
 
 @click.command(
     "report",
-    short_help="Write one HTML page about a run or a study.",
+    short_help="Write an HTML page about a run or a study.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.argument("folder", metavar="RUN|COMPARISON|STUDY", type=click.Path(path_type=Path))
-@click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="[default: report.html in the folder]")
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File of the page.  [default: report.html in the folder]",
+)
 @with_format
 def report(folder: Path, out: Path | None, form: str) -> int:
-    """Write one page about a run, a comparison or a study: verdict, tables, figures, how to repeat it.
+    """Write an HTML page about a run, a comparison or a study: verdict, tables, figures, commands that repeat it.
 
-    The page of a run replays it: a slider over the rounds moves the centroids and lights the links. It is one file that
-    needs no network. Code 3 if the folder holds nothing that has ended.
+    The page of a run has a replay: a slider over the rounds moves the centroids and highlights the links. The page is a
+    single file and works offline. Exit code 3 if the folder lacks finished results.
     """
     from p2pkm.engine.run_options import OPTIONS, RunOptions
     from p2pkm.viz.report.write import write_report

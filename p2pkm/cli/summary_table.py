@@ -1,101 +1,163 @@
-"""The closing table of a run, in words that a newcomer understands, and the lines that show how it goes on."""
+"""Summary table of a run, next steps for new users, and progress on standard error."""
 
 import sys
 import time
+from collections.abc import Iterator
 from textwrap import fill
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from p2pkm.core.mpi_environment import launched
-from p2pkm.core.units import count, write_figure, write_size
+from p2pkm.core.units import NOT_KEPT, count, write_figure
 
-_SUPPRESSED = 2  # least size of a cluster that keeps single points out of messages
-_PAUSE = 3.0  # seconds between two plain lines of progress
+# Smallest --min-cluster-size that keeps single points out of messages.
+_SUPPRESSED = 2
+# Seconds between two plain lines of progress.
+_PAUSE = 3.0
 
 
-def show(summary: dict[str, Any], notes: list[str], file: TextIO) -> None:
-    """Print the closing table: with rich on a terminal, aligned text otherwise."""
-    from p2pkm.metrics.closing_table import explain
+class _Line(NamedTuple):
+    """Line of the table: a heading if only `label` is set."""
 
-    rows = explain(summary, notes)
-    spent = f"{summary['wall_seconds']:.2f} s"
+    label: str
+    value: str = ""
+    meaning: str = ""
+    is_heading: bool = False
+
+
+def show(summary: dict[str, Any], notes: list[str], file: TextIO, *, verbose: bool = False) -> None:
+    """Print the summary table: with rich on a terminal, aligned text otherwise."""
+    from p2pkm.metrics.closing_table import group_summary_rows
+
+    rows = group_summary_rows(summary, notes)
+    lines = list(_list_lines([row for row in rows if verbose or not row.is_verbose]))
+    n_hidden = 0 if verbose else sum(row.is_verbose for row in rows)
+    title, ending = _title(summary), _ending(summary, n_hidden)
+    # Some launchers connect their ranks to a pseudo-terminal, whose control characters end up in log files.
+    if launched() or not file.isatty():
+        print(title, "", *_align(lines), "", ending, sep="\n", file=file, flush=True)
+    else:
+        _print_rich(title, lines, ending, file)
+
+
+def _title(summary: dict[str, Any]) -> str:
+    method = summary["algorithm"].split(":")[0]
+    clusters, devices = count(summary["clusters"], "cluster"), count(summary["devices"], "device")
+    processes = count(summary["ranks"], "process", "es")
+    seconds = f"{summary['wall_seconds']:.2f} s, {processes}"
     if summary.get("compile_seconds"):
-        spent += f" (and {summary['compile_seconds']:.2f} s to compile kernels, once)"
-    title = ", ".join([
-        count(summary["clusters"], "cluster"), f"{count(summary['devices'], 'device')} {_place(summary)}",
-        count(summary["ranks"], "rank"), spent,
-    ])  # fmt: skip
-    if launched() or not file.isatty():  # some launchers pretend to be a terminal
-        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-        lines = [f"  {what:<{widths[0]}}  {figure:>{widths[1]}}  {meaning}" for what, figure, meaning in rows]
-        print(title, *lines, sep="\n", file=file, flush=True)
-        return
+        seconds += f"; kernels compiled once in {summary['compile_seconds']:.2f} s"
+    return f"{method}: {clusters} on {devices}, {_place(summary)} ({seconds})"
+
+
+def _ending(summary: dict[str, Any], n_hidden: int) -> str:
+    """Name the run folder, the rows that --verbose adds, and the command that draws the run."""
+    parts = [f"Results: {summary['out'] or NOT_KEPT}"]
+    if n_hidden:
+        parts.append(f"--verbose shows {count(n_hidden, 'more metric', 's')}")
+    if summary["out"]:
+        parts.append("p2pkm report RUN draws them")
+    return "; ".join(parts) + "."
+
+
+def _list_lines(rows: list[Any]) -> Iterator[_Line]:
+    """Yield the rows under the headings of their groups."""
+    from p2pkm.metrics.closing_table import GROUPS
+
+    group = ""
+    for row in rows:
+        if row.group != group:
+            group = row.group
+            yield _Line(GROUPS[group], is_heading=True)
+        yield _Line(row.label, row.value, row.meaning)
+
+
+def _align(lines: list[_Line]) -> Iterator[str]:
+    """Yield the lines as text with aligned columns."""
+    label = max((len(line.label) for line in lines if not line.is_heading), default=0)
+    value = max((len(line.value) for line in lines), default=0)
+    for line in lines:
+        if line.is_heading:
+            yield line.label
+        else:
+            yield f"  {line.label:<{label}}  {line.value:>{value}}  {line.meaning}".rstrip()
+
+
+def _print_rich(title: str, lines: list[_Line], ending: str, file: TextIO) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left", show_header=False, box=None)
-    table.add_column(style="bold", no_wrap=True)
+    table = Table(show_header=False, box=None)
+    table.add_column(no_wrap=True)
     table.add_column(justify="right", style="cyan", no_wrap=True)
     table.add_column()
-    for row in rows:
-        table.add_row(*row)
-    Console(file=file).print(table)
+    # Text objects, because brackets in names of devices or folders are not markup.
+    for line in lines:
+        cells = (line.label,) if line.is_heading else (f"  {line.label}", line.value, line.meaning)
+        table.add_row(*(Text(cell, "bold" if line.is_heading else "") for cell in cells))
+    Console(file=file).print(Text(title, "bold"), Text(), table, Text(), Text(ending), sep="\n")
 
 
-def guide(summary: dict[str, Any]) -> str:
-    """Return a plain summary of the run and what to try next, for a user who gave no option at all."""
+def next_steps(summary: dict[str, Any]) -> str:
+    """Describe the run in sentences and suggest commands, for a user who set no option."""
     return f"""
-{fill("Summary: " + " ".join(narrate(summary)), 118)}
+{fill("Summary: " + " ".join(describe_run(summary)), 118)}
 
 What to try next
-  python -m p2pkm --graph star                     another graph; --help lists them all
-  python -m p2pkm --init local                     why the start decides: a poor local minimum
-  python -m p2pkm --data mine.csv -k 5             your own points
+  python -m p2pkm --graph star                     another graph; p2pkm help graph lists all
+  python -m p2pkm --init local                     initial centroids from local points: a poor local minimum
+  python -m p2pkm --data mine.csv -k 5             points from a file
   python -m p2pkm verify {summary["out"] or "RUN"}
-                                                   the same run again, compared bit by bit
-  mpirun -n 16 python -m p2pkm --graph ring        one device per MPI rank, the same bits
+                                                   repeat the run and compare it bit by bit
+  mpirun -n 16 python -m p2pkm --graph ring        one device per MPI rank, bit-identical results
 """
 
 
-def narrate(summary: dict[str, Any]) -> list[str]:
-    """Return what happened, a sentence per figure: devices, messages, raw points, cost ratio, local-only baseline."""
-    sent, raw, ratio, alone = (
-        summary[key] for key in ("messages", "raw_points_disclosed", "ratio_mean", "ratio_local_only")
-    )
+def describe_run(summary: dict[str, Any]) -> list[str]:
+    """Describe a run, one sentence per metric: devices, messages, disclosed points, cost ratio, local-only baseline."""
+    from p2pkm.metrics.closing_rows import format_ratio, format_size
+
+    messages, disclosed = summary["messages"], summary["raw_points_disclosed"]
+    ratio, local_only = summary["ratio_mean"], summary["ratio_local_only"]
     devices, clusters = count(summary["devices"], "device"), count(summary["clusters"], "cluster")
-    told = [f"{devices} {_place(summary)} looked for {clusters}."]
-    if sent:
-        what = f"{count(sent, 'message')} with {write_size(summary['bytes'])}"
-        told.append(f"They sent {what} over links of the graph, and nothing else.")
+    sentences = [f"{devices} ({_place(summary)}) computed {clusters}."]
+    if messages:
+        sentences.append(f"They sent {count(messages, 'message')} with {format_size(summary['bytes'])} over the links.")
     else:
-        told.append("Nothing was sent.")
-    if raw is None:
-        told.append("How many points were sent unchanged was not counted: there are too many.")
-    elif raw == 0:
-        told.append("No point was sent unchanged; what messages reveal all the same is in docs/leaks.md.")
-    else:
-        who = "1 point was" if raw == 1 else f"{raw:,} points were"
-        advice = "; --min-cluster-size 2 suppresses such clusters" * ((summary["min_cluster_size"] or 0) < _SUPPRESSED)
-        told.append(f"{who} sent unchanged, as centroids of clusters of one point{advice}.")
+        sentences.append("Nothing was sent.")
+    sentences.append(_describe_disclosure(disclosed, summary["min_cluster_size"] or 0))
     if ratio is None:
-        told.append("The result was not compared with central k-means.")
+        sentences.append("The result was not compared with central k-means.")
     else:
-        told.append(f"The centroids cost {write_figure(ratio)} times what central k-means costs on all points.")
-    if alone is not None:
-        told.append(f"Without any communication it would be {write_figure(alone)} times.")
-    return told
+        sentences.append(
+            f"On the pooled points the centroids cost {format_ratio(ratio)} times as much as central k-means."
+        )
+    if local_only is not None:
+        sentences.append(f"Without communication they would cost {format_ratio(local_only)} times as much.")
+    return sentences
+
+
+def _describe_disclosure(disclosed: int | None, min_cluster_size: int) -> str:
+    if disclosed is None:
+        return "Points sent unchanged were not counted: there are too many points."
+    if disclosed == 0:
+        return "No point was sent unchanged; docs/leaks.md explains what messages reveal nevertheless."
+    points = "1 point was" if disclosed == 1 else f"{disclosed:,} points were"
+    advice = "; --min-cluster-size 2 suppresses such clusters" if min_cluster_size < _SUPPRESSED else ""
+    return f"{points} sent unchanged, as centroids of clusters of one point{advice}."
 
 
 def _place(summary: dict[str, Any]) -> str:
-    """Return where a run took place."""
+    """Name the graph of a run."""
     from p2pkm.storage.study_table import ALONE
 
     if summary["algorithm"] == ALONE:
-        return "without communication"
-    return "on a graph" if summary["graph"] is None else f"on a {summary['graph']} graph"
+        return "no communication"
+    return "graph without a name" if summary["graph"] is None else f"{summary['graph']} graph"
 
 
 class Progress:
-    """Report progress on standard error: a live line on a terminal, a plain one every few seconds otherwise."""
+    """Progress on standard error: a live line on a terminal, a plain line every few seconds otherwise."""
 
     def __init__(self, method: str, rounds: int, *, quiet: bool, verbose: bool) -> None:
         self._method, self._rounds, self._quiet, self._verbose = method, rounds, quiet, verbose
@@ -104,15 +166,16 @@ class Progress:
         self._terminal = sys.stderr.isatty() and not launched()
 
     def __call__(self, record: dict[str, Any]) -> None:
-        """Show a record, if it is time to."""
-        due = self._verbose or time.monotonic() - self._shown > (0.1 if self._terminal else _PAUSE)
-        if self._quiet or not due:
+        """Show a record, at most every few seconds."""
+        is_due = self._verbose or time.monotonic() - self._shown > (0.1 if self._terminal else _PAUSE)
+        if self._quiet or not is_due:
             return
         self._shown = time.monotonic()
         ratio = write_figure(record["ratio_mean"])
-        most = f" (of at most {self._rounds})" if record["stage"] == self._method else ""  # --rounds is the method's
-        line = f"{record['stage']} round {record['round']}{most}: ratio {ratio}, " \
-               f"{record['converged']} converged, {record['bytes']:,} bytes"  # fmt: skip
+        # --rounds limits the method, not the initialization.
+        limit = f" (of at most {self._rounds})" if record["stage"] == self._method else ""
+        state = f"ratio {ratio}, {record['converged']} converged, {record['bytes']:,} bytes"
+        line = f"{record['stage']} round {record['round']}{limit}: {state}"
         if self._verbose or not self._terminal:
             print(line, file=sys.stderr, flush=True)
             return
@@ -129,13 +192,13 @@ class Progress:
 
 
 class Live:
-    """One line on a terminal that changes."""
+    """Line on a terminal that changes."""
 
     def __init__(self) -> None:
         self._status: Any = None
 
     def update(self, line: str) -> None:
-        """Show this line from now on."""
+        """Replace the line."""
         if self._status is None:
             from rich.console import Console
 
@@ -150,18 +213,27 @@ class Live:
 
 
 class Terminal:
-    """What the command line shows of a run; see `p2pkm.experiments.console.Console`."""
+    """Output of the command line; see `p2pkm.experiments.console.Console`.
+
+    Attributes
+    ----------
+    verbose : bool
+        Whether the summary table has the rows of all metrics.
+    """
+
+    def __init__(self, *, verbose: bool = False) -> None:
+        self.verbose = verbose
 
     def progress(self, method: str, rounds: int, *, quiet: bool, verbose: bool) -> Progress:
-        """Return what shows how far a run is, on standard error."""
+        """Return the progress display of a run, on standard error."""
         return Progress(method, rounds, quiet=quiet, verbose=verbose)
 
     def line(self) -> Live:
-        """Return one line that changes, on standard error."""
+        """Return a line that changes, on standard error."""
         return Live()
 
     def close(self, summary: dict[str, Any], notes: list[str], *, guided: bool) -> None:
-        """Print the closing table on standard output, and what to try next if `guided`."""
-        show(summary, notes, sys.stdout)
+        """Print the summary table on standard output, and next steps if `guided`."""
+        show(summary, notes, sys.stdout, verbose=self.verbose)
         if guided:
-            print(guide(summary), flush=True)
+            print(next_steps(summary), flush=True)

@@ -1,4 +1,4 @@
-"""Command line of ``p2pkm topology``: graphs."""
+"""Command ``p2pkm topology``: measures and figures of graphs."""
 
 import json
 from collections.abc import Callable
@@ -11,33 +11,33 @@ from p2pkm.cli.options import with_format
 
 
 def _with_size(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what a graph is built with."""
-    function = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn.")(
+    """Add the options that a graph is built with."""
+    function = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")(
         function
     )
     return click.option("--devices", type=click.IntRange(1), help="Number of devices.  [default: 16]")(function)
 
 
 def _on_graph(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what names one graph."""
+    """Add the argument for one graph, with its options."""
     return click.argument("graph", metavar="GRAPH", shell_complete=complete)(_with_size(function))
 
 
-_QUESTIONS: list[Callable[..., Any]] = [
-    click.option("--coupling", type=float, help="Predict GTVMin at this dimensionless strength.  "
+_PREDICTION_OPTIONS: list[Callable[..., Any]] = [
+    click.option("--coupling", type=float, help="Coupling at which GTVMin is predicted.  "
                  "[default: as in a run]"),
-    click.option("--alpha", type=float, help="Or at this raw strength of every link, with --points and --clusters."),
-    click.option("--points", type=int, help="Number of points in all, for --alpha and the expected excess."),
+    click.option("--alpha", type=float, help="Link strength instead of --coupling; requires --points and --clusters."),
+    click.option("--points", type=int, help="Number of points of all devices, for --alpha and the expected excess."),
     click.option("-k", "--clusters", type=int, help="Number of clusters, for --alpha and the expected excess."),
-    click.option("--decay", type=float, default=0.95, show_default=True, help="Of the effective number of neighbors: "
-                 "how much of a device's past counts in the next round."),
+    click.option("--decay", type=float, default=0.95, show_default=True, help="Decay of the effective number of "
+                 "neighbors: weight of a device's past in the next round."),
     with_format,
 ]  # fmt: skip
 
 
-def _asking(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what is asked of a graph."""
-    for option in reversed(_QUESTIONS):
+def _with_predictions(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of predictions on a graph."""
+    for option in reversed(_PREDICTION_OPTIONS):
         function = option(function)
     return function
 
@@ -46,87 +46,94 @@ def _asking(function: Callable[..., Any]) -> Callable[..., Any]:
     "topology", short_help="Measure, compare and draw graphs.", context_settings={"help_option_names": ["-h", "--help"]}
 )
 def topology() -> None:
-    """Look at graphs before anything runs on them: what theory knows of them, and how they look."""
+    """Measure graphs before a run, predict the convergence of GTVMin on them, and draw them."""
 
 
 @topology.command("list")
 @with_format
 def list_command(form: str) -> int:
-    """List the graphs by name, with their options."""
-    from p2pkm.experiments.graphs.graph_report import list_graphs, name_graphs
+    """List the families of graphs with their options."""
+    from p2pkm.experiments.graphs.graph_report import list_graphs
 
-    click.echo(json.dumps(list_graphs()) if form == "json" else name_graphs())
+    click.echo(json.dumps(list_graphs()) if form == "json" else format_families())
     return 0
+
+
+def format_families() -> str:
+    """Format the families of graphs with their options, for `topology list` and `help graph`."""
+    from p2pkm.experiments.graphs.graph_report import name_graphs
+
+    return name_graphs()
 
 
 @topology.command("describe", short_help="Measure a graph, and predict GTVMin on it.")
 @_on_graph
-@_asking
+@_with_predictions
 def describe_command(form: str, **options: Any) -> int:
     """Measure a graph, such as small-world:degree=6, and predict how GTVMin converges on it.
 
-    Above 1,000 devices some figures are estimates; ~ marks them, and their line says how they were found.
+    Above 1,000 devices some measures are estimates; they are marked by ~, and their line names the method.
     """
     from p2pkm.experiments.graphs.graph_report import GraphQuery, describe_graph, explain
 
-    found = describe_graph(GraphQuery(**options))
-    click.echo(json.dumps(found) if form == "json" else explain(found))
+    measures = describe_graph(GraphQuery(**options))
+    click.echo(json.dumps(measures) if form == "json" else explain(measures))
     return 0
 
 
-@topology.command("compare", short_help="Measure several graphs, side by side.")
+@topology.command("compare", short_help="Compare several graphs.")
 @click.argument("graphs", metavar="GRAPH GRAPH...", nargs=-1, required=True, shell_complete=complete)
 @_with_size
-@_asking
-@click.option("--out", metavar="FILE", help="Draw them, too: a .png, .svg or .pdf file.")
+@_with_predictions
+@click.option("--out", metavar="FILE", help="Figure: a .png, .svg or .pdf file.")
 def compare_command(graphs: tuple[str, ...], form: str, out: str | None, **options: Any) -> int:
-    """Measure several graphs, such as ring torus one-peer-exponential, and set them side by side.
+    """Measure several graphs, such as ring torus one-peer-exponential, in one table.
 
-    Graphs that have a size of their own, such as karate, gallery:NAME and file:PATH, keep it.
+    Graphs of fixed size, such as karate, gallery:NAME and file:PATH, keep their size.
     """
     from p2pkm.experiments.graphs.graph_comparison import compare_graphs, tabulate
     from p2pkm.experiments.graphs.graph_report import GraphQuery
 
-    found = compare_graphs(graphs, GraphQuery("", **options), out)
-    click.echo(json.dumps(found) if form == "json" else tabulate(found))
+    comparison = compare_graphs(graphs, GraphQuery("", **options), out)
+    click.echo(json.dumps(comparison) if form == "json" else tabulate(comparison))
     return 0
 
 
 @topology.command("draw")
 @_on_graph
-@click.option("--out", metavar="FILE", help="A .png, .svg or .pdf file.  [default: NAME-DEVICES.png]")
+@click.option("--out", metavar="FILE", help="Figure: a .png, .svg or .pdf file.  [default: NAME-DEVICES.png]")
 def draw_command(graph: str, devices: int | None, seed: int, out: str | None) -> int:
-    """Draw a graph; devices are colored by their number of links."""
+    """Draw a graph, with devices colored by their number of links."""
     from p2pkm.experiments.graphs.graph_report import draw_graph
 
-    click.echo(f"drawn: {draw_graph(graph, devices, seed, out)}")
+    click.echo(f"written: {draw_graph(graph, devices, seed, out)}")
     return 0
 
 
-@topology.command("leaks", short_help="What devices learn about each other from one average.")
+@topology.command("leaks", short_help="Information that devices gain from one average.")
 @_on_graph
 @click.option("--gossips", type=int, default=10, show_default=True, help="Turns of the average.")
 @click.option(
-    "--method", default="consensus", show_default=True, help="How they average: consensus, pushsum or tracking."
+    "--method", default="consensus", show_default=True, help="Averaging method: consensus, pushsum or tracking."
 )
-@click.option("--receivers", metavar="LIST", help="Who learns, such as 0,3-5.  [default: every device]")
-@click.option("--public", metavar="LIST", help="Devices whose rows at the end are known to all.")
+@click.option("--receivers", metavar="LIST", help="Receiving devices, such as 0,3-5.  [default: all]")
+@click.option("--public", metavar="LIST", help="Devices whose final rows are public.")
 @click.option(
     "--faults",
     metavar="SPEC",
-    help="Fault model or trace.jsonl, as of a run; it strikes in the opening and in round 1.",
+    help="Fault model or trace.jsonl, as of a run; applied to the initial exchange and round 1.",
 )
-@click.option("--stale-policy", metavar="SPEC", help="What to do with outdated tables: keep:age=N, or drop.")
-@click.option("--out", metavar="FILE", help="Draw them, too: a .png, .svg or .pdf file.")
+@click.option("--stale-policy", metavar="SPEC", help="Use of outdated tables: keep:age=N or drop.")
+@click.option("--out", metavar="FILE", help="Figure: a .png, .svg or .pdf file.")
 @with_format
 def leaks_command(form: str, out: str | None, **options: Any) -> int:
-    """Compute what each device learns about each other one from one average by gossip, exactly.
+    """Compute exactly what each device learns about every other device from one average by gossip.
 
-    A leak is between 0 and 1: with noise of standard deviation s on rows that one point moves by at most D, the pair
-    has mu-GDP with mu = D/s times the root of its leak.
+    A leak is between 0 and 1: with noise of standard deviation s on rows that one point changes by at most D, the pair
+    has mu-GDP with mu = D/s times the square root of its leak.
     """
     from p2pkm.privacy.leak_report import LeakQuery, report_leaks, tabulate_leaks
 
-    found = report_leaks(LeakQuery(**options), out)
-    click.echo(json.dumps(found) if form == "json" else tabulate_leaks(found))
+    leaks = report_leaks(LeakQuery(**options), out)
+    click.echo(json.dumps(leaks) if form == "json" else tabulate_leaks(leaks))
     return 0

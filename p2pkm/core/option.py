@@ -12,7 +12,7 @@ class Option(NamedTuple):
     Attributes
     ----------
     help : str
-        Text of the command line.
+        Text of the command line: a noun phrase in one line of at most 80 characters.
     metavar : str or None
         Placeholder of the value in the help; None: that of click.
     flags : tuple of str
@@ -25,6 +25,12 @@ class Option(NamedTuple):
         Smallest whole number.
     reads : str
         ``module:Class`` whose `of` reads the text of a value; empty: the value is stored unchanged.
+    section : str
+        Heading in the help of the command line.
+    is_basic : bool
+        Whether the short help lists the option.
+    details : str
+        Values, default and conditions, for ``p2pkm help OPTION``.
     """
 
     help: str
@@ -34,6 +40,9 @@ class Option(NamedTuple):
     completes: bool = False
     least: int | None = None
     reads: str = ""
+    section: str = ""
+    is_basic: bool = False
+    details: str = ""
 
     @property
     def reader(self) -> Callable[[Any], Any]:

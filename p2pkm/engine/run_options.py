@@ -1,4 +1,4 @@
-"""The options of a run: names, types, defaults and help texts, for the command line, TOML files and `simulate`."""
+"""Options of a run: names, types, defaults and help texts, for the command line, TOML files and `simulate`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,288 +9,463 @@ from p2pkm.core.late_binding import call
 from p2pkm.core.option import option, options_of
 from p2pkm.core.spec import convert, suggest
 
+# Headings of the options in the help of the command line, in its order.
+_EXPERIMENT = "Experiment"
+_DATA = "Data"
+_OUTPUT = "Output"
+_DATA_FILES = "Data files"
+_METHOD = "Method"
+_NETWORK = "Network and faults"
+_MESSAGES = "Messages and privacy"
+_REPETITION = "Repetition"
+_RECORDING = "Recording"
+_MPI = "MPI"
+SECTIONS = (
+    _EXPERIMENT,
+    _DATA,
+    _OUTPUT,
+    _DATA_FILES,
+    _METHOD,
+    _NETWORK,
+    _MESSAGES,
+    _REPETITION,
+    _RECORDING,
+    _MPI,
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Everything that defines a run; the field names are the keys of a TOML file and, with dashes, the options.
+    """Options that define a run.
+
+    The names of the fields are the keys of a TOML file and, with dashes, the options of the command line. Their order
+    is that of the keys in ``config.toml``.
 
     Attributes
     ----------
     start : float64[n, k, d] or None
-        Centroids that replace those of the initialization; from `simulate` alone.
+        Centroids that replace those of the initialization; set by `simulate` only.
     checkpoint : str, Path or None
-        Folder for checkpoints; from `simulate` alone.
+        Folder for checkpoints; set by `simulate` only.
     """
 
     graph: str | None = option(
         None,
-        "Communication graph of a peer-to-peer method: ring, path, star, complete, tree, grid, torus, "
-        "small-world:degree=4,rewire=0.1, random-regular:degree=4, erdos-renyi:p=0.3, barabasi-albert:m=2, "
-        "random-geometric, exponential:base=2, barbell, communities:bridges=1, caveman:size=4, karate, file:PATH "
-        "(GraphML, edge list, ...), gallery:NAME, hypercube, ladder, wheel, d-cliques:size=4, ... (a wrong name "
-        "lists all).  [default: ring; methods with a server run as a star]",
+        "Communication graph of a peer-to-peer method.  [default: ring]",
+        section=_EXPERIMENT,
+        is_basic=True,
+        details="Family with its options, such as small-world:degree=4,rewire=0.1; file:PATH for GraphML, edge lists "
+        "and other formats; gallery:NAME for a graph of the gallery. Methods with a server run as a star.",
         metavar="SPEC",
         completes=True,
     )
-    devices: int | None = option(None, "Number of devices.  [default: ranks under mpirun, else 16]", least=1)
+    devices: int | None = option(
+        None,
+        "Number of devices.  [default: ranks under mpirun, else 16]",
+        section=_EXPERIMENT,
+        is_basic=True,
+        details="Without the server. Graphs of fixed size, such as karate or file:PATH, determine the number "
+        "themselves.",
+        least=1,
+    )
     data: str = option(
         "grid16",
-        "Points: grid16:points=200,sd=1, blobs:clusters=8, slike, balls, communities:second=fresh, shapes:side=16, "
-        "iris, wine, digits:components=10, or a file: .csv .tsv .npy .npz .parquet .arrow .feather .json (LEAF) "
-        ".h5ad; FOLDER/ or 'FOLDER/*.csv': a device per file.  [default: grid16]",
+        "Points: a generator or a file.  [default: grid16]",
+        section=_DATA,
+        is_basic=True,
+        details="Generator with its options, such as blobs:clusters=8; or a file: .csv .tsv .npy .npz .parquet .arrow "
+        ".feather .json (LEAF) .h5ad. FOLDER/ or 'FOLDER/*.csv' reads one file per device.",
         metavar="SPEC",
         completes=True,
     )
-    label_column: str | None = option(None, "Column of a file with the true class (name or index).", metavar="NAME")
-    device_column: str | None = option(None, "Column of a file with the device of each point.", metavar="NAME")
-    columns: str | None = option(
-        None, "Columns of a file that are the features, such as age,bmi.  [default: all others]", metavar="LIST"
+    label_column: str | None = option(
+        None,
+        "Column of a file with the true classes.",
+        section=_DATA,
+        is_basic=True,
+        details="Name or index of the column. With true classes, a run reports ARI, NMI and purity.",
+        metavar="NAME",
     )
-    drop: str | None = option(None, "Columns of a file to leave out.", metavar="LIST")
+    device_column: str | None = option(
+        None,
+        "Column of a file with the device of each point.",
+        section=_DATA,
+        is_basic=True,
+        details="Name or index of the column. It determines the partition and the names of the devices.",
+        metavar="NAME",
+    )
+    columns: str | None = option(
+        None,
+        "Columns of a file that are features, such as age,bmi.  [default: all others]",
+        section=_DATA_FILES,
+        metavar="LIST",
+    )
+    drop: str | None = option(
+        None,
+        "Columns of a file to ignore.",
+        section=_DATA_FILES,
+        metavar="LIST",
+    )
     encode: str | None = option(
         None,
-        "Columns of a file with categories, which become a feature of 0 and 1 for each, or with dates and times, "
-        "which become days.",
+        "Columns of a file with categories, dates or times, converted to numbers.",
+        section=_DATA_FILES,
+        details="Each category becomes a feature of 0 and 1; dates and times become days.",
         metavar="LIST",
     )
     missing: Literal["refuse", "drop", "mean", "median"] = option(
         "refuse",
-        "Missing values of a file: refuse them, drop their rows, or fill in mean or median of the known ones, by "
-        "messages: refuse, drop, mean or median.  [default: refuse]",
+        "Missing values of a file: refuse, drop, mean or median.  [default: refuse]",
+        section=_DATA_FILES,
+        details="refuse: end with an error. drop: remove the rows. mean, median: replace them by the mean or median "
+        "of the known values of all devices, which the devices compute by messages.",
         metavar="NAME",
         completes=True,
     )
     header: Literal["auto", "yes", "no"] = option(
         "auto",
-        "Whether the first row of a text file holds the names of the columns: yes, no, or auto, as far as it can "
-        "be told.  [default: auto]",
+        "Column names in the first row of a text file: auto, yes, no.  [default: auto]",
+        section=_DATA_FILES,
+        details="auto: detected from the contents.",
         metavar="NAME",
         completes=True,
     )
     scale: Literal["none", "standard", "minmax"] = option(
         "none",
-        "Scale the features first, by messages: none, standard or minmax.  [default: none]",
+        "Scaling of the features: none, standard or minmax.  [default: none]",
+        section=_DATA_FILES,
+        details="The devices compute means, deviations and ranges by messages, before the initialization. standard: "
+        "mean 0 and standard deviation 1. minmax: range 0 to 1.",
         metavar="NAME",
         completes=True,
     )
     dtype: Literal["float64", "float32"] = option(
         "float64",
-        "How points are stored: float64, or float32 in half the memory.  [default: float64]",
+        "Precision of stored points: float64 or float32.  [default: float64]",
+        section=_DATA_FILES,
+        details="float32 halves the memory of the points.",
         metavar="NAME",
         completes=True,
     )
     partition: str | None = option(
         None,
-        "How points are partitioned over devices: iid, blocks, dirichlet:alpha=0.3,by=class, beta:beta=1, "
-        "by-label:labels=2, quantity:alpha=0.5, mufc, column.  [default: the file's column, else dirichlet with "
-        "labels, else iid]",
+        "Assignment of points to devices, such as iid or dirichlet:alpha=0.3.",
+        section=_DATA,
+        is_basic=True,
+        details="Default: the column of --device-column or the files of a folder; else dirichlet if the data have "
+        "true classes; else iid.",
         metavar="SPEC",
         completes=True,
     )
     clusters: int | Literal["auto"] | None = option(
         None,
-        "Number of clusters; auto: the devices choose it, by messages.  [default: classes of the data, else 8]",
+        "Number of clusters, or auto.  [default: classes of the data, else 8]",
+        section=_EXPERIMENT,
+        is_basic=True,
+        details="auto: the devices choose k from 1 to --k-max, by messages.",
         metavar="K",
         flags=("-k", "--clusters"),
         least=1,
     )
     k_max: int | None = option(
         None,
-        "Largest number of clusters that -k auto considers.  [default: 25, or the number of points]",
+        "Largest k that -k auto considers.  [default: 25, or the number of points]",
+        section=_METHOD,
         metavar="K",
         least=1,
     )
     algorithm: str = option(
         "gtvmin",
-        "Method, with its own options, such as fkm:server_n_init=20; `p2pkm algorithms` lists them.  [default: gtvmin]",
+        "Method with its options; see p2pkm algorithms.  [default: gtvmin]",
+        section=_EXPERIMENT,
+        is_basic=True,
+        details="Name and options, such as fkm:server_n_init=20. p2pkm algorithms NAME explains a method and lists "
+        "its options.",
         metavar="SPEC",
         completes=True,
     )
     init: Any = option(
         None,
-        "How the devices get their first centroids: global:candidates=5, local, bounding-box, leader, "
-        "d2-sampling:greedy=true,draw=points, flooded-summaries:hops=1,candidates=1, "
-        "tree-summaries:candidates=1,rows=200, rows:per-cluster=2,least=1,lean=true.  [default: global]",
+        "Initialization of the centroids.  [default: global]",
+        section=_EXPERIMENT,
+        is_basic=True,
+        details="Name and options, such as d2-sampling:greedy=false. Methods with a server have their own "
+        "initialization.",
         metavar="SPEC",
         group="method",
         completes=True,
         reads="p2pkm.methods.init.value:Init",
     )
     groups: bool | None = option(
-        None, "One clustering for each group of devices whose points differ; of gtvmin and treelloyd.", group="method"
+        None,
+        "Separate clusterings for groups of devices (gtvmin, treelloyd).",
+        section=_METHOD,
+        details="Devices whose points differ form groups, found at the root of a spanning tree. gtvmin then uses only "
+        "the links within groups.",
+        group="method",
     )
-    alpha: float | None = option(None, "Strength of every link as in the paper, instead of --coupling.", group="method")
+    alpha: float | None = option(
+        None,
+        "Link strength as in the paper, instead of --coupling.",
+        section=_METHOD,
+        details="In units of point weight: if all weights are multiplied by r, multiply alpha by r.",
+        group="method",
+    )
     coupling: float | Literal["auto", "rehearsal"] | None = option(
         None,
-        "Strength of the links against the own points, without unit; auto: as strong as the graph needs; "
-        "rehearsal: as the devices' points need.  [default: rehearsal, else auto, 10 or 30: docs/methods.md]",
+        "Link strength of gtvmin without unit: a number, auto or rehearsal.",
+        section=_METHOD,
+        details="rehearsal: calibrated on the local sums of all devices before the first round. auto: from graph and "
+        "number of points, without messages. Default: rehearsal; auto above 5,000 devices or on disconnected "
+        "graphs; 10 or 30 where the run changes links, messages or points (docs/methods.md).",
         metavar="C",
         group="method",
     )
     schedule: Literal["colored", "jacobi", "async"] | None = option(
         None,
-        "colored, jacobi or async (with --link-model: a device acts when new messages arrive; up to 2,000 "
-        "devices).  [default: colored]",
+        "Order of updates: colored, jacobi or async.  [default: colored]",
+        section=_METHOD,
+        details="colored: one color class of the graph per turn, so that no two neighbors update at the same time. "
+        "jacobi: all devices at once. async: a random set of non-adjacent devices per round; with --link- "
+        "model, a device acts when new messages arrive (at most 2,000 devices).",
         metavar="NAME",
         group="method",
         completes=True,
     )
     relaxation: float | Literal["auto"] | None = option(
         None,
-        "Relaxation factor of the centroid update, above 0 and below 2; 1: exact minimizer; auto: optimal for the "
-        "coupling.  [default: auto; with a number as the coupling 1.5, for jacobi and async with --link-model 1]",
+        "Relaxation factor of the centroid update, between 0 and 2, or auto.",
+        section=_METHOD,
+        details="1: exact minimizer. auto: optimal for the coupling. Default: auto; with a number as the coupling "
+        "1.5, and 1 for jacobi and for async with --link-model.",
         metavar="THETA",
         group="method",
     )
     accept: bool | None = option(
         None,
-        "Compare the result with the start that all devices agreed on, and keep what costs less; of gtvmin.  "
-        "[default: wherever they agree on one, unless the coupling is given]",
+        "Acceptance test: keep the initial centroids if they cost less (gtvmin).",
+        section=_METHOD,
+        details="After the last round the devices compare the pooled cost of the result with that of the initial "
+        "centroids, by messages. Default: yes if all devices start from the same centroids, unless the "
+        "coupling is set.",
         flags=("--accept/--no-accept",),
         group="method",
     )
-    local_steps: int | None = option(None, "Local Lloyd iterations per turn.  [default: 1]", group="method", least=1)
-    rounds: int | None = option(None, "Maximum number of rounds.  [default: gtvmin 150, fkm 100, ffcm 10]", least=0)
+    local_steps: int | None = option(
+        None,
+        "Lloyd iterations of a device per turn.  [default: 1]",
+        section=_METHOD,
+        group="method",
+        least=1,
+    )
+    rounds: int | None = option(
+        None,
+        "Maximum number of rounds of the method.",
+        section=_EXPERIMENT,
+        is_basic=True,
+        details="Default: as the method declares, for example gtvmin 150, fkm 100, ffcm1 10; p2pkm algorithms NAME "
+        "shows it.",
+        least=0,
+    )
     all_rounds: bool = option(
         False,
-        "Play all --rounds, and all that an initialization can take, also when all devices have converged: when a "
-        "run ends then tells nothing about the points.",
+        "All rounds, even after convergence, so that the run length reveals nothing.",
+        section=_METHOD,
+        details="The method runs all --rounds, and the initialization its largest number of rounds.",
     )
     tol: float | None = option(
         None,
-        "Convergence tolerance: maximum centroid change, relative to the standard deviation of the data.  "
-        "[default: 0.001]",
+        "Convergence tolerance, relative to the spread of the data.  [default: 0.001]",
+        section=_METHOD,
+        details="gtvmin: maximum centroid change of a turn, in standard deviations of the data. Other methods "
+        "define it themselves; p2pkm algorithms NAME shows how.",
         group="method",
     )
     robust: str | None = option(
         None,
-        "Robust aggregation against Byzantine neighbors: none, clip, trim, saturate; of fkm: none, trim or "
-        "median.  [default: none]",
+        "Robust aggregation against Byzantine neighbors.  [default: none]",
+        section=_METHOD,
+        details="gtvmin: none, clip, trim or saturate. fkm: none, trim or median.",
         metavar="NAME",
         group="method",
     )
-    seed: int = option(0, "Random seed.  [default: 0]", least=0)
+    seed: int = option(
+        0,
+        "Random seed.  [default: 0]",
+        section=_EXPERIMENT,
+        is_basic=True,
+        least=0,
+    )
     record_every: int | None = option(
         None,
-        "Record metrics every N rounds, and in the last round of each stage.  [default: 1; above 100,000 devices 1000]",
+        "Rounds between records.  [default: 1; above 100,000 devices 1000]",
+        section=_RECORDING,
+        details="The last round of each stage is recorded, too.",
         metavar="N",
         least=1,
     )
-    silhouette: bool = option(False, "Also compute the silhouette.")
+    silhouette: bool = option(
+        False,
+        "Silhouette of the final labels.",
+        section=_RECORDING,
+    )
     true_centers: str | None = option(
-        None, "Measure the distance to known cluster centers: a file like those of --data.", metavar="FILE"
+        None,
+        "File with true cluster centers, to report the distance to them.",
+        section=_RECORDING,
+        details="A file like those of --data.",
+        metavar="FILE",
     )
     link_model: Any = option(
         None,
-        "Estimate wall-clock time on a network model: lan, wan:latency=0.05, edge, lora:access=6.84 (each with "
-        "latency, bandwidth, access, speed, server_access, server_speed).",
+        "Link model for the simulated time: lan, wan, edge or lora.",
+        section=_NETWORK,
+        details="Profile with its options, such as wan:latency=0.05.",
         metavar="SPEC",
         completes=True,
         reads="p2pkm.network.link_model:LinkModel",
     )
     faults: Any = option(
         None,
-        "Fault model: loss=0.1,dropout=0.02 (docs/faults.md has all), or a trace.jsonl, which `p2pkm faults` writes.",
+        "Fault model, such as loss=0.1,dropout=0.02, or a fault trace (.jsonl).",
+        section=_NETWORK,
+        details="Shares of messages, links and devices with faults; or the file of a fault trace, which p2pkm faults "
+        "writes.",
         metavar="SPEC",
         reads="p2pkm.channel.sampled_faults:Faults",
     )
     stale_policy: Any = option(
         None,
-        "What to do with outdated neighbor tables: reuse them for up to N rounds (keep:age=N), or drop.  [default: "
-        "keep:age=8]",
+        "Use of outdated neighbor tables: keep:age=N or drop.  [default: keep:age=8]",
+        section=_NETWORK,
+        details="keep:age=N: use them for at most N rounds. drop: use only messages that arrive in time.",
         metavar="SPEC",
         reads="p2pkm.channel.stale_policy:StalePolicy",
     )
     byzantine: Any = option(
         None,
-        "Number and behavior of Byzantine devices: 2:kind=flip,place=central; kinds random, flip, drift, nan, "
-        "collude; places random, central, peripheral.",
+        "Number and behavior of Byzantine devices, such as 2:kind=flip,place=central.",
+        section=_NETWORK,
         metavar="SPEC",
         reads="p2pkm.channel.byzantine:Byzantine",
     )
     min_cluster_size: int = option(
         0,
-        "Suppress clusters with fewer than N points in all messages; methods that cannot are rejected; no privacy "
-        "guarantee.  [default: 0]",
+        "Smallest cluster in messages; smaller ones are suppressed.  [default: 0]",
+        section=_MESSAGES,
+        details="From 2 on, no cluster of a single point is sent. Methods that cannot suppress clusters are rejected. "
+        "No privacy guarantee.",
         metavar="N",
     )
     noise: float = option(
         0.0,
-        "Add Gaussian noise to every row of centroids sent, in units of the points' standard deviation; no privacy "
-        "guarantee.  [default: 0]",
+        "Gaussian noise on rows of centroids, in standard deviations.  [default: 0]",
+        section=_MESSAGES,
+        details="In units of the standard deviation of the points. No privacy guarantee; see --algorithm private.",
         metavar="SD",
     )
     quantize: Any = option(
         "auto",
-        "Send tables as integers, differences in whole steps: rice or int8, each with bits=B, the step 2^-B of the "
-        "points' standard deviation, and threshold=T, the least number of steps of a row "
-        "(rice:bits=12,threshold=1); or as real numbers: none.  [default: auto: rice of gtvmin where it rehearses "
-        "by default, else none: docs/methods.md]",
+        "Integer encoding of messages: auto, rice, int8 or none.  [default: auto]",
+        section=_MESSAGES,
+        details="Messages become differences in integer steps. bits=B sets the step to 2^-B standard deviations of "
+        "the points; threshold=T is the smallest change of a row, in steps, that is sent: "
+        "rice:bits=12,threshold=1. none: real numbers. auto: rice for gtvmin where its coupling is calibrated "
+        "by default, else none (docs/methods.md).",
         metavar="SPEC",
         reads="p2pkm.channel.quantization:Quantization",
     )
     stream: Any = option(
         None,
-        "How points arrive, leave and move while the method runs: drawn:kind=slow,share=0.1; kinds none, slow, "
-        "jump, birth, turn; or a data tape, a file .jsonl (docs/drift.md).",
+        "Changes of the points, such as drawn:kind=slow, or a data tape (.jsonl).",
+        section=_NETWORK,
+        details="Points arrive, leave and move while the method runs (docs/drift.md).",
         metavar="SPEC",
         reads="p2pkm.data.stream:DataStream",
     )
     transforms: Any = option(
         None,
-        "What installed packages do to messages, such as rounding:digits=3.",
+        "Message transforms of installed packages, such as rounding:digits=3.",
+        section=_MESSAGES,
         metavar="LIST",
         reads="p2pkm.channel.registry:PluginTransforms",
     )
-    out: str | None = option(None, "Run folder, or none.  [default: runs/<time>-...]", metavar="FOLDER")
+    out: str | None = option(
+        None,
+        "Run folder, or none.  [default: runs/<time>-...]",
+        section=_OUTPUT,
+        is_basic=True,
+        metavar="FOLDER",
+    )
     checkpoint_every: int | None = option(
         None,
-        "Write a checkpoint every R rounds (0: never), for `p2pkm resume`. No checkpoints with --out none or "
-        "--coupling-path.  [default: about every 30 s]",
+        "Rounds between checkpoints, 0 for none.  [default: about every 30 s]",
+        section=_RECORDING,
+        details="p2pkm resume continues a run from its last checkpoint. No checkpoints with --out none or --coupling- "
+        "path.",
         metavar="R",
         least=0,
     )
-    plot: bool = option(True, "Draw figures into the run folder.  [default: yes, no with json]")
+    plot: bool = option(
+        True,
+        "Figures in the run folder.  [default: yes, no with json]",
+        section=_RECORDING,
+    )
     figures: str | None = option(
         None,
-        "Kinds of files for figures: png, svg, pdf, and pgf where there is TeX.  [default: png,svg]",
+        "File formats of figures: png, svg, pdf, pgf.  [default: png,svg]",
+        section=_RECORDING,
+        details="pgf requires TeX.",
         metavar="LIST",
     )
-    baselines: bool = option(True, "Compare with central k-means and with the local-only baseline.  [default: yes]")
-    allow_disconnected: bool = option(False, "Accept a disconnected graph.")
+    baselines: bool = option(
+        True,
+        "Central k-means and local-only baseline, for comparison.  [default: yes]",
+        section=_RECORDING,
+    )
+    allow_disconnected: bool = option(
+        False,
+        "A disconnected graph is accepted; each component is clustered separately.",
+        section=_NETWORK,
+    )
     rank_partition: Literal["auto", "blocks", "metis"] = option(
         "auto",
-        "How devices are assigned to MPI ranks: blocks, metis, or auto, the one that cuts fewer links; the results "
-        "are the same.  [default: auto]",
+        "Assignment of devices to MPI ranks: auto, blocks, metis.  [default: auto]",
+        section=_MPI,
+        details="auto: blocks or metis, whichever has the smaller edge cut. The results are the same.",
         metavar="NAME",
         completes=True,
     )
-    require_converged: bool = option(False, "End with code 5 unless it converged.")
+    require_converged: bool = option(
+        False,
+        "Exit code 5 unless the run converged.",
+        section=_REPETITION,
+    )
     start: Any = None
     checkpoint: Any = None
 
     def __post_init__(self) -> None:
-        """Refuse values that can never work, before anything is read, and read those that are text."""
+        """Validate values that no run can use, before any file is read, and parse values that are text."""
         from p2pkm.core.validation import whole
 
-        for name, one in OPTIONS.items():
+        for name, declared in OPTIONS.items():
             value = getattr(self, name)
-            if one.least is not None and value is not None and not (name == "clusters" and value == "auto"):
-                whole(value, one.least, name)
-        self._refuse_contradictions()
-        empty = [name for name in ("partition", "init", "true_centers", "out") if getattr(self, name) == ""]
-        if empty:
-            raise ExperimentError(f"{empty[0]} is empty; leave it out, or give a value")
-        self._refuse_bytes()
+            if declared.least is not None and value is not None and not (name == "clusters" and value == "auto"):
+                whole(value, declared.least, name)
+        self._check_combinations()
+        for name in ("partition", "init", "true_centers", "out"):
+            if getattr(self, name) == "":
+                raise ExperimentError(f"{name} is empty; expected a value. Remove it, or set a value")
+        self._check_encoding()
         self.draw_kinds()
         if self.quantize is None:
             object.__setattr__(self, "quantize", "none")
-        for name, one in OPTIONS.items():
-            if one.reads and (given := getattr(self, name)) is not None:
-                object.__setattr__(self, name, one.reader(given))
+        for name, declared in OPTIONS.items():
+            if declared.reads and (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, declared.reader(value))
 
-    def _refuse_bytes(self) -> None:
-        """Refuse names of files that config.toml cannot hold."""
+    def _check_encoding(self) -> None:
+        """Reject file names that config.toml, which is UTF-8, cannot store; the run folder itself is not in it."""
         for name in OPTIONS:
             value = getattr(self, name)
             if not isinstance(value, str) or name == "out":
@@ -299,63 +474,73 @@ class RunOptions:
                 value.encode()
             except UnicodeEncodeError:
                 raise ExperimentError(
-                    f"{name} is {value!r}, which is no UTF-8, as config.toml must be; rename the file"
+                    f"{name} is {value!r}; expected UTF-8, because config.toml stores it. Rename the file"
                 ) from None
 
-    def _refuse_contradictions(self) -> None:
+    def _check_combinations(self) -> None:
+        """Reject options that exclude each other whatever the method."""
         if self.k_max is not None and self.clusters != "auto":
             raise ExperimentError(
-                f"k_max is {self.k_max}, but clusters is {self.clusters}; say --clusters auto (-k auto)"
+                f"k_max is {self.k_max}, but clusters is {self.clusters}; expected clusters auto. Use -k auto, or "
+                "remove k_max"
             )
         if self.all_rounds and self.require_converged:
             raise ExperimentError(
-                "all_rounds and require_converged are both given, but a run that plays all rounds does not end by "
-                "convergence; leave one of them out"
+                "all_rounds cannot be combined with require_converged: a run of all rounds does not end by "
+                "convergence. Remove one of them"
             )
 
     @property
     def draft_k(self) -> int:
-        """Number of clusters to check a method with while it is open: the largest possible, or 1."""
+        """Number of clusters to validate a method with before k is known: the largest possible one, or 1."""
         return (self.k_max if self.clusters == "auto" else self.clusters) or 1
 
     @classmethod
-    def from_mapping(cls, given: Mapping[str, Any], where: str) -> "RunOptions":
+    def from_mapping(cls, mapping: Mapping[str, Any], where: str) -> "RunOptions":
         """Read options from TOML keys or the command line, each converted to its type.
+
+        Parameters
+        ----------
+        mapping : mapping of str to object
+            Values by key, with dashes or underscores.
+        where : str
+            Source of the values, for error messages.
 
         Raises
         ------
         ExperimentError
-            If a key is unknown (the nearest is named), or a value has the wrong type or range.
+            If a key is unknown (the message suggests the nearest key), or a value has a wrong type or range.
         """
-        kinds = get_type_hints(cls)
+        types = get_type_hints(cls)
         values = {}
-        for raw, value in given.items():
-            name = raw.replace("-", "_")
+        for key, value in mapping.items():
+            name = key.replace("-", "_")
             if name not in OPTIONS:
-                raise ExperimentError(f"unknown key {raw!r} in {where}. {suggest(name, OPTIONS, value)}")
+                raise ExperimentError(f"unknown key {key!r} in {where}. {suggest(name, OPTIONS, value)}")
+            # The name of a column may be its index.
             if name.endswith("_column") and isinstance(value, int):
-                value = str(value)  # a column may be named by its index
-            values[name] = convert(value, str if OPTIONS[name].reads else kinds[name], f"{name} in {where}")
+                value = str(value)
+            values[name] = convert(value, str if OPTIONS[name].reads else types[name], f"{name} in {where}")
         return cls(**values)
 
     def name_columns(self) -> dict[str, Any]:
-        """Return which columns of a file are what, for `p2pkm.data.sources.load`."""
+        """Collect the options that describe the columns of a file, as arguments of `p2pkm.data.sources.load`."""
         from p2pkm.data.readers.intake import Intake
 
         intake = Intake.of(self.columns, self.drop, self.encode, missing=self.missing, header=self.header)
         return {"label_column": self.label_column, "device_column": self.device_column, "intake": intake}
 
     def draw_kinds(self) -> Mapping[str, tuple[str, ...]]:
-        """Return ``kinds`` for functions that draw figures, empty for the default ones."""
+        """Validate the file formats of figures and return them as ``kinds``; empty for the default formats."""
         return {} if self.figures is None else {"kinds": call("read_kinds", self.figures)}
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return the options that have a value, as TOML holds them; without `out`, so that a run can be repeated."""
-        found = {name: getattr(self, name) for name in OPTIONS if name != "out"}
+        """Map the options that have a value to TOML values, without `out`, so that a run can be repeated."""
+        values = {name: getattr(self, name) for name in OPTIONS if name != "out"}
         return {
-            name: str(value) if OPTIONS[name].reads else value for name, value in found.items() if value is not None
+            name: str(value) if OPTIONS[name].reads else value for name, value in values.items() if value is not None
         }
 
 
 OPTIONS = options_of(RunOptions)
-METHOD_FIELDS = tuple(name for name, one in OPTIONS.items() if one.group == "method")
+METHOD_FIELDS = tuple(name for name, declared in OPTIONS.items() if declared.group == "method")

@@ -1,4 +1,7 @@
-"""Rows of the closing table that show more than one figure: (figure, what it means), a dash where there is no row."""
+"""Rows of the summary table that combine several metrics.
+
+Each function formats one row from the summary of a run, as (value, meaning). `NO_ROW` hides the row.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,203 +14,285 @@ Summary = Mapping[str, Any]
 Row = tuple[str, str]
 NO_ROW: Row = ("-", "")
 TERMINATIONS = {
-    "converged": "converged, within --tol",
-    "round-limit": "not converged: stopped at the limit of --rounds",
-    "all-rounds": "all rounds played, whatever converged on the way",
-    "oscillating": "oscillating: neighboring devices keep exchanging the same centroids; use --schedule colored",
+    "converged": "converged within --tol",
+    "round-limit": "not converged: --rounds reached",
+    "all-rounds": "all rounds run, regardless of convergence",
+    "oscillating": "oscillating: neighbors keep exchanging the same centroids; use --schedule colored",
     "silent": "no messages left to send",
-    "interrupted": "interrupted; p2pkm resume goes on",
-    "terminated": "ended by SIGTERM; p2pkm resume goes on",
+    "interrupted": "interrupted; p2pkm resume continues the run",
+    "terminated": "ended by SIGTERM; p2pkm resume continues the run",
 }
 DESCENTS = {
-    "certified": "monotone descent is guaranteed for this configuration, and was observed",
+    "certified": "the objective never increased, as guaranteed for these options",
     "not claimed": "no descent guarantee applies to these options",
-    "violated": "the objective rose although it must not: please report this run",
+    "violated": "the objective increased, which these options exclude: please report this run",
 }
+_COUPLING_SOURCES = {
+    "given": "as given",
+    "usual": "default for this number of devices",
+    "auto": "smallest value with little sampling noise on this graph",
+    "rehearsal": "calibrated on local sums",
+}
+# Within 10 % of 1, four decimals show an excess of 0.01 %; farther away, four significant digits are enough.
+_NEAR_ONE = 0.1
 
 
-def tell_worse(summary: Summary) -> Row:
-    """Return the lowest mean ratio if quality got worse after it."""
+def format_ratio(ratio: float) -> str:
+    """Format a cost ratio: four decimals near 1, else four significant digits."""
+    return f"{ratio:.4f}" if abs(ratio - 1) < _NEAR_ONE else write_number(ratio)
+
+
+def format_size(size: float) -> str:
+    """Format a number of bytes with one decimal: 480 B, 53.8 kB, 1.2 MB."""
+    if size < 1_000:
+        return f"{size:.0f} B"
+    for unit in ("kB", "MB", "GB"):
+        size /= 1_000
+        if round(size, 1) < 1_000:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1_000:,.1f} TB"
+
+
+def list_warnings(summary: Summary) -> list[str]:
+    """List the reasons to distrust the result: the method did not converge, or its quality decreased."""
+    # A stream changes the points during the run: it does not converge, and ratios of its rounds are not comparable.
+    if summary.get("stream") is not None:
+        return []
+    warnings = []
+    if summary["termination"] == "round-limit":
+        warnings.append(f"not converged in {count(summary['rounds'], 'round')}: increase --rounds")
+    ratio, best = summary["ratio_mean"], summary["ratio_best"]
+    if is_worse(ratio, best):
+        place = f"round {summary['ratio_best_round']} of {summary['ratio_best_stage']}"
+        warnings.append(f"quality decreased after {place}: cost ratio {format_ratio(best)} then")
+    return warnings
+
+
+# --- quality ---
+
+
+def format_quality(summary: Summary) -> Row:
+    """Format the cost ratio of the mean device, with that of the worst one."""
+    ratio, worst = summary["ratio_mean"], summary["ratio_worst"]
+    if ratio is None:
+        return NO_ROW
+    spread = "" if worst is None else f"; worst {format_ratio(worst)}"
+    return format_ratio(ratio), f"mean of devices{spread} (central k-means = 1)"
+
+
+def format_worst(summary: Summary) -> Row:
+    """Format the cost ratio of the worst device."""
+    worst = summary["ratio_worst"]
+    return NO_ROW if worst is None else (format_ratio(worst), "largest cost ratio of a device")
+
+
+def format_quality_loss(summary: Summary) -> Row:
+    """Format the lowest mean cost ratio if quality decreased after it."""
     ratio, best = summary["ratio_mean"], summary["ratio_best"]
     if not is_worse(ratio, best):
         return NO_ROW
-    since = f"round {summary['ratio_best_round']} of {summary['ratio_best_stage']}"
-    return write_figure(best), f"in {since}; quality got worse since, {_change(best, ratio)}"
+    place = f"round {summary['ratio_best_round']} of {summary['ratio_best_stage']}"
+    return format_ratio(best), f"in {place}; quality decreased afterwards: cost ratio raised {_change(best, ratio)}"
 
 
-def tell_start(summary: Summary) -> Row:
-    """Return the mean ratio of the start, and whether the method improved on it."""
+def format_start(summary: Summary) -> Row:
+    """Format the mean cost ratio of the initial centroids, and its change by the method."""
     start, ratio = summary["ratio_start"], summary["ratio_mean"]
     if start is None or ratio is None:
         return NO_ROW
-    word = "raised" if ratio > start else "lowered"
-    return write_figure(start), f"before the first round; the method {word} it {_change(start, ratio)}"
+    verb = "raised" if ratio > start else "lowered"
+    return format_ratio(start), f"before round 1; {verb} {_change(start, ratio)}"
 
 
 def _change(before: float, after: float) -> str:
-    """Return by what share a ratio has changed; 0, the ratio of points that are their own centroids, has no share."""
+    """Format the relative change of a cost ratio; relative to 0, the ratio of k distinct points, it is undefined."""
     if before == 0.0 < after:
         return "from 0"
-    return f"by {write_number(100 * abs(after / before - 1) if before else 0.0)} %"
+    return f"by {100 * abs(after / before - 1) if before else 0.0:.2f} %"
 
 
-_CHOICES = {
-    "given": "as given",
-    "usual": "the usual one for so many devices",
-    "auto": "the least one that leaves little noise on this graph",
-    "rehearsal": "found by a rehearsal on the sums of all devices",
-}
+def format_excess(summary: Summary) -> Row:
+    """Format the excess of the mean cost ratio that sampling noise predicts, and the measured one."""
+    predicted, ratio = summary["excess_predicted"], summary["ratio_mean"]
+    if predicted is None:
+        return NO_ROW
+    measured = "" if ratio is None else f"; measured {100 * (ratio - 1):.2f} %"
+    return f"{100 * predicted:.2f} %", f"sampling noise at this coupling, with fixed labels{measured}"
 
 
-def tell_coupling(summary: Summary) -> Row:
-    """Return the coupling, and how it was found."""
-    return write_figure(summary["coupling"]), f"strength of the links; {_CHOICES.get(summary['coupling_choice'], '')}"
+def format_models(summary: Summary) -> Row:
+    """Format the number of distinct centroid sets, of the number of devices."""
+    return write_figure(summary["centroid_sets"]), f"different centroid sets of {count(summary['devices'], 'device')}"
 
 
-def tell_excess(summary: Summary) -> Row:
-    """Return the excess of the mean ratio from noise alone, with labels fixed, and the measured one."""
-    ratio = summary["ratio_mean"]
-    measured = "" if ratio is None else f"; measured: {write_figure(ratio - 1)}"
-    meaning = f"over 1, of the mean device, from noise alone, labels fixed{measured}"
-    return write_figure(summary["excess_predicted"]), meaning
+def format_centroids(summary: Summary) -> Row:
+    """Format the smallest number of centroids of a device or the server, if it is less than k."""
+    fewest, k = summary["centroids_held"], summary["clusters"]
+    if fewest is None or fewest >= k:
+        return NO_ROW
+    return f"{fewest:g}", f"of {k}, at the device or server with the fewest; the others are absent"
 
 
-def tell_devices(summary: Summary) -> Row:
-    """Return the number of devices that have names."""
+# --- setup ---
+
+
+def format_devices(summary: Summary) -> Row:
+    """Format the number of devices and their names, if the data have names."""
     names = summary["device_names"]
     return (str(summary["devices"]), str(names)) if names else NO_ROW
 
 
-def tell_features(summary: Summary) -> Row:
-    """Return the names of the features."""
+def format_features(summary: Summary) -> Row:
+    """Format the names of the features, if the data have names."""
     names = summary["feature_names"]
     return ("", str(names)) if names else NO_ROW
 
 
-def tell_k(summary: Summary) -> Row:
-    """Return the number of clusters if the devices chose it, and how many indices prefer the same."""
-    k, best = summary["k_chosen"], summary["k_preferred"]
+def format_k(summary: Summary) -> Row:
+    """Format the number of clusters that the devices chose, and how many indices prefer it."""
+    k, preferred = summary["k_chosen"], summary["k_preferred"]
     if k is None:
         return NO_ROW
-    known = [name for name, one in best.items() if one is not None]
-    same = sum(best[name] == k for name in known)
-    costs = summary["k_indices"]["cost"]
-    words = {"none": "no clear clusters; ", "unclear": "unclear; "}.get(summary["k_verdict"], "")
-    return str(k), f"{words}of 1 to {len(costs)} considered; preferred by {same} of {len(known)} indices"
+    indices = [name for name, best in preferred.items() if best is not None]
+    agreeing = sum(preferred[name] == k for name in indices)
+    considered = len(summary["k_indices"]["cost"])
+    verdict = {"none": "no clear clusters; ", "unclear": "unclear; "}.get(summary["k_verdict"], "")
+    return str(k), f"{verdict}of 1 to {considered} considered; preferred by {agreeing} of {len(indices)} indices"
 
 
-def tell_models(summary: Summary) -> Row:
-    """Return of how many devices the centroid sets are."""
-    return write_figure(summary["centroid_sets"]), f"of {count(summary['devices'], 'device')}"
+def format_coupling(summary: Summary) -> Row:
+    """Format the coupling and its source."""
+    source = _COUPLING_SOURCES.get(summary["coupling_choice"], "")
+    return write_figure(summary["coupling"]), f"link strength without unit; {source}"
 
 
-def tell_centroids(summary: Summary) -> Row:
-    """Return the fewest centroids of a device or the server, if these are fewer than were asked for."""
-    held, k = summary["centroids_held"], summary["clusters"]
-    few = held is not None and held < k
-    return (f"{held:g}", f"of {k}, at the device or server with the fewest; the others are absent") if few else NO_ROW
+def format_groups(summary: Summary) -> Row:
+    """Format the number of groups of devices, if there are several."""
+    has_groups = (summary["groups"] or 0) > 1
+    return (str(summary["groups"]), "groups of devices with separate clusterings") if has_groups else NO_ROW
 
 
-def tell_groups(summary: Summary) -> Row:
-    """Return the number of groups if there are several."""
-    several = (summary["groups"] or 0) > 1
-    return (str(summary["groups"]), "of devices, each with a clustering of its own") if several else NO_ROW
+# --- communication ---
 
 
-def tell_wire(summary: Summary) -> Row:
-    """Return the bytes on the wire if they are others than 8 per number."""
-    wire = summary["wire_bytes"]
-    shown = wire is not None and wire != summary["bytes"]
-    return (write_figure(wire), "as encoded, whole bytes a message") if shown else NO_ROW
+def format_messages(summary: Summary) -> Row:
+    """Format the number of messages and their size, as encoded if an encoding makes it differ."""
+    messages, size, encoded = summary["messages"], summary["bytes"], summary["wire_bytes"]
+    if not messages:
+        return write_figure(messages), "nothing was sent"
+    plain = f"{format_size(size)} at 8 bytes per value"
+    has_encoding = encoded is not None and encoded != size
+    return write_figure(messages), f"{format_size(encoded)} encoded ({plain})" if has_encoding else plain
 
 
-def tell_integers(summary: Summary) -> Row:
-    """Return how tables travel, of methods whose links have a coupling also if they travel as real numbers."""
+def format_wire(summary: Summary) -> Row:
+    """Format the encoded bytes, if an encoding makes them differ from 8 bytes per value."""
+    encoded = summary["wire_bytes"]
+    has_encoding = encoded is not None and encoded != summary["bytes"]
+    return (write_figure(encoded), "after encoding, rounded up to whole bytes per message") if has_encoding else NO_ROW
+
+
+def format_integers(summary: Summary) -> Row:
+    """Format the integer encoding; of GTVMin also its absence."""
     if summary["quantize"] is not None:
-        return str(summary["quantize"]), "tables travel as differences in whole steps"
-    return NO_ROW if summary["coupling"] is None else ("none", "tables travel as real numbers")
+        return str(summary["quantize"]), "messages are integer differences"
+    return NO_ROW if summary["coupling"] is None else ("none", "messages are real numbers of 8 bytes")
 
 
-def tell_time(summary: Summary) -> Row:
-    """Return the virtual time and the network that it is of."""
-    return write_figure(summary["virtual_seconds"]), f"seconds on the network model {summary['link_model']}"
+def format_time(summary: Summary) -> Row:
+    """Format the simulated time and the link model."""
+    return write_figure(summary["virtual_seconds"]), f"seconds on the link model {summary['link_model']}"
 
 
-def tell_lost(summary: Summary) -> Row:
-    """Return the number of lost messages and the faults."""
-    return write_figure(summary["messages_lost"]), f"in transit; faults: {summary['faults']}"
+def format_lost(summary: Summary) -> Row:
+    """Format the number of lost messages and the fault model."""
+    return write_figure(summary["messages_lost"]), f"in transit; --faults {summary['faults']}"
 
 
-def tell_rejected(summary: Summary) -> Row:
-    """Return the number of rejected messages if there are any."""
+def format_rejected(summary: Summary) -> Row:
+    """Format the number of rejected messages, if there are any."""
     return write_figure(summary["messages_rejected"] or None), "non-finite or malformed, never used"
 
 
-def tell_rounds(summary: Summary) -> Row:
-    """Return the rounds of the method and why there are no more."""
-    if summary["epsilon"] is not None and summary["termination"] == "converged":
-        return str(summary["rounds"]), "all sums have been taken; how many does not depend on the points"
-    if summary["epsilon"] is not None and summary.get("noise_seed") is None and summary["termination"] in STOPPED:
-        return str(summary["rounds"]), "interrupted; its noise was secret, so it cannot be resumed"
-    return str(summary["rounds"]), TERMINATIONS.get(summary["termination"], str(summary["termination"]))
+def format_rounds(summary: Summary) -> Row:
+    """Format the rounds of the method, the reason for the end, and the rounds of the initialization."""
+    reason = TERMINATIONS.get(summary["termination"], str(summary["termination"]))
+    is_private = summary["epsilon"] is not None
+    if is_private and summary["termination"] == "converged":
+        reason = "all sums are complete; their number does not depend on the points"
+    elif is_private and summary.get("noise_seed") is None and summary["termination"] in STOPPED:
+        reason = "interrupted; the noise was secret, so the run cannot be resumed"
+    before = summary.get("rounds_before")
+    return str(summary["rounds"]), f"{reason}; {before} more for initialization" if before else reason
 
 
-def tell_before(summary: Summary) -> Row:
-    """Return the rounds before the method if there are any."""
+def format_before(summary: Summary) -> Row:
+    """Format the rounds before the method, if there are any."""
     return write_figure(summary["rounds_before"] or None), "of all stages before the method; their messages count"
 
 
-def tell_own(summary: Summary) -> Row:
-    """Return the rounds to 1 % of the run's own final ratio."""
-    return write_rounds(summary), f"until the ratio is within 1 % of its end ({_place(summary, '')})"
+def format_own(summary: Summary) -> Row:
+    """Format the rounds until the cost ratio is within 1 % of its final value."""
+    return write_rounds(summary), f"until within 1 % of the final cost ratio ({_place(summary, '')})"
 
 
-def tell_central(summary: Summary) -> Row:
-    """Return the rounds to 1 % of central k-means."""
+def format_central(summary: Summary) -> Row:
+    """Format the rounds until the cost ratio is within 1 % of central k-means."""
     return write_rounds(summary, OF_CENTRAL), f"until within 1 % of central k-means ({_place(summary, OF_CENTRAL)})"
 
 
 def _place(summary: Summary, goal: str) -> str:
-    """Return what the rounds in brackets are."""
+    """Explain the number in brackets: rounds with those of the initialization."""
     total, before = summary[f"rounds_to_1pct{goal}"], summary["rounds_before"]
-    return f"in round {total} of the initialization" if 0 < (total or 0) <= (before or 0) else "with initialization"
+    is_before_method = 0 < (total or 0) <= (before or 0)
+    return f"in round {total} of the initialization" if is_before_method else "with initialization"
 
 
-def tell_privacy(summary: Summary) -> Row:
-    """Return what is guaranteed for each point, and against whom."""
+# --- checks ---
+
+
+def format_descent(summary: Summary) -> Row:
+    """Format whether the objective never increased, and whether the options guarantee that."""
+    return summary["descent"] or "-", DESCENTS.get(summary["descent"], "")
+
+
+def format_disclosed(summary: Summary) -> Row:
+    """Format the number of local points that were sent unchanged, with the option that prevents it."""
+    disclosed = summary["raw_points_disclosed"]
+    advice = " (see p2pkm help min-cluster-size)" if disclosed else ""
+    return write_figure(disclosed), f"local points sent unchanged{advice}"
+
+
+def format_privacy(summary: Summary) -> Row:
+    """Format the privacy guarantee for each point, and the adversary that it holds against."""
     if summary["epsilon"] is None:
         return NO_ROW
     if summary.get("noise_seed") is not None:
-        return "none", "no guarantee: seeded noise"
-    against = {
+        return "none", "no guarantee: the noise has a known seed"
+    adversary = {
         "masks": f"any {count(summary['curious'], 'curious device')}",
         "none": "all other devices together",
-        "server": "whoever sees the centroids; devices that add up sums are trusted",
+        "server": "recipients of the centroids; devices that add up sums are trusted",
     }[summary["trust"]]
-    point = "each point" if summary["relation"] == "add" else "the exchange of each point"
-    return f"eps {summary['epsilon']:.3g}", f"at delta {summary['delta']:g} for {point}, against {against}"
+    point = "each point" if summary["relation"] == "add" else "the replacement of each point"
+    return f"eps {summary['epsilon']:.3g}", f"at delta {summary['delta']:g} for {point}, against {adversary}"
 
 
-def tell_alone(summary: Summary) -> Row:
-    """Return what is left against all other devices together, if they hold together less than that."""
-    alone = summary["epsilon_alone"]
-    shown = alone is not None and summary["trust"] == "masks" and summary.get("noise_seed") is None
-    return (f"eps {alone:.3g}", "against all other devices together") if shown else NO_ROW
+def format_alone(summary: Summary) -> Row:
+    """Format the epsilon that remains if all other devices collude, unless the guarantee covers this case."""
+    epsilon = summary["epsilon_alone"]
+    is_weaker = epsilon is not None and summary["trust"] == "masks" and summary.get("noise_seed") is None
+    return (f"eps {epsilon:.3g}", "against all other devices together") if is_weaker else NO_ROW
 
 
-def tell_count_noise(summary: Summary) -> Row:
-    """Return the noise of a count."""
+def format_count_noise(summary: Summary) -> Row:
+    """Format the standard deviation of the noise on a count."""
     noise = summary["noise_count"]
-    what = "cluster" if summary["steps"] else "cell, of which clusters are made"
-    return NO_ROW if noise is None else (f"{noise:.0f} points", f"on the count of a {what}")
+    counted = "cluster" if summary["steps"] else "cell, from which the clusters are made"
+    return NO_ROW if noise is None else (f"{noise:.0f} points", f"standard deviation on the count of a {counted}")
 
 
-def tell_suppression(summary: Summary) -> Row:
-    """Return the least size of a cluster if it suppresses anything: every cluster has a point."""
+def format_suppression(summary: Summary) -> Row:
+    """Format the minimum cluster size, if it suppresses anything: every cluster has a point."""
     least = summary["min_cluster_size"] or 0
     return (str(least), "points; smaller clusters are suppressed in all messages") if least > 1 else NO_ROW
-
-
-def tell_descent(summary: Summary) -> Row:
-    """Return whether the objective only fell, and whether it had to."""
-    return summary["descent"] or "-", DESCENTS.get(summary["descent"], "")

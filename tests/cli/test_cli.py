@@ -3,18 +3,24 @@
 import io
 import json
 import os
+import re
 import sys
 import time
 import tomllib
 
+import click
 import pytest
 
+from p2pkm.cli.algorithms import _fill, _join, _read_note, _read_references
 from p2pkm.cli.main import print_error
+from p2pkm.cli.options import PLACEMENTS
 from p2pkm.cli.run import command
 from p2pkm.cli.summary_table import Progress
 from p2pkm.core.units import write_number
 from p2pkm.engine.run_options import OPTIONS as FIELDS
-from p2pkm.engine.run_options import RunOptions
+from p2pkm.engine.run_options import SECTIONS, RunOptions
+from p2pkm.methods.catalogue import CATALOGUE, FAMILIES
+from p2pkm.methods.registry import METHODS
 from p2pkm.metrics.registry import summary_keys
 from tests.support.run_cli import FILES, SMALL, StageResult, here, listed, ranks, solve, there
 
@@ -82,10 +88,73 @@ def test_a_user_who_gave_no_option_is_guided_and_no_other_one(monkeypatch):
     assert guided == [True, True, False, False]
 
 
-def test_a_method_is_told_with_its_parameters_and_its_source():
+def test_the_page_of_a_method_has_its_options_and_its_source():
     text = here("algorithms", "fkm").out
-    assert "\n\nParameters\nk : int\n" in text and "\nkeep_empty : bool\n" in text
+    assert "Options (--algorithm fkm:key=value,...)\n" in text and "server_n_init=" in text
+    assert all(f"\n\n{title}\n  " in text for title in ("Messages", "Privacy"))
     assert text.split("\n\n")[-1].startswith("Source: S. Garst, M. Reinders")
+    full = here("algorithms", "fkm", "--full").out
+    assert "\nParameters\n---" in full and "\nkeep_empty : bool\n" in full
+
+
+def test_methods_are_listed_as_a_table():
+    lines = here("algorithms").out.splitlines()
+    assert lines[0].split() == ["name", "server", "sends", "raw", "points", "method"]
+    titles = [line for line in lines[1:] if line and not line.startswith(" ")]
+    assert titles[: len(FAMILIES)] == list(FAMILIES.values())
+    rows = {line.split()[0]: line for line in lines[1:] if line.startswith("  ")}
+    assert list(CATALOGUE) == list(rows) and set(rows) == set(METHODS)
+    assert max(len(entry.line) for entry in CATALOGUE.values()) <= 60
+    assert len({entry.line for entry in CATALOGUE.values()}) == len(CATALOGUE)
+    assert all(row.endswith(CATALOGUE[name].line) for name, row in rows.items())
+
+
+def test_names_that_share_a_class_have_their_own_summaries():
+    for names in (("central", "cdkm"), ("ffcm1", "ffcm2")):
+        first, second = (json.loads(here("algorithms", name, "--format", "json").out)["summary"] for name in names)
+        assert first != second
+
+
+NEW = """Summary.
+
+Parameters
+----------
+k : int
+
+Notes
+-----
+**Objective.** F.
+
+**Messages.** ``k`` rows [1]_,
+once; see :ref:`ledger`.
+
+1. A list.
+2. An
+   item.
+
+**Privacy.** No guarantee.
+
+**Differences from the paper.** None.
+
+References
+----------
+.. [1] Somebody, 2025.
+.. [2] Somebody else,
+   2026.
+"""
+
+
+def test_notes_are_read_in_both_forms():
+    read = lambda *headings: _join(_read_note(NEW, *headings))  # noqa: E731
+    assert read("Messages", "Message") == "k rows, once; see ledger. 1. A list. 2. An item."
+    assert read("Differences from the paper", "Departs from the paper") == "None."
+    assert read("Faults", "Faults") is None
+    assert _fill(_read_note(NEW, "Messages", "Message")) == "  K rows, once; see ledger.\n  1. A list.\n  2. An item."
+    old = "Summary.\n\nMessage: k rows,\nonce.\nPrivacy: none: nothing.\n\nGuarantee: yes."
+    assert _read_note(old, "Messages", "Message") == "k rows,\nonce."
+    assert _read_note(old, "Privacy", "Privacy") == "none: nothing."
+    assert _read_note(old, "Convergence", "Guarantee") == "yes."
+    assert _read_references(NEW.split("-\n")[-1]) == "Somebody, 2025. Somebody else, 2026."
 
 
 def test_every_field_is_an_option():
@@ -94,28 +163,142 @@ def test_every_field_is_an_option():
     assert options - set(FIELDS) >= {"config", "force", "form", "dry_run", "quiet", "verbose", "version"}
 
 
-def test_help_keeps_the_examples_apart():
+def read_flags(text):
+    """Return the long options that a help lists."""
+    return set(re.findall(r"(?<![\w-])--[a-z][\w-]*", text))
+
+
+def test_the_short_help_has_examples_all_commands_and_common_options():
     text = here("--help").out
-    assert "\n  python -m p2pkm --graph ring " in text and "\n  mpirun -n 16 python -m p2pkm --graph ring " in text
-    assert all(option in text for option in ("--graph", "--clusters", "--no-baselines", "--allow-disconnected"))
+    assert "\n  p2pkm --graph ring " in text and "\n  mpirun -n 16 python -m p2pkm --graph ring " in text
+    head, _, tail = text.partition("Experiment:")
+    assert all(re.search(rf"^  {name} ", head, re.MULTILINE) for name in command.commands)
+    basic = {f"--{name.replace('_', '-')}" for name, place in PLACEMENTS.items() if place.is_basic} - {"--form"}
+    assert read_flags(tail.partition("Exit codes")[0]) == basic | {"--format", "--help-all"}
+    assert 13 <= len(basic) + 1 <= 16
     assert "Exit codes" in text and "\\b" not in text
+
+
+def test_help_all_has_every_option_once_under_a_heading():
+    text = here("--help-all").out
+    flags = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
+    long = {flag for flag in flags if flag.startswith("--")} | {"--help"}
+    rows = re.findall(r"^  (-.*?)(?:  |$)", text, re.MULTILINE)
+    listed_flags = [flag for row in rows for flag in read_flags(row)]
+    assert sorted(listed_flags) == sorted(long)
+    titles = re.findall(r"^([A-Z][\w ]+):$", text, re.MULTILINE)
+    assert titles == ["Examples", *SECTIONS, "Other options"]
+    assert set(PLACEMENTS) == {option.name for option in command.params} - {"version", "help_all"}
+    assert {place.section for place in PLACEMENTS.values()} == set(SECTIONS)
+
+
+@pytest.mark.parametrize("name", ["run", "compare", "plan"])
+def test_commands_with_options_of_a_run_list_all_of_theirs(name):
+    params = command.commands[name].params
+    options = [flag for one in params if isinstance(one, click.Option) for flag in (*one.opts, *one.secondary_opts)]
+    text = here(name, "--help").out
+    assert not [flag for flag in options if flag.startswith("--") and flag not in read_flags(text)]
+
+
+@pytest.mark.parametrize("option", command.params, ids=lambda option: option.name)
+def test_an_option_has_a_help_text_of_one_line(option):
+    assert option.help and len(option.help) <= 80 and "\n" not in option.help
+
+
+@pytest.mark.parametrize("option", [one for one in command.params if one.name in PLACEMENTS], ids=lambda one: one.name)
+def test_every_option_is_a_topic(option):
+    topic = next(flag for flag in option.opts if flag.startswith("--"))
+    text = here("help", topic).out
+    assert option.help.split("  [")[0] in " ".join(text.split()) and len(text.splitlines()) > 1
+    assert here("help", topic.removeprefix("--")).out == text
+    assert topic.removeprefix("--") in here("help").out
+
+
+@pytest.mark.parametrize(
+    ("topic", "words"),
+    [
+        ("graph", ["small-world:degree=4,rewire=0.1", "ring"]),
+        ("algorithm", ["gtvmin", "treelloyd"]),
+        ("init", ["tree-summaries:candidates=1,rows=", "d2-sampling:greedy=true,draw=points"]),
+        ("data", ["blobs:", "grid16:points=200,sd=1"]),
+        ("partition", ["dirichlet:alpha=0.3,by=class,minimum=0", "iid"]),
+        ("faults", ["loss=0", "max_delay=2"]),
+        ("stream", ["kind=none", "period="]),
+        ("link-model", ["wan:latency=0.075", "bandwidth"]),
+        ("schedule", ["colored, jacobi, async"]),
+        ("byzantine", ["kind=random", "place=random"]),
+        ("quantize", ["threshold=2"]),
+    ],
+)
+def test_a_topic_lists_names_keys_and_defaults(topic, words):
+    text = here("help", topic).out
+    assert not [word for word in words if word not in text]
+    assert (f"{topic}*" in here("help").out) == (topic != "schedule")
+
+
+def test_a_command_is_a_topic_unless_an_option_has_its_name():
+    assert here("help", "compare").out == here("compare", "--help").out
+    assert here("help", "faults").out.startswith("--faults SPEC\n")
+
+
+def test_an_unknown_topic_suggests_the_nearest():
+    ending = here("help", "fault")
+    assert ending.code == 2 and "Did you mean 'faults'?" in ending.err
 
 
 def test_table():
     ending = here(*SMALL, "--out", "none", "-q")
     assert ending.code == 0 and ending.err == ""
     lines = ending.out.splitlines()
-    assert lines[0].startswith("16 clusters, 4 devices on a ring graph, 1 rank, ")
-    for words in ("cost ratio, mean device", "central k-means; 1 is as good", "without any communication",
-                  "adjusted Rand index", "0 is consensus", "certified", "converged", "messages", "bytes",
-                  "run folder"):  # fmt: skip
-        assert words in ending.out
+    assert re.fullmatch(r"gtvmin: 16 clusters on 4 devices, ring graph \([\d.]+ s, 1 process(; .*)?\)", lines[0])
+    labels = [re.split(r"  +", line.strip())[0] for line in lines[2:-2]]
+    labels = [label for label in labels if label != "note"]
+    assert labels == ["Quality", "cost ratio", "local-only baseline", "ARI", "Communication", "messages", "rounds",
+                      "Checks", "descent", "disclosed points"]  # fmt: skip
+    assert re.fullmatch(r"Results: not kept \(--out none\); --verbose shows \d+ more metrics\.", lines[-1])
     assert "\x1b" not in ending.out and max(map(len, lines)) < 160
+
+
+def test_the_table_ends_with_the_run_folder_and_the_command_that_draws_it():
+    ending = here(*SMALL, "--out", "run", "-q").out.splitlines()[-1]
+    assert ending.startswith("Results: run; ") and ending.endswith("; p2pkm report RUN draws them.")
+
+
+def test_verbose_shows_as_many_more_rows_as_announced():
+    short = here(*SMALL, "--out", "none", "-q").out.splitlines()
+    announced = int(re.search(r"shows (\d+) more", short[-1])[1])
+    full = here(*SMALL, "--out", "none", "-q", "-v").out.splitlines()
+    rows = [[line for line in lines if line.startswith("  ")] for lines in (short, full)]
+    assert len(rows[1]) - len(rows[0]) == announced > 10
+    assert "more metrics" not in full[-1]
+    for words in ("coupling", "initial cost ratio", "encoded bytes", "devices observed"):
+        assert not [row for row in rows[0] if words in row] and [row for row in rows[1] if words in row]
+
+
+@pytest.mark.parametrize(
+    ("words", "labels"),
+    [
+        (("--algorithm", "private:epsilon=1,radius=30"), ["differential privacy"]),
+        (("--faults", "loss=0.1"), ["messages lost", "unavailable devices"]),
+        (("--link-model", "lan"), ["simulated time"]),
+        (("--stream", "drawn:kind=slow", "--rounds", "3"), ["excess over a central refit"]),
+        (("-k", "auto"), ["k chosen"]),
+        (("--silhouette",), ["silhouette"]),
+        (("--min-cluster-size", "2"), ["minimum cluster size"]),
+        (("--rounds", "0"), ["warning"]),
+    ],
+)
+def test_options_add_the_rows_that_they_ask_for(words, labels):
+    plain, ending = here(*SMALL, "--out", "none", "-q"), here(*SMALL, "--out", "none", "-q", *words)
+    assert ending.code == 0, ending.err
+    for label in labels:
+        pattern = re.compile(rf"^  {label}  ", re.MULTILINE)
+        assert pattern.search(ending.out) and not pattern.search(plain.out)
 
 
 def test_table_leaves_out_what_is_not_known():
     text = here(*SMALL, "--out", "none", "--no-baselines").out
-    assert "cost ratio, mean device" not in text and "None" not in text and "nan" not in text
+    assert "cost ratio" not in text and "None" not in text and "nan" not in text
 
 
 class Terminal(io.StringIO):
@@ -135,7 +318,7 @@ def test_terminal(monkeypatch):
     clock = iter(range(10**6))
     monkeypatch.setattr("p2pkm.cli.summary_table.time.monotonic", lambda: next(clock))
     assert main([*SMALL, "--out", "none"]) == 0
-    assert "\x1b[" in out.getvalue() and "cost ratio, mean device" in out.getvalue()
+    assert "\x1b[" in out.getvalue() and "mean of devices" in out.getvalue()
     assert "round" in err.getvalue() and "\x1b[2K" in err.getvalue()
 
 
@@ -276,7 +459,7 @@ def test_what_the_configuration_cannot_hold_is_refused_before_any_work(tmp_path,
     monkeypatch.chdir(tmp_path)
     name = b"caf\xe9".decode("utf-8", "surrogateescape")  # of a file that was named in Latin-1
     ending = here(*SMALL, "--data", f"{name}.npy", "--out", "run")
-    assert ending.code == 2 and "data is 'caf\\udce9.npy', which is no UTF-8" in ending.err and not listed(tmp_path)
+    assert ending.code == 2 and "data is 'caf\\udce9.npy'; expected UTF-8" in ending.err and not listed(tmp_path)
     assert here(*SMALL, "--rounds", "1", "--out", name, "-q").code == 0
 
 
@@ -306,9 +489,9 @@ def test_compilation_is_said_once_and_counted_apart(capsys):
     assert outer(2) == 6 and count_compilation() == before + spent
     summary = here(*SMALL, "--out", "none", "--format", "json").summary
     show(summary | {"wall_seconds": 1.5, "compile_seconds": 30.25}, [], sys.stdout)
-    assert "1 rank, 1.50 s (and 30.25 s to compile kernels, once)" in capsys.readouterr().out
+    assert "(1.50 s, 1 process; kernels compiled once in 30.25 s)\n" in capsys.readouterr().out
     show(summary | {"wall_seconds": 1.5, "compile_seconds": 0.0}, [], sys.stdout)
-    assert "1 rank, 1.50 s\n" in capsys.readouterr().out
+    assert "(1.50 s, 1 process)\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

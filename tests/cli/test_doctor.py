@@ -163,7 +163,7 @@ def test_what_a_trial_of_two_processes_says_of_the_launcher(monkeypatch, version
     monkeypatch.setattr(doctor, "run_command", lambda command: (0, version))
     check = doctor.check_pair("some library")
     assert (check.status, check.check) == (status, "mpirun -n 2")
-    assert check.found.startswith(found) and check.advice.startswith(advice) and bool(check.advice) == bool(advice)
+    assert check.finding.startswith(found) and check.advice.startswith(advice) and bool(check.advice) == bool(advice)
 
 
 @pytest.mark.parametrize("launched", [True, False])
@@ -187,7 +187,7 @@ def test_no_launcher_on_path(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     check = doctor.check_launcher()
-    assert (check.status, check.found) == ("warn", "no mpirun or mpiexec on PATH")
+    assert (check.status, check.finding) == ("warn", "no mpirun or mpiexec on PATH")
     (tmp_path / "mpirun").touch()
     check = doctor.check_launcher()  # an environment that was not activated
     assert (check.status, check.advice) == ("warn", f"source {tmp_path / 'activate'}")
@@ -293,7 +293,7 @@ def test_a_folder_that_is_gone(tmp_path):
     try:
         gone.rmdir()
         found = doctor.check_folder()
-        assert clusters.check_file_system().found == "not known: the current folder cannot be used"
+        assert clusters.check_file_system().finding == "not known: the current folder cannot be used"
     finally:
         os.chdir(before)
     assert (found.status, found.advice) == ("warn", "cd elsewhere")
@@ -311,7 +311,7 @@ def test_a_folder_that_cannot_be_written(capsys, monkeypatch):
 def test_too_little_memory(monkeypatch):
     assert doctor.check_memory(1).status == "ok"
     if not Path("/proc/meminfo").exists():
-        assert doctor.check_memory(10**9).found == "not known on this system"
+        assert doctor.check_memory(10**9).finding == "not known on this system"
         return
     status, _, found, advice = doctor.check_memory(10**9)
     assert status == "warn" and found.endswith("GB free") and advice.endswith("start fewer ranks")
@@ -324,7 +324,7 @@ def test_inside_a_slurm_job_it_names_the_trap(monkeypatch):
     assert (status, found) == ("ok", "in job 42, 8 tasks")
     assert "srun --mpi=pmi2" in advice
     assert "--mpi=none" in advice
-    assert doctor.check_pair("MPICH").found.startswith(
+    assert doctor.check_pair("MPICH").finding.startswith(
         "not tried"
     )  # an mpirun would start processes on the job's nodes
 
@@ -371,15 +371,15 @@ def test_too_little_shared_memory(monkeypatch, tmp_path):
     free = {"bytes": 64e6}  # what docker gives
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free["bytes"]))
     found = clusters.check_shared_memory(1, 2)
-    assert found.status == "warn" and "enough for 10 ranks" in found.found and "--shm-size=1g" in found.advice
+    assert found.status == "warn" and "enough for 10 ranks" in found.finding and "--shm-size=1g" in found.advice
     free["bytes"] = 96e6
     found = clusters.check_shared_memory(1, 2)
-    assert found.status == "ok" and "enough for 16 ranks" in found.found
+    assert found.status == "ok" and "enough for 16 ranks" in found.finding
     free["bytes"] = 1e9
     assert clusters.check_shared_memory(16, 2).status == "ok"
     assert clusters.check_shared_memory(200, 2).status == "warn"
     monkeypatch.setattr(shutil, "disk_usage", lambda path: (_ for _ in ()).throw(OSError))
-    assert clusters.check_shared_memory(1, 2).found == "not known on this system"
+    assert clusters.check_shared_memory(1, 2).finding == "not known on this system"
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not say what is mapped")
@@ -389,7 +389,7 @@ def test_segments_that_killed_runs_have_left(monkeypatch, tmp_path):
         (tmp_path / name).write_bytes(bytes(1_000_000))
     with open(tmp_path / "mpich_shm_a", "r+b") as file, mmap(file.fileno(), 0):  # as a rank that runs has it
         found = clusters.check_shared_memory(1, 1)
-    assert found.status == "warn" and found.found.endswith("killed: 2, 2 MB")
+    assert found.status == "warn" and found.finding.endswith("killed: 2, 2 MB")
     assert f"rm {tmp_path}/mpich_shm_*" in found.advice
     for path in tmp_path.glob("mpich_shm_*"):
         path.unlink()
@@ -423,13 +423,13 @@ def test_file_systems_on_a_network(monkeypatch, tmp_path, kind, program, found, 
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(shared if program else own))
     monkeypatch.chdir(own if program else shared)
     check = clusters.check_file_system()
-    assert check.status == "ok" and found in check.found and advice in check.advice
+    assert check.status == "ok" and found in check.finding and advice in check.advice
     assert bool(check.advice) == bool(advice)
 
 
 def test_file_systems_of_a_system_without_mounts(monkeypatch, tmp_path):
     monkeypatch.setattr(clusters, "MOUNTS", tmp_path / "none")
-    assert clusters.check_file_system().found.startswith("disks of this machine")
+    assert clusters.check_file_system().finding.startswith("disks of this machine")
 
 
 def test_slurm_is_asked_for_its_default(monkeypatch, tmp_path):
@@ -438,7 +438,7 @@ def test_slurm_is_asked_for_its_default(monkeypatch, tmp_path):
         path = stand_in(monkeypatch, tmp_path, f"#!/usr/bin/env bash\n{text}\n")
         path.rename(tmp_path / name)
     found = clusters.check_slurm()
-    assert found.found == "no job here, MpiDefault=none"
+    assert found.finding == "no job here, MpiDefault=none"
     assert "srun --mpi=pmi2" in found.advice
 
 
@@ -452,20 +452,20 @@ PARTS = """#!/usr/bin/env bash
     ("version", "text", "found", "advice"),
     [
         ("HYDRA", "# nothing\n\n", "no line names a host", "hostfile.example"),
-        ("HYDRA", "localhost slots=4\n", "line 1: 'localhost slots=4' is not how MPICH writes a host", "HOST:8"),
+        ("HYDRA", "localhost slots=4\n", "line 1: 'localhost slots=4' is not in the format of MPICH", "HOST:8"),
         (
             "mpirun (Open MPI) 5",
             "\nlocalhost:4\n",
-            "line 2: 'localhost:4' is not how Open MPI writes a host",
+            "line 2: 'localhost:4' is not in the format of Open MPI",
             "HOST slots=8",
         ),
         ("HYDRA", "localhost:many\n", "line 1: 'many' ranks on localhost", "whole number"),
         ("HYDRA", "localhost:\N{SUPERSCRIPT TWO}\n", "line 1: '\N{SUPERSCRIPT TWO}' ranks on", "whole number"),
         ("HYDRA", f"localhost:{'9' * 5000}\n", "ranks on localhost", "whole number"),
         ("HYDRA", "localhost:0\n", "line 1: '0' ranks on localhost", "whole number"),
-        ("HYDRA", "localhost:1\nno-such-host.invalid:2\n", "line 2: there is no host no-such-host.invalid", "address"),
-        ("HYDRA", "two words\n", "line 1: 'two words' is not how", "HOST:8"),
-        ("HYDRA", None, "cannot be read: No such file", "own file"),
+        ("HYDRA", "localhost:1\nno-such-host.invalid:2\n", "line 2: unknown host no-such-host.invalid", "address"),
+        ("HYDRA", "two words\n", "line 1: 'two words' is not in the format", "HOST:8"),
+        ("HYDRA", None, "cannot be read: No such file", "host file of mpirun"),
     ],
 )
 def test_wrong_host_files(monkeypatch, tmp_path, version, text, found, advice):
@@ -474,7 +474,7 @@ def test_wrong_host_files(monkeypatch, tmp_path, version, text, found, advice):
     if text is not None:
         file.write_text(text)
     [check] = check_hosts(str(file))
-    assert check.status == "fail" and found in check.found and advice in check.advice
+    assert check.status == "fail" and found in check.finding and advice in check.advice
 
 
 @pytest.mark.parametrize(
@@ -498,7 +498,7 @@ def test_a_rank_is_tried_on_each_host(monkeypatch, tmp_path, rest, status, found
         "localhost slots=4 # near\n127.0.0.1 slots=2\n" if open_mpi else "localhost:4 # near\n127.0.0.1:2\n"
     )
     [check] = check_hosts(str(file))
-    assert check.status == status and found in check.found
+    assert check.status == status and found in check.finding
     if status == "ok":
         how = ["--hostfile", str(file), "--map-by", "node"] if open_mpi else ["-f", str(file), "-ppn", "1"]
         assert (tmp_path / "words").read_text().split()[: len(how) + 2] == [*how, "-n", "2"]
@@ -519,8 +519,8 @@ def test_a_trial_on_the_hosts_takes_the_launcher_that_there_is(monkeypatch, tmp_
     (tmp_path / "hosts").write_text("127.0.0.1\n")
     [check] = check_hosts(str(tmp_path / "hosts"))
     said = {"together": "a rank on each sees", "alone": "each rank is alone", "broken": "did not run (denied)"}
-    assert launchers == [f"/bin/{name}"] and said[ended] in check.found
-    assert check.found.startswith("1 host for 1 rank: 127.0.0.1")
+    assert launchers == [f"/bin/{name}"] and said[ended] in check.finding
+    assert check.finding.startswith("1 host for 1 rank: 127.0.0.1")
     assert check.status == ("ok" if ended == "together" else "fail")
 
 
@@ -528,7 +528,7 @@ def test_a_trial_on_the_hosts_takes_the_launcher_that_there_is(monkeypatch, tmp_
     ("line", "whose"), [("localhost slots=4", "MPICH"), ("[::1] slots=4", "MPICH"), ("localhost:4", "Open MPI")]
 )
 def test_a_line_in_the_words_of_another_mpi_is_refused(line, whose):
-    with pytest.raises(hostfile.WrongLine, match=f"is not how {whose} writes"):
+    with pytest.raises(hostfile.WrongLine, match=f"is not in the format of {whose}"):
         hostfile.parse_line(1, line, whose)
 
 
@@ -552,7 +552,7 @@ def test_a_line_names_a_host_and_its_ranks(line, whose, name, count):
 def test_a_host_file_without_a_launcher(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     [check] = check_hosts("hosts")
-    assert check.status == "fail" and "no mpirun" in check.found
+    assert check.status == "fail" and "no mpirun" in check.finding
 
 
 @pytest.mark.mpi

@@ -1,4 +1,4 @@
-"""The sentences under the closing table cannot contradict its figures."""
+"""Summary table: its rows, and the sentences below it, which have the same numbers."""
 
 import re
 
@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pkm.cli.summary_table import Progress, guide, narrate
-from p2pkm.core.units import write_figure
+from p2pkm.cli.summary_table import Progress, describe_run, next_steps
 from p2pkm.metrics import closing_rows
-from p2pkm.metrics.closing_rows import NO_ROW, tell_start
-from p2pkm.metrics.closing_table import list_summary_rows
-from p2pkm.metrics.registry import summary_keys
+from p2pkm.metrics.closing_rows import NO_ROW, format_messages, format_ratio, format_size, format_start, list_warnings
+from p2pkm.metrics.closing_table import GROUPS, group_summary_rows, list_summary_rows
+from p2pkm.metrics.registry import ShownIn, metrics_shown_in, summary_keys
 
 COUNT = st.integers(0, 10**7)
 RATIO = st.none() | st.floats(0.5, 1e4)
@@ -26,42 +25,42 @@ FIXED = dict.fromkeys(summary_keys()) | {"algorithm": "gtvmin", "graph": "ring",
 @given(SUMMARIES)
 def test_each_sentence_is_that_of_its_figure(drawn):
     """Every clause is there if and only if its figure says so, and its number is the one in the table."""
-    text = " ".join(narrate(FIXED | drawn))
-    shown = {what: figure for what, figure, _ in list_summary_rows(FIXED | drawn, [])}
+    text = " ".join(describe_run(FIXED | drawn))
+    shown = {label: value for label, value, _ in list_summary_rows(FIXED | drawn, [])}
     raw, sent, ratio, alone = (
         drawn[name] for name in ("raw_points_disclosed", "messages", "ratio_mean", "ratio_local_only")
     )
-    assert text.startswith(f"{drawn['devices']:,} device{'s' * (drawn['devices'] != 1)} on a ring graph looked for ")
+    assert text.startswith(f"{drawn['devices']:,} device{'s' * (drawn['devices'] != 1)} (ring graph) computed ")
     assert f" {drawn['clusters']:,} cluster{'s' * (drawn['clusters'] != 1)}." in text
     assert ("Nothing was sent" in text) == (sent == 0)
     assert re.findall(r"sent ([\d,]+) messages? with", text) == ([shown["messages"]] if sent else [])
-    assert ("was not counted" in text) == (raw is None) == ("raw points disclosed" not in shown)
+    assert ("were not counted" in text) == (raw is None) == ("disclosed points" not in shown)
     assert ("No point was sent unchanged" in text) == (raw == 0)
     assert re.findall(r"([\d,]+) points? (?:was|were) sent unchanged", text) == (
-        [shown["raw points disclosed"]] if raw else []
+        [shown["disclosed points"]] if raw else []
     )
     assert ("--min-cluster-size 2" in text) == (bool(raw) and drawn["min_cluster_size"] < 2)
-    assert ("not compared" in text) == (ratio is None) == ("cost ratio, mean device" not in shown)
-    assert re.findall(r"cost (\S+) times", text) == ([] if ratio is None else [shown["cost ratio, mean device"]])
-    assert re.findall(r"would be (\S+) times", text) == ([] if alone is None else [write_figure(alone)])
+    assert ("not compared" in text) == (ratio is None) == ("cost ratio" not in shown)
+    assert re.findall(r"centroids cost (\S+) times", text) == ([] if ratio is None else [shown["cost ratio"]])
+    assert re.findall(r"would cost (\S+) times", text) == ([] if alone is None else [format_ratio(alone)])
 
 
 def test_the_summary_stands_before_what_to_try():
     summary = FIXED | {"devices": 2, "clusters": 2, "messages": 3, "bytes": 48, "raw_points_disclosed": 0}
-    lines = guide(summary | {"ratio_mean": 1.0, "out": "runs/one"}).splitlines()
-    assert lines[1].startswith("Summary: 2 devices on a ring graph") and all(len(line) < 120 for line in lines)
+    lines = next_steps(summary | {"ratio_mean": 1.0, "out": "runs/one"}).splitlines()
+    assert lines[1].startswith("Summary: 2 devices (ring graph)") and all(len(line) < 120 for line in lines)
     assert any("verify runs/one" in line for line in lines)
     assert "No point was sent unchanged" in " ".join(lines)
 
 
 def test_a_ratio_of_0_at_the_start_was_raised_from_0():
     for start, ratio, meaning in (
-        (0.0, 1.5, "raised it from 0"),
-        (0.0, 0.0, "lowered it by "),
-        (2.0, 1.5, "lowered it by 25.00 %"),
+        (0.0, 1.5, "raised from 0"),
+        (0.0, 0.0, "lowered by 0.00 %"),
+        (2.0, 1.5, "lowered by 25.00 %"),
     ):
-        figure, found = tell_start({"ratio_start": start, "ratio_mean": ratio})
-        assert meaning in found and figure == write_figure(start)
+        figure, found = format_start({"ratio_start": start, "ratio_mean": ratio})
+        assert meaning in found and figure == format_ratio(start)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,7 @@ def test_a_ratio_of_0_at_the_start_was_raised_from_0():
     ],
 )
 def test_a_row_is_there_only_if_it_says_more_than_another(row, summary, figure):
-    found = getattr(closing_rows, f"tell_{row}")(summary)
+    found = getattr(closing_rows, f"format_{row}")(summary)
     assert found == NO_ROW if figure is None else found[0] == figure
 
 
@@ -99,17 +98,59 @@ def test_progress_is_shown_unless_quiet_with_the_most_rounds_of_the_method(capsy
 def test_a_goal_reached_during_initialization_is_placed_there(total, before, inside):
     summary = {"rounds_to_1pct": total, "method_rounds_to_1pct": None, "rounds_before": before}
     place = f"in round {total} of the initialization" if inside else "with initialization"
-    assert closing_rows.tell_own(summary)[1] == f"until the ratio is within 1 % of its end ({place})"
+    assert closing_rows.format_own(summary)[1] == f"until within 1 % of the final cost ratio ({place})"
 
 
 def test_a_private_run_cut_off_by_the_round_limit_says_so():
-    said = [closing_rows.tell_rounds({"epsilon": 1.0, "termination": stop, "rounds": 3})
+    said = [closing_rows.format_rounds({"epsilon": 1.0, "termination": stop, "rounds": 3})
             for stop in ("converged", "round-limit")]  # fmt: skip
-    assert said[0] == ("3", "all sums have been taken; how many does not depend on the points")
-    assert said[1] == closing_rows.tell_rounds({"epsilon": None, "termination": "round-limit", "rounds": 3})
+    assert said[0] == ("3", "all sums are complete; their number does not depend on the points")
+    assert said[1] == closing_rows.format_rounds({"epsilon": None, "termination": "round-limit", "rounds": 3})
 
 
 @pytest.mark.parametrize(("least", "said"), [(None, False), (0, False), (1, False), (2, True)])
 def test_a_minimum_cluster_size_is_shown_from_two_points_on(least, said):
-    figure = closing_rows.tell_suppression({"min_cluster_size": least})[0]
+    figure = closing_rows.format_suppression({"min_cluster_size": least})[0]
     assert figure == (str(least) if said else closing_rows.NO_ROW[0])
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (53_767, "53.8 kB"), (999_949, "999.9 kB"), (999_950, "1.0 MB"),
+     (1_234_567, "1.2 MB"), (5e9, "5.0 GB"), (1.5e15, "1,500.0 TB")],
+)  # fmt: skip
+def test_sizes_have_one_decimal(size, text):
+    assert format_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(1.0, "1.0000"), (1.00083, "1.0008"), (0.99, "0.9900"), (1.1, "1.100"), (3.7141, "3.714")]
+)
+def test_ratios_near_1_have_four_decimals(ratio, text):
+    assert format_ratio(ratio) == text
+
+
+def test_messages_have_their_size_with_and_without_encoding():
+    summary = {"messages": 510, "bytes": 170_616, "wire_bytes": 53_767}
+    assert format_messages(summary) == ("510", "53.8 kB encoded (170.6 kB at 8 bytes per value)")
+    assert format_messages(summary | {"wire_bytes": None}) == ("510", "170.6 kB at 8 bytes per value")
+    assert format_messages(summary | {"wire_bytes": 170_616}) == ("510", "170.6 kB at 8 bytes per value")
+
+
+def test_warnings_are_one_row_of_the_checks():
+    summary = FIXED | {"algorithm": "gtvmin", "termination": "round-limit", "rounds": 5, "devices": 2, "clusters": 2}
+    assert list_warnings(summary) == ["not converged in 5 rounds: increase --rounds"]
+    assert list_warnings(summary | {"stream": "drawn"}) == []
+    worse = {"ratio_mean": 1.5, "ratio_best": 1.2, "ratio_best_round": 3, "ratio_best_stage": "gtvmin"}
+    rows = [row for row in group_summary_rows(summary | worse, ["a note"]) if row.label in ("warning", "note")]
+    assert [(row.group, row.is_verbose) for row in rows] == [("checks", False)] * 2
+    assert rows[0].meaning == (
+        "not converged in 5 rounds: increase --rounds; quality decreased after round 3 of gtvmin: cost ratio 1.200 then"
+    )
+    assert rows[1].meaning == "a note"
+
+
+def test_eight_rows_at_most_are_always_shown():
+    shown = metrics_shown_in(ShownIn.CLOSING)
+    assert 7 <= sum(metric.level == "default" for metric in shown) <= 8
+    assert {metric.group for metric in shown} == set(GROUPS)

@@ -190,6 +190,6 @@ def test_a_run_from_the_configuration_of_another_may_be_disturbed(tmp_path, monk
 
 
 def test_the_closing_table_names_the_coupling_and_predicts_no_other_method():
-    words = ("--devices", 16, "--no-baselines", "--out", "none", "-q")
+    words = ("--devices", 16, "--no-baselines", "--out", "none", "-q", "-v")
     ending = here(*words)
-    assert "found by a rehearsal" in ending.out and "treelloyd" not in ending.out
+    assert "calibrated on local sums" in ending.out and "treelloyd" not in ending.out

@@ -167,7 +167,7 @@ def test_consensus_distance_is_to_the_nearest_row_and_xi_2_one_to_one():
     assert measure_consensus(np.stack((one, alone)), 0) == 0.0 < measure_consensus(np.stack((one, alone)), 1)
     assert aligned_distance(one, other) == 25.0
     (metric,) = (metric for metric in METRICS if metric.key == "consensus_distance")
-    assert "nearest row" in metric.meaning and "repeat or are missing" in metric.meaning
+    assert "to the nearest one" in metric.meaning and "ignores repeated and absent centroids" in metric.meaning
 
 
 def test_the_graph_carries_the_figures():

@@ -119,7 +119,8 @@ def test_quality_that_got_worse_is_told_in_table_verdict_and_figure():
     assert summary["ratio_mean"] > summary["ratio_best"] * 1.01 and summary["ratio_best_round"] == 0
     assert "Quality got worse before the end" in words and "in round 0 of gtvmin" in words
     rows = {row[0]: row for row in list_summary_rows(summary, result.notes)}
-    assert rows["lowest cost ratio"][2].startswith("in round 0 of gtvmin; quality got worse")
+    assert "quality decreased after round 0 of gtvmin" in rows["warning"][2]
+    assert rows["lowest cost ratio"][2].startswith("in round 0 of gtvmin; quality decreased afterwards")
     texts = [text.get_text() for text in plot_convergence(result).axes[0].child_axes[0].texts]
     assert any("then worse" in text for text in texts)
     still = p2pkm.simulate(p2pkm.GTVMin(2), graph, shards, rounds=0, start=start)

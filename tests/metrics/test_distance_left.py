@@ -60,7 +60,7 @@ def test_rounds_before_are_shown():
     assert summary["rounds_before"] == sum(stages.values()) > 0
     rows = {row[0]: row[1:] for row in list_summary_rows(summary, [])}
     assert rows["initialization rounds"][0] == str(summary["rounds_before"])
-    assert "no centroid moved" not in rows["rounds"][1] and "distance left" in rows
+    assert f"{summary['rounds_before']} more for initialization" in rows["rounds"][1] and "distance to limit" in rows
 
 
 def test_nothing_is_estimated_without_rounds_or_an_objective():

@@ -594,8 +594,8 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 --seeds 0-99999999                        | 2 | more than 10000 seeds
 --seeds 1,1                               | 2 | names a seed twice
 --seeds 99999999999999999999              | 2 | is not a list of seeds
---seeds 0-1 --seed 1                      | 2 | both given
---seeds 0-1 --coupling-path 1,2           | 2 | both given
+--seeds 0-1 --seed 1                      | 2 | --seed cannot be combined with --seeds
+--seeds 0-1 --coupling-path 1,2           | 2 | --coupling-path cannot be combined with --seeds
 --coupling-path ''                        | 2 | is not a number of at least 0
 --coupling-path 1                         | 2 | expected two or more numbers
 --coupling-path 1,...                     | 2 | needs two numbers before it
@@ -607,7 +607,7 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 --coupling-path 1e200,2e200               | 2 | at most 1e+100
 --coupling-path 1,2 --alpha 2             | 2 | alpha
 --link-model ''                                  | 2 | unknown link model ''
---all-rounds --require-converged                 | 2 | leave one of them out
+--all-rounds --require-converged                 | 2 | all_rounds cannot be combined with require_converged
 --all-rounds --schedule async --link-model lan   | 2 | none are on their way
 --link-model wifi                                | 2 | Known: edge, lan, lora, wan
 --link-model lan:latency=-1                      | 2 | latency is -1.0; expected a number above 0

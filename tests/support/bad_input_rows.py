@@ -189,7 +189,7 @@ compare --out full                        | is in use, but not by a comparison
 --graph simple-base --algorithm tracking:counters=true | with counters=true sends totals
 --out                                     | requires an argument
 fly                                       | No such command 'fly'
---rounds 3 run                            | after the command
+--rounds 3 run                            | options must follow the command: p2pkm run
 run fly                                   | unexpected extra argument
 --config missing.toml                     | missing.toml does not exist
 --config .                                | does not exist

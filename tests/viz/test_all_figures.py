@@ -213,7 +213,7 @@ def test_films_that_cannot_be_made(runs, tmp_path, monkeypatch):
 
 def test_animate_on_the_command_line(runs, tmp_path):
     runs["one device"].save(tmp_path / "run")
-    assert here("animate", tmp_path / "run").out == f"filmed: {tmp_path / 'run' / 'figures' / 'replay.gif'}\n"
+    assert here("animate", tmp_path / "run").out == f"written: {tmp_path / 'run' / 'figures' / 'replay.gif'}\n"
     assert (tmp_path / "run" / "figures" / "replay.gif").read_bytes().startswith(b"GIF89a")
     assert here("animate", tmp_path / "none").code == 3
     assert here("animate", tmp_path / "run", "--out", "film.avi").code == 2

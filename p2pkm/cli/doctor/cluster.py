@@ -1,4 +1,4 @@
-"""Traps of clusters and containers: Slurm's default, shared memory, crowded or networked machines."""
+"""Checks of clusters and containers: Slurm, shared memory, ranks per core, network file systems."""
 
 import os
 import re
@@ -14,14 +14,18 @@ SHARED = Path("/dev/shm")
 MOUNTS = Path("/proc/mounts")
 _SRUN = "start with: srun --mpi=pmi2 python -m p2pkm ..."
 _NONE = "the usual default, --mpi=none, gives each rank its own world"
-_PART, _USUAL = 6, 16  # MB of shared memory that MPI takes for a rank, measured with MPICH 5; ranks that one may want
+# MB of shared memory that MPI allocates per rank, measured with MPICH 5.
+_SHARED_PER_RANK = 6
+# Ranks that shared memory should suffice for, at least.
+_USUAL_RANKS = 16
 _MB = 1e6
-_CROWD = 8  # ranks per core
+# Ranks per core; with more, starting them takes long.
+_CROWD = 8
 _NETWORKED = ("nfs", "cifs", "smb", "lustre", "beegfs", "gpfs", "ceph", "afs", "9p", "fuse.sshfs", "fuse.glusterfs")
 
 
 def check_slurm() -> Check:
-    """Return what Slurm needs, inside and outside a job."""
+    """Check Slurm and its MPI plug-in, inside and outside a job."""
     job = os.environ.get("SLURM_JOB_ID")
     if job is None and shutil.which("srun") is None:
         return Check("ok", "slurm", "no Slurm here")
@@ -37,38 +41,39 @@ def check_slurm() -> Check:
 
 
 def check_crowd(ranks: int, cores: int, library: str) -> Check:
-    """Return how many ranks share the cores of this machine."""
-    found = f"{cores} for {ranks} rank{'s' * (ranks > 1)} on this machine"
+    """Check the number of ranks per core of this machine."""
+    finding = f"{cores} for {ranks} rank{'s' * (ranks > 1)} on this machine"
     if ranks > _CROWD * cores:
-        advice = "each takes its time to start, and they take turns; --devices needs no rank each, so start fewer"
-        return Check("warn", "cores", found, advice)
+        advice = "ranks start slowly and share cores; a rank can host many devices, so start fewer ranks"
+        return Check("warn", "cores", finding, advice)
     turns = ": they take turns, the result is the same" if ranks > cores else ""
     advice = "" if family(library) != "Open MPI" or launched() else oversubscribe()
-    return Check("ok", "cores", found + turns, f"for more ranks than cores: {advice}" if advice else "")
+    return Check("ok", "cores", finding + turns, f"for more ranks than cores: {advice}" if advice else "")
 
 
 def check_shared_memory(ranks: int, cores: int) -> Check:
-    """Return for how many ranks there is shared memory; too little makes MPI hang or crash without a word."""
+    """Check the shared memory; with too little, MPI hangs or crashes without a message."""
     try:
         free = shutil.disk_usage(SHARED).free / _MB
     except OSError:
         return Check("ok", "shared memory", "not known on this system")
-    found = f"{free:,.0f} MB free in {SHARED}, enough for {int(free / _PART):,} ranks on this machine"
-    if free < _PART * max(ranks, cores, _USUAL):
+    finding = f"{free:,.0f} MB free in {SHARED}, enough for {int(free / _SHARED_PER_RANK):,} ranks on this machine"
+    if free < _SHARED_PER_RANK * max(ranks, cores, _USUAL_RANKS):
         advice = "with more, MPI hangs or crashes; give it more: docker run --shm-size=1g, mount -o remount,size=1g"
-        return Check("warn", "shared memory", found, advice)
+        return Check("warn", "shared memory", finding, advice)
     left = list(_left_over())
     if left:
-        found += f"; segments of ranks that were killed: {len(left)}, {sum(left):,.0f} MB"
-        return Check("warn", "shared memory", found, f"while no MPI program runs: rm {SHARED}/mpich_shm_*")
-    return Check("ok", "shared memory", found)
+        finding += f"; segments of ranks that were killed: {len(left)}, {sum(left):,.0f} MB"
+        return Check("warn", "shared memory", finding, f"while no MPI program runs: rm {SHARED}/mpich_shm_*")
+    return Check("ok", "shared memory", finding)
 
 
 def _left_over() -> Iterator[float]:
-    """Yield the MB of the user's own segments that no process has mapped; a run that ends by itself removes its own."""
+    """Yield the MB of segments of this user that no process has mapped; runs that were not killed leave none."""
     mapped = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
-        with suppress(OSError):  # of somebody else, or gone
+        # The process may belong to another user, or have ended.
+        with suppress(OSError):
             mapped.update(re.findall(r"\S*mpich_shm_\S+", maps.read_text(errors="replace")))
     for path in SHARED.glob("mpich_shm_*"):
         with suppress(OSError):
@@ -78,29 +83,32 @@ def _left_over() -> Iterator[float]:
 
 
 def check_file_system() -> Check:
-    """Return whether the current folder, or that of the program and its compiled kernels, is on a network."""
+    """Check whether the current folder, or that of the program and its compiled kernels, is on a network."""
     try:
-        here = Path.cwd()
+        folder = Path.cwd()
     except OSError:
         return Check("ok", "file system", "not known: the current folder cannot be used")
-    places = {"current folder": here, "program": Path(os.environ.get("NUMBA_CACHE_DIR", Path(__file__).parent))}
+    places = {"current folder": folder, "program": Path(os.environ.get("NUMBA_CACHE_DIR", Path(__file__).parent))}
     networked = {name: kind for name, place in places.items() if (kind := _kind_of(place)).startswith(_NETWORKED)}
     if not networked:
         return Check(
             "ok", "file system", "disks of this machine; other hosts need the same program under the same path"
         )
-    found = ", ".join(f"{name} on {kind}" for name, kind in networked.items())
+    finding = ", ".join(f"{name} on {kind}" for name, kind in networked.items())
     slow = "if ranks start slowly: export NUMBA_CACHE_DIR=<a folder on a disk of each host>"
-    return Check("ok", "file system", found, slow if "program" in networked else "")
+    return Check("ok", "file system", finding, slow if "program" in networked else "")
 
 
 def _kind_of(place: Path) -> str:
     """Return the type of the file system that holds a path."""
-    kind, longest = "unknown", -1
+    kind = "unknown"
+    longest = -1
     with suppress(OSError):
         for line in MOUNTS.read_text("utf-8", "replace").splitlines():
-            where, what = line.split()[1:3]
-            root = where.replace("\\040", " ")
+            mount_point, file_system = line.split()[1:3]
+            # /proc/mounts writes a space as its octal code.
+            root = mount_point.replace("\\040", " ")
             if (place == Path(root) or Path(root) in place.parents) and len(root) >= longest:
-                kind, longest = what, len(root)
+                kind = file_system
+                longest = len(root)
     return kind
