@@ -80,14 +80,20 @@ def list_methods() -> str:
     """Make the page that lists all methods and links to theirs."""
     described = [describe(name) for name in METHODS]
     rows = [
-        (f"[{method['name']}]({method['name']}.md)", "yes" if method["server"] else "no", method["summary"].rstrip("."))
-        for method in described
+        (
+            f"[{m['name']}]({m['name']}.md)",
+            "yes" if m["server"] else "no",
+            m["sends"],
+            m["points"],
+            m["summary"].rstrip("."),
+        )
+        for m in described
     ]
     links = "\n".join(METHODS)
     return (
         "# Methods\n\n`--algorithm NAME:key=value,...` on the command line, the class in Python. `p2pkm algorithms\n"
         "NAME` prints the same text. [How to choose a method](../../howto/choose-a-method.md).\n\n"
-        + make_table(("method", "server", "summary"), rows)
+        + make_table(("method", "server", "sends", "raw points", "summary"), rows)
         + f"\n```{{toctree}}\n:hidden:\n\n{links}\n```\n"
     )
 

@@ -16,15 +16,14 @@ from p2pkm.methods.registry import METHODS, find, names, with_link_weights
 
 _WIDTH = 100
 _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
-# Headings in the Notes of a method, with the first words of the same paragraph in older docstrings, by JSON key.
+# Headings in the Notes of a method, by JSON key.
 _NOTES = {
-    "message": ("Messages", "Message"),
-    "privacy": ("Privacy", "Privacy"),
-    "guarantee": ("Convergence", "Guarantee"),
-    "faults": ("Faults", "Faults"),
-    "differences": ("Differences from the paper", "Departs from the paper"),
+    "message": "Messages",
+    "privacy": "Privacy",
+    "guarantee": "Convergence",
+    "faults": "Faults",
+    "differences": "Differences from the paper",
 }
-_OLD_WORDS = "(?:Message|Privacy|Guarantee|Link weights|Departs from the paper)"
 # Options without which a method cannot run, or data that it is made for.
 _EXAMPLES = {
     "private": "--algorithm private:epsilon=1,radius=30",
@@ -69,7 +68,7 @@ def describe(name: str | None) -> Any:
         "points": entry.points,
         "line": entry.line,
         "text": text.strip(),
-        **{key: _join(_read_note(docstring, *headings)) for key, headings in _NOTES.items()},
+        **{key: _join(_read_note(docstring, heading)) for key, heading in _NOTES.items()},
         "link_weights": _describe_link_weights(method, docstring),
         "rounds": cls.default_rounds,
         "defaults": {option: defaults[option].default for option in parameters(kind)},
@@ -120,8 +119,8 @@ def _format_page(facts: dict[str, Any]) -> str:
     """Format a method: summary, traits, notes, options with their defaults, an example and the source."""
     traits = f"Server: {_has_server(facts)}. Sends: {facts['sends']}. Raw points: {facts['points']}."
     blocks = [f"{facts['name']}: {facts['summary']}", traits]
-    for title, old in _NOTES.values():
-        if note := _read_note(facts["docstring"], title, old):
+    for title in _NOTES.values():
+        if note := _read_note(facts["docstring"], title):
             blocks.append(f"{title}\n{_fill(note)}")
     blocks.append(f"Link weights: {facts['link_weights']}")
     if facts["defaults"]:
@@ -171,15 +170,14 @@ def _describe_link_weights(method: Any, docstring: str) -> str:
     """Describe the use of link weights, from the docstring or else from the traits."""
     if needs_hub(method):
         return "ignored; the links of a star have none."
-    note = _join(_read_note(docstring, "Link weights", "Link weights"))
+    note = _join(_read_note(docstring, "Link weights"))
     return note or method.traits.link_weights or "ignored."
 
 
-def _read_note(docstring: str, heading: str, old: str) -> str | None:
-    """Return the text under a bold heading of the Notes, or of the paragraph that begins with ``old:``."""
+def _read_note(docstring: str, heading: str) -> str | None:
+    """Find the text under a bold heading of the Notes."""
     note = re.search(rf"^\*\*{heading}\.\*\*\s+(.+?)(?=^\*\*[A-Z][^*\n]*\.\*\*|^\w[\w ]*\n-{{3,}}|\Z)",
                      docstring, re.MULTILINE | re.DOTALL)  # fmt: skip
-    note = note or re.search(rf"^{old}: (.+?)(?=\n\n|\n{_OLD_WORDS}: |\Z)", docstring, re.MULTILINE | re.DOTALL)
     return note[1].rstrip() if note else None
 
 

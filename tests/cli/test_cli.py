@@ -144,16 +144,12 @@ References
 """
 
 
-def test_notes_are_read_in_both_forms():
-    read = lambda *headings: _join(_read_note(NEW, *headings))  # noqa: E731
-    assert read("Messages", "Message") == "k rows, once; see ledger. 1. A list. 2. An item."
-    assert read("Differences from the paper", "Departs from the paper") == "None."
-    assert read("Faults", "Faults") is None
-    assert _fill(_read_note(NEW, "Messages", "Message")) == "  K rows, once; see ledger.\n  1. A list.\n  2. An item."
-    old = "Summary.\n\nMessage: k rows,\nonce.\nPrivacy: none: nothing.\n\nGuarantee: yes."
-    assert _read_note(old, "Messages", "Message") == "k rows,\nonce."
-    assert _read_note(old, "Privacy", "Privacy") == "none: nothing."
-    assert _read_note(old, "Convergence", "Guarantee") == "yes."
+def test_notes_are_read_under_their_headings():
+    read = lambda heading: _join(_read_note(NEW, heading))  # noqa: E731
+    assert read("Messages") == "k rows, once; see ledger. 1. A list. 2. An item."
+    assert read("Differences from the paper") == "None."
+    assert read("Faults") is None
+    assert _fill(_read_note(NEW, "Messages")) == "  K rows, once; see ledger.\n  1. A list.\n  2. An item."
     assert _read_references(NEW.split("-\n")[-1]) == "Somebody, 2025. Somebody else, 2026."
 
 
