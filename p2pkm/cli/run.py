@@ -105,14 +105,14 @@ def compare_command(**options: Any) -> int:
     """
     from p2pkm.core.spec import split_specs
     from p2pkm.experiments.run import OutputOptions
-    from p2pkm.experiments.studies.compare import Comparison, lead_compare
+    from p2pkm.experiments.studies.compare import Comparison, run_compare_command
     from p2pkm.experiments.studies.seeds import parse_seeds
     from p2pkm.storage.paired_tests import check_margin
 
     lists = split_specs(options["algorithms"]), split_specs(options["graphs"]), parse_seeds(options["seeds"])
     manner = OutputOptions(console=Terminal(), json=options["form"] == "json", quiet=options["quiet"])
     comparison = Comparison.of(_read_experiment(options), *lists, options["reference"])
-    return lead_compare(comparison._replace(margin=check_margin(options["margin"])), manner, options["jobs"])
+    return run_compare_command(comparison._replace(margin=check_margin(options["margin"])), manner, options["jobs"])
 
 
 @command.command(
@@ -129,9 +129,9 @@ def plan_command(ranks: int | None, **options: Any) -> int:
     from a pilot run of at most 2,000 devices and two rounds in this process. Exit code 3 if the run does not fit into
     memory; the environment variable P2PKM_MEMORY, such as 8G, sets the free memory.
     """
-    from p2pkm.experiments.plan.run import Wanted, lead_plan
+    from p2pkm.experiments.plan.run import PlanOptions, run_plan_command
 
-    return lead_plan(_read_experiment(options), Wanted(ranks, options["form"] == "json"))
+    return run_plan_command(_read_experiment(options), PlanOptions(ranks, options["form"] == "json"))
 
 
 @command.command("verify", short_help="Repeat a run and compare it bit by bit.")
@@ -211,7 +211,7 @@ def _run(options: dict[str, Any]) -> int:
 
     experiment = _read_experiment(options)
     if options["seeds"] is not None:
-        from p2pkm.experiments.studies.seeds import lead_seeds, parse_seeds
+        from p2pkm.experiments.studies.seeds import parse_seeds, run_seeds_command
 
         if options["seed"] is not None:
             raise ExperimentError(
@@ -224,14 +224,14 @@ def _run(options: dict[str, Any]) -> int:
     console = Terminal(verbose=options["verbose"])
     manner = OutputOptions(console=console, json=options["form"] == "json", guide=is_default, **flags)
     if options["coupling_path"] is not None:
-        from p2pkm.experiments.studies.coupling_path import lead_path, parse_couplings
+        from p2pkm.experiments.studies.coupling_path import parse_couplings, run_coupling_path_command
 
         if options["seeds"] is not None:
             raise ExperimentError(
                 "--coupling-path cannot be combined with --seeds: a path has one seed. Remove one of them"
             )
-        return lead_path(experiment, parse_couplings(options["coupling_path"]), manner)
-    return run_on_root(experiment, manner) if options["seeds"] is None else lead_seeds(experiment, seeds, manner)
+        return run_coupling_path_command(experiment, parse_couplings(options["coupling_path"]), manner)
+    return run_on_root(experiment, manner) if options["seeds"] is None else run_seeds_command(experiment, seeds, manner)
 
 
 def _read_experiment(options: dict[str, Any]) -> RunOptions:

@@ -58,7 +58,7 @@ def sweep(  # noqa: PLR0913 - one parameter per option
             "sweep requires a study file: p2pkm sweep STUDY.toml. An example is printed by p2pkm sweep --example"
         )
     from p2pkm.experiments.run import OutputOptions
-    from p2pkm.experiments.studies.sweep import lead_sweep
+    from p2pkm.experiments.studies.sweep import run_sweep_command
 
     manner = OutputOptions(console=Terminal(), json=form == "json", dry_run=dry_run, quiet=quiet)
-    return lead_sweep(study, out, jobs, manner, plot=plot, part=part)
+    return run_sweep_command(study, out, jobs, manner, plot=plot, part=part)

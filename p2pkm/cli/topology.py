@@ -61,9 +61,9 @@ def list_command(form: str) -> int:
 
 def format_families() -> str:
     """Format the families of graphs with their options, for `topology list` and `help graph`."""
-    from p2pkm.experiments.graphs.graph_report import name_graphs
+    from p2pkm.experiments.graphs.graph_report import format_graph_list
 
-    return name_graphs()
+    return format_graph_list()
 
 
 @topology.command("describe", short_help="Measure a graph, and predict GTVMin on it.")
@@ -74,10 +74,10 @@ def describe_command(form: str, **options: Any) -> int:
 
     Above 1,000 devices some measures are estimates; they are marked by ~, and their line names the method.
     """
-    from p2pkm.experiments.graphs.graph_report import GraphQuery, describe_graph, explain
+    from p2pkm.experiments.graphs.graph_report import GraphQuery, describe_graph, format_graph_report
 
     measures = describe_graph(GraphQuery(**options))
-    click.echo(json.dumps(measures) if form == "json" else explain(measures))
+    click.echo(json.dumps(measures) if form == "json" else format_graph_report(measures))
     return 0
 
 

@@ -9,7 +9,7 @@ def tell(note: str) -> None:
     print(f"p2pkm: {note}", file=sys.stderr, flush=True)
 
 
-def tell_file_summary(summary: str) -> None:
+def print_file_summary(summary: str) -> None:
     """Print what was read of the file of a graph; it is empty of other graphs."""
     if summary:
         tell(summary)

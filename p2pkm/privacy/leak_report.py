@@ -11,8 +11,8 @@ from p2pkm.core.plugins import families
 from p2pkm.core.spec import complete, parse, read_range
 from p2pkm.core.units import count
 from p2pkm.experiments.config import build_topology
-from p2pkm.experiments.console import tell_file_summary
-from p2pkm.experiments.graphs.graph_report import check_picture, save_picture
+from p2pkm.experiments.console import print_file_summary
+from p2pkm.experiments.graphs.graph_report import check_figure_path, save_figure_file
 
 if TYPE_CHECKING:
     from p2pkm.core.batch import Integers
@@ -70,12 +70,12 @@ def report_leaks(query: LeakQuery, out: str | None) -> dict[str, Any]:
     """
     from p2pkm.privacy.pair_leaks import pair_leaks
 
-    check_picture(out)
+    check_figure_path(out)
     receivers, public = read_devices(query.receivers, "--receivers"), read_devices(query.public, "--public")
     kinds = families(query.graph)
     spec = complete(parse(query.graph, kinds, "graph"), kinds, query.seed)
     topology = build_topology(spec, query.devices, _USUAL)
-    tell_file_summary(topology.file_summary)
+    print_file_summary(topology.file_summary)
     leaks = pair_leaks(
         topology, query.gossips, query.method, receivers, public or (), faults=query.faults,
         stale_policy=query.stale_policy, seed=query.seed,
@@ -153,4 +153,4 @@ def _draw(found: dict[str, Any], leaks: "PairLeaks", far: "Integers", path: Path
     from p2pkm.viz.figures.leaks import plot_leaks
 
     title = f"{found['graph']}, {count(found['gossips'], 'gossip')}"
-    return save_picture(lambda: plot_leaks(leaks.leak, leaks.receivers, far, title), path)
+    return save_figure_file(lambda: plot_leaks(leaks.leak, leaks.receivers, far, title), path)

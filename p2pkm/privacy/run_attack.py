@@ -9,7 +9,7 @@ import numpy as np
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import parse
 from p2pkm.core.validation import positive, whole
-from p2pkm.experiments.graphs.graph_report import build_graph, check_picture, save_picture
+from p2pkm.experiments.graphs.graph_report import build_graph, check_figure_path, save_figure_file
 from topologies.single_thread import single_thread
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _audit_seeds(method: "Private", seeds: "NoisySum", hidden: int, seed: int) -
 
 
 def _check(query: AttackQuery) -> None:
-    check_picture(query.out)
+    check_figure_path(query.out)
     whole(query.trials, 100, "trials")
     if not 0.0 < query.delta < 1.0:
         raise ExperimentError(f"delta is {query.delta!r}; expected a number between 0 and 1, such as 1e-6")
@@ -176,7 +176,7 @@ def _finish(facts: dict[str, Any], rows: list[dict[str, Any]], audited: "Audit",
     if query.out is not None:
         from p2pkm.viz import plot_attack
 
-        found["figure"] = str(save_picture(lambda: plot_attack(found), Path(query.out)))
+        found["figure"] = str(save_figure_file(lambda: plot_attack(found), Path(query.out)))
     return found
 
 

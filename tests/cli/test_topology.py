@@ -8,7 +8,7 @@ import pytest
 
 import p2pkm
 import topologies
-from p2pkm.experiments.graphs.graph_comparison import shorten
+from p2pkm.experiments.graphs.graph_comparison import shorten_specs
 from p2pkm.experiments.graphs.graph_report import _MEANINGS, GraphQuery, build_graph, measure
 from p2pkm.network.graph import Topology
 from p2pkm.storage.load import load
@@ -138,8 +138,8 @@ def test_the_table_of_compare_has_a_column_for_each_and_marks_estimates(tmp_path
 
 def test_names_in_a_comparison_say_in_what_they_differ():
     specs = ["ring", "small-world:degree=4,rewire=0.1", "small-world:degree=6,rewire=0.1", "gallery:karate"]
-    assert shorten(specs) == ["ring", "small-world:degree=4", "small-world:degree=6", "gallery:karate"]
-    assert shorten(["ring", "ring"]) == ["ring", "ring"]
+    assert shorten_specs(specs) == ["ring", "small-world:degree=4", "small-world:degree=6", "gallery:karate"]
+    assert shorten_specs(["ring", "ring"]) == ["ring", "ring"]
 
 
 @pytest.mark.parametrize(

@@ -121,12 +121,12 @@ def _tape(data: bytes) -> object:
 def _memory(data: bytes) -> object:
     import os
 
-    from p2pkm.experiments.plan.free_memory import LIMIT, available
+    from p2pkm.experiments.plan.free_memory import LIMIT, available_memory
 
     before = os.environ.get(LIMIT)
     os.environ[LIMIT] = _text(data).replace("\0", "")
     try:
-        return available()
+        return available_memory()
     finally:
         os.environ.pop(LIMIT)
         if before is not None:

@@ -8,11 +8,11 @@ from p2pkm.experiments.graphs.graph_report import (
     GraphQuery,
     NamedGraph,
     build_graph,
-    check_picture,
+    check_figure_path,
     check_question,
     measure,
     parse_spec,
-    save_picture,
+    save_figure_file,
     write_figure,
 )
 
@@ -45,7 +45,7 @@ def compare_graphs(graphs: tuple[str, ...], question: GraphQuery, out: str | Non
 
     if len(graphs) < 2:
         raise ExperimentError(f"there is {len(graphs)} graph to compare; name two or more, or take topology describe")
-    check_picture(out)
+    check_figure_path(out)
     check_question(question)
     names = [parse_spec(text, question.seed).name for text in graphs]
     sizes = [None if name in FIXED else question.devices for name in names]
@@ -57,7 +57,7 @@ def compare_graphs(graphs: tuple[str, ...], question: GraphQuery, out: str | Non
 def tabulate(found: dict[str, Any]) -> str:
     """Return what `contrast` found as text: a line per measure, a column per graph; in blocks where these are many."""
     graphs = found["graphs"]
-    names = shorten([one["graph"] for one in graphs])
+    names = shorten_specs([one["graph"] for one in graphs])
     heads = [_fold(name) for name in names]
     sections = [("", "measures"), ("GTVMin, matched centroids:", "predicted")]
     keys = {part: list(dict.fromkeys(key for one in graphs for key in one[part])) for _, part in sections}
@@ -79,7 +79,7 @@ def tabulate(found: dict[str, Any]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def shorten(specs: list[str]) -> list[str]:
+def shorten_specs(specs: list[str]) -> list[str]:
     """Return the names of the graphs, with those options alone in which they differ from another one of that name."""
     parts = [spec.partition(":") for spec in specs]
     short = []
@@ -129,7 +129,7 @@ def _draw(built: list[NamedGraph], found: list[dict[str, Any]], path: Path) -> P
     from topologies import TimeVaryingGraph
 
     panels = []
-    for name, one, told in zip(shorten([str(one.spec) for one in built]), built, found, strict=True):
+    for name, one, told in zip(shorten_specs([str(one.spec) for one in built]), built, found, strict=True):
         active = one.graph.active(0) if isinstance(one.graph, TimeVaryingGraph) else None
         panels.append(Panel(name, one.topology, active, told["measures"] | told["predicted"]))
-    return save_picture(lambda: plot_graphs(panels), path)
+    return save_figure_file(lambda: plot_graphs(panels), path)

@@ -93,7 +93,7 @@ def list_graphs() -> list[dict[str, Any]]:
     return found
 
 
-def name_graphs() -> str:
+def format_graph_list() -> str:
     """Return the same as text."""
     rows = []
     for one in list_graphs():
@@ -185,7 +185,7 @@ def _predict_excess(question: GraphQuery, topology: "Topology", noise: "Measure"
             "excess_auto": noise._replace(value=least)}  # fmt: skip
 
 
-def explain(found: dict[str, Any]) -> str:
+def format_graph_report(found: dict[str, Any]) -> str:
     """Return what `describe_graph` found as text; ~ marks estimates."""
     force = next(f"{key} {show(found[key])}" for key in ("coupling", "strength") if key in found)
     parts = {"": found["measures"], f"GTVMin, matched centroids, at {force}:": found["predicted"]}
@@ -210,13 +210,13 @@ def draw_graph(graph: str, devices: int | None, seed: int, out: str | None) -> P
     """
     from p2pkm.viz import plot_topology
 
-    check_picture(out)
+    check_figure_path(out)
     spec, _, topology = build_graph(graph, devices, seed)
     path = Path(f"{spec.name}-{topology.n}.png" if out is None else out)
-    return save_picture(lambda: plot_topology(topology, str(spec)), path)
+    return save_figure_file(lambda: plot_topology(topology, str(spec)), path)
 
 
-def check_picture(out: str | None) -> None:
+def check_figure_path(out: str | None) -> None:
     """Refuse a file of a kind that is not drawn, before any work."""
     if out is None:
         return
@@ -228,7 +228,7 @@ def check_picture(out: str | None) -> None:
         read_kinds("pgf")
 
 
-def save_picture(draw: Callable[[], "Figure"], path: Path) -> Path:
+def save_figure_file(draw: Callable[[], "Figure"], path: Path) -> Path:
     """Write a figure into one file."""
     from p2pkm.viz.save_figure import save_figure
 

@@ -9,7 +9,7 @@ from p2pkm.core.errors import NetworkError
 from p2pkm.core.plugins import families
 from p2pkm.core.spec import complete, parse
 from p2pkm.experiments.config import build_topology
-from p2pkm.experiments.console import tell_file_summary
+from p2pkm.experiments.console import print_file_summary
 from p2pkm.network.graph import Topology
 
 _USUAL = 16  # devices
@@ -41,7 +41,7 @@ def write_fault_trace(wish: TraceRequest, out: str | None) -> tuple[list[str], s
         kinds = families(wish.graph)
         spec = complete(parse(wish.graph, kinds, "graph"), kinds, wish.seed)
         topology = build_topology(spec, wish.devices, _USUAL)
-        tell_file_summary(topology.file_summary)
+        print_file_summary(topology.file_summary)
     trace = record(build_fault_model(Faults.of(wish.faults), topology, wish.seed), topology, wish.rounds, wish.turns)
     lines, summary = list(write_trace(trace, topology.clients)), _count(trace, wish.rounds)
     if out is None:

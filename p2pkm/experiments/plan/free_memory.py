@@ -13,7 +13,7 @@ _SECOND = ("memory.max", "memory.current", "inactive_file")  # the files of cont
 _FIRST = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
-def available() -> int | None:
+def available_memory() -> int | None:
     """Return the bytes that are free for this run; None: not known, or nobody shall ask.
 
     Raises

@@ -12,7 +12,7 @@ from p2pkm.data.size_estimate import Size, has_header
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import RunSpecs
 from p2pkm.experiments.plan.draft import RunPlan, resolve_experiment
-from p2pkm.experiments.plan.free_memory import available
+from p2pkm.experiments.plan.free_memory import available_memory
 from p2pkm.experiments.plan.memory_model import MemoryInputs, refuse
 from p2pkm.experiments.plan.volume import flood
 from p2pkm.methods.init.pipelines import needs_hub
@@ -39,7 +39,7 @@ def check_memory(specs: RunSpecs, ranks: int | None) -> None:
     DataError
         If it cannot, with what to change.
     """
-    limit = available()
+    limit = available_memory()
     if limit is None:
         return
     try:

@@ -11,7 +11,7 @@ from p2pkm.core.mpi_environment import launched, local_size
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.console import tell
 from p2pkm.experiments.plan.draft import RunPlan, build_plan
-from p2pkm.experiments.plan.free_memory import available
+from p2pkm.experiments.plan.free_memory import available_memory
 from p2pkm.experiments.plan.memory_check import weigh_plan
 from p2pkm.experiments.plan.memory_model import MemoryEstimate, MemoryInputs, need, refuse, together
 from p2pkm.experiments.plan.message_counts import stage_traffic
@@ -23,14 +23,14 @@ from p2pkm.network.rank_partition import check_rank_partition
 from p2pkm.network.world import connect
 
 
-class Wanted(NamedTuple):
+class PlanOptions(NamedTuple):
     """How to plan: ranks of the run (None: those that are running), and how to print."""
 
     ranks: int | None = None
     json: bool = False
 
 
-def lead_plan(experiment: RunOptions, wanted: Wanted) -> int:
+def run_plan_command(experiment: RunOptions, wanted: PlanOptions) -> int:
     """Print what a run would need, and return 0 if it can be started here.
 
     The JSON object has ``experiment`` (the resolved options), ``points features devices links``, ``links_in_use`` (of a
@@ -58,7 +58,7 @@ def lead_plan(experiment: RunOptions, wanted: Wanted) -> int:
     for note in describe_graph_use(plan.algorithm, plan.topology):
         tell(note)
     ranks = wanted.ranks or world.size
-    limit, refusals = available(), [] if plan.refusal is None else [plan.refusal]
+    limit, refusals = available_memory(), [] if plan.refusal is None else [plan.refusal]
     parts = [split(plan.topology, divide(plan, r, ranks)) for r in sorted({ranks, *RANKS})]
     loads = {part.ranks: weigh_plan(plan, part.ranks, part.ghosts) for part in parts}
     try:

@@ -9,7 +9,7 @@ _ROUNDS = {0: "no round", 1: "one round", 2: "two rounds"}
 
 
 def show(found: dict[str, Any], out: TextIO) -> None:
-    """Print what `p2pkm.experiments.plan.run.lead_plan` found."""
+    """Print what `p2pkm.experiments.plan.run.run_plan_command` found."""
     out.write(
         "\n".join([*_head(found), *_memory(found), *_split(found), *_traffic(found), *_seconds(found), *_tail(found)])
         + "\n"

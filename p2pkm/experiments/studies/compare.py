@@ -170,7 +170,7 @@ class Comparison(NamedTuple):
 
 
 @sharing()
-def lead_compare(asked: Comparison, manner: OutputOptions, jobs: int = 1) -> int:
+def run_compare_command(asked: Comparison, manner: OutputOptions, jobs: int = 1) -> int:
     """Run methods on graphs over seeds, print the table, write the folder, and return the exit code.
 
     Raises
@@ -192,7 +192,7 @@ def lead_compare(asked: Comparison, manner: OutputOptions, jobs: int = 1) -> int
 
 
 def resume_compare(folder: Path, jobs: int, manner: OutputOptions) -> int:
-    """Run what is missing in the folder of a comparison, and close as `lead_compare` does.
+    """Run what is missing in the folder of a comparison, and close as `run_compare_command` does.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def resume_compare(folder: Path, jobs: int, manner: OutputOptions) -> int:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{mark} cannot be read: {type(error).__name__}: {error}; give compare --out anew") from None
     margin = check_margin(found.get("margin", MARGIN))
-    return lead_compare(Comparison.of(base, *given)._replace(margin=margin), manner, jobs)
+    return run_compare_command(Comparison.of(base, *given)._replace(margin=margin), manner, jobs)
 
 
 def run_comparison(

@@ -207,7 +207,7 @@ def _differ(one: Floats, other: Floats) -> float:
     return float(np.sqrt(max(squared.min(axis=0).max(), squared.min(axis=1).max())))
 
 
-def lead_path(experiment: RunOptions, couplings: Sequence[float], manner: OutputOptions) -> int:
+def run_coupling_path_command(experiment: RunOptions, couplings: Sequence[float], manner: OutputOptions) -> int:
     """Run an experiment along a path, print the table, write the folder, and return the exit code.
 
     Every run is one of all ranks; the same points are dealt anew, with the centroids to start from.
@@ -224,7 +224,7 @@ def lead_path(experiment: RunOptions, couplings: Sequence[float], manner: Output
 
 
 def _run_path(experiment: RunOptions, couplings: Sequence[float], manner: OutputOptions, held: ExitStack) -> int:
-    """Do what `lead_path` says; held: until when the folder is."""
+    """Do what `run_coupling_path_command` says; held: until when the folder is."""
     lock = hold_out(experiment, manner, held)
     world = connect()
     prepared = prepare_and_validate(replace(experiment, coupling=couplings[0]), world)

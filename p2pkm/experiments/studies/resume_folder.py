@@ -27,7 +27,9 @@ def resume_folder(path: Path, manner: OutputOptions, jobs: int = 1) -> int:
         If it is no such folder, somebody is still at it, or what it was begun with has changed.
     """
     many: dict[str, Callable[[], int]] = {
-        sweep.MARK: lambda: sweep.lead_sweep(str(path / sweep.MARK), str(path), jobs, manner, plot=None, part=None),
+        sweep.MARK: lambda: sweep.run_sweep_command(
+            str(path / sweep.MARK), str(path), jobs, manner, plot=None, part=None
+        ),
         compare.MARK: lambda: compare.resume_compare(path, jobs, manner),
     }
     for mark, go_on in many.items():

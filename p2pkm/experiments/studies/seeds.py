@@ -79,7 +79,7 @@ def write_seeds(seeds: Sequence[int]) -> str:
     return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
-def lead_seeds(experiment: RunOptions, seeds: list[int], manner: OutputOptions) -> int:
+def run_seeds_command(experiment: RunOptions, seeds: list[int], manner: OutputOptions) -> int:
     """Run one configuration over seeds, one folder each, and print mean, standard deviation and worst."""
     with ExitStack() as held:
         lock = hold_out(experiment, manner, held)
@@ -97,7 +97,7 @@ def lead_seeds(experiment: RunOptions, seeds: list[int], manner: OutputOptions) 
 
 
 def resume_seeds(folder: Path, manner: OutputOptions) -> int:
-    """Run what is missing in the folder of several seeds, and close as `lead_seeds` does.
+    """Run what is missing in the folder of several seeds, and close as `run_seeds_command` does.
 
     Seeds that have ended are not run again; one that has not goes on from its last checkpoint.
 

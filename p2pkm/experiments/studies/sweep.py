@@ -56,7 +56,7 @@ _PAUSE = 3.0  # seconds between two plain lines of progress
 
 
 @sharing()
-def lead_sweep(
+def run_sweep_command(
     path: str, out: str | None, jobs: int, manner: OutputOptions, *, plot: bool | None, part: str | None
 ) -> int:
     """Run a study file, write its folder, print its table, and return the exit code.

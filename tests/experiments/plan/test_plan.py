@@ -199,13 +199,13 @@ def test_what_cannot_fit_is_refused_before_any_work(monkeypatch, words, tmp_path
 
 def test_a_limit_of_nought_asks_for_no_check(monkeypatch):
     monkeypatch.setenv("P2PKM_MEMORY", "0")
-    assert machine.available() is None
+    assert machine.available_memory() is None
     monkeypatch.setenv("P2PKM_MEMORY", "1.5gb")
-    assert machine.available() == 1_500_000_000
+    assert machine.available_memory() == 1_500_000_000
     for wrong in ("many", "-1", "nan", "8X", "inf"):
         monkeypatch.setenv("P2PKM_MEMORY", wrong)
         with pytest.raises(ExperimentError, match="expected a size"):
-            machine.available()
+            machine.available_memory()
 
 
 def test_control_groups_limit_what_is_free(tmp_path):
