@@ -1,6 +1,6 @@
 """Decentralized peer-to-peer k-means on communication graphs, with or without MPI.
 
-Import costs nothing: every name below is loaded when it is first used.
+The import is fast: each public name is loaded when it is first used.
 
 >>> import p2pkm, topologies
 >>> X, y = p2pkm.grid16(points=50, seed=0)
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 
 from p2pkm.core.version import __version__ as __version__
 
-_HOMES = {
+_MODULES = {
     "ADMM": "p2pkm.methods.peer.admm",
     "LocalOnly": "p2pkm.methods.peer.local_only",
     "Central": "p2pkm.methods.server.centralized",
@@ -146,15 +146,15 @@ _HOMES = {
     "shapes": "p2pkm.data.synthetic_shapes",
 }
 _PACKAGES = {"partition": "p2pkm.data.partition", "viz": "p2pkm.viz"}
-__all__ = [*sorted(_HOMES), *_PACKAGES]
+__all__ = [*sorted(_MODULES), *_PACKAGES]
 
 
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(_PACKAGES[name])
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'p2pkm' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

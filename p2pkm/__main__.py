@@ -1,4 +1,4 @@
-"""``python -m p2pkm``."""
+"""Entry point of ``python -m p2pkm``."""
 
 from p2pkm.cli.main import run_program
 

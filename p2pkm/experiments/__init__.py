@@ -1,1 +1,1 @@
-"""From a configuration to runs: seeds, comparisons, studies, plan, resume, verify."""
+"""Experiments: configuration, single runs, resumption, studies, plans, conformance checks and estimators."""

@@ -1,4 +1,4 @@
-"""An experiment: what was asked for on the command line or in TOML, checked and assembled into a job."""
+"""Configuration of an experiment: options of the command line or a TOML file, checked and assembled into a run."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,20 +10,23 @@ from p2pkm.core.spec import Spec, complete, parameters, parse, suggest
 from p2pkm.engine.run_options import METHOD_FIELDS, RunOptions
 from p2pkm.methods.registry import known
 
+K_MAX = 25  # default maximum of the number of clusters, if the devices choose it
+_GRAPHS = 64  # graphs that a study keeps for later runs
+
 
 class Prepared(NamedTuple):
-    """A checked experiment on rank 0.
+    """Checked experiment on rank 0.
 
     Attributes
     ----------
     experiment : RunOptions
-        Its resolved fields.
+        Resolved options.
     specs : RunSpecs
     run : RunConfig
     shards : Shards or Sharded
     scores : OptionalMetrics
     notes : tuple of str
-        What the user should know of the points.
+        Remarks on the points and their partition, for the user.
     """
 
     experiment: RunOptions
@@ -35,20 +38,30 @@ class Prepared(NamedTuple):
 
 
 class MethodSpec:
-    """The method that was asked for: its class, and the parameters of its spec and of the options.
+    """Requested method whose number of clusters is still open.
+
+    Parameters
+    ----------
+    kind : callable
+        Class of the method.
+    spec : Spec
+        Name and parameters of ``--algorithm``.
+    options : mapping
+        Parameters that are options of the program, such as ``--coupling``.
 
     Attributes
     ----------
     spec : Spec
-        Name and parameters of ``--algorithm``.
     """
 
-    def __init__(self, kind: Callable[..., Any], spec: Spec, given: Mapping[str, Any]) -> None:
-        self.spec, self._kind, self._given = spec, kind, given
+    def __init__(self, kind: Callable[..., Any], spec: Spec, options: Mapping[str, Any]) -> None:
+        self.spec = spec
+        self._kind = kind
+        self._options = options
         self._built: dict[int, Any] = {}
 
     def build(self, k: int) -> Any:
-        """Build the method with k clusters, once for each k.
+        """Build the method with k clusters; a second call with the same k returns the same object.
 
         Raises
         ------
@@ -58,7 +71,7 @@ class MethodSpec:
         from p2pkm.methods.init.pipelines import check_init, needs_hub
 
         if k not in self._built:
-            algorithm = self._kind(k, **self.spec.options, **self._given)
+            algorithm = self._kind(k, **self.spec.options, **self._options)
             if not needs_hub(algorithm):
                 check_init(algorithm.traits.init, algorithm.k)
             self._built[k] = algorithm
@@ -66,20 +79,21 @@ class MethodSpec:
 
 
 class RunSpecs(NamedTuple):
-    """The specs of a run, each parsed once, with the options that they come from.
+    """Parsed specs of a run.
 
     Attributes
     ----------
     options : RunOptions
+        Options that contain the specs.
     method : MethodSpec
     draft : Algorithm or ServerMethod
-        The method while its number of clusters is open.
+        Method with a provisional number of clusters.
     graph : Spec
-        With the default of every key.
+        Includes the default value of every key that is not given.
     source : Spec
-        Of the points.
+        Source of the points.
     partition : Spec or None
-        None: the default of the source.
+        None: default partition of the source.
     """
 
     options: RunOptions
@@ -96,13 +110,13 @@ def parse_specs(options: RunOptions, ranks: int | None = None) -> RunSpecs:
     Parameters
     ----------
     options : RunOptions
-    ranks : int or None
-        Number of MPI ranks to check the options with, before data and partition are parsed; None: no check.
+    ranks : int, optional
+        Number of MPI ranks with which to check the options before data and partition are parsed; None: no check.
 
     Raises
     ------
     P2PKMError
-        If a spec cannot be parsed, or the options cannot work with any data.
+        If a spec cannot be parsed, or no data could satisfy the options.
     """
     from p2pkm.data.sources import parse_source
     from p2pkm.engine.build_run import check_options
@@ -116,21 +130,21 @@ def parse_specs(options: RunOptions, ranks: int | None = None) -> RunSpecs:
 
 
 def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
-    """Build the graph of a run, read and deal its points, and check the run with them; cheap checks come first.
+    """Build the graph, read and partition the points, and check the run with them.
 
     Parameters
     ----------
     specs : RunSpecs
-        Of options that have been checked.
+        Specs of checked options.
     ranks : int or None
-        Number of MPI ranks, the default number of devices; None without MPI: 16.
+        Number of MPI ranks, which is the default number of devices; None without MPI: 16 devices.
 
     Raises
     ------
     P2PKMError
-        If anything cannot be used; nothing has been written then.
+        If graph, data or options cannot be used; nothing has been written then.
     """
-    from p2pkm.data.assign import assign, count_in_column, default_partition, list_notes, name_devices
+    from p2pkm.data.assign import count_in_column, default_partition, list_notes, name_devices
     from p2pkm.data.out_of_core.index import open_stored
     from p2pkm.data.out_of_core.shards import Sharded
     from p2pkm.data.partition import known as known_partitions
@@ -139,15 +153,14 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
     from p2pkm.engine.build_run import build_run
     from p2pkm.methods.init.pipelines import needs_hub
     from p2pkm.metrics.summary import OptionalMetrics
-    from p2pkm.network.graph import Topology
 
     experiment, source, partition = specs.options, specs.source, specs.partition
     source = complete(source, SOURCES, experiment.seed) if source.name != "file" else source
     columns = experiment.name_columns()
     stored = open_stored(source.options["path"], partition, **columns) if source.name == "file" else None
-    given = str(source), experiment.seed, *map(str, columns.values())
+    data_key = str(source), experiment.seed, *map(str, columns.values())
     table: Any = stored or memoize_in_study(
-        "points", lambda: given, lambda: load(source, seed=experiment.seed, **columns)
+        "points", lambda: data_key, lambda: load(source, seed=experiment.seed, **columns)
     )
     partition = complete(
         partition or Spec(default_partition(table, experiment.devices), {}),
@@ -156,30 +169,43 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
     )
     n = experiment.devices or count_in_column(partition, table)
     names = name_devices(partition, table, n) if n else None
-    if needs_hub(specs.draft):
-        topology = Topology.star(n or ranks or 16).call(names)
+    topology = _choose_topology(specs, n, ranks or 16, names)
+    if names is None and partition.name == "column" and not needs_hub(specs.draft):
+        topology = topology.tell_order()
+    default_k, k_max = table.classes or 8, None
+    clusters = (default_k if experiment.clusters == "auto" else experiment.clusters) or default_k
+    if stored:
+        shards: Any = Sharded.deal(stored, partition, topology.clients, experiment.dtype)
     else:
-        topology = build_topology(specs.graph, n, ranks or 16, names)
-        topology = topology.tell_order() if names is None and partition.name == "column" else topology
-    usual, k_max = table.classes or 8, None
-    clusters = (usual if experiment.clusters == "auto" else experiment.clusters) or usual
-    if partition.name == "mufc" and stored is None:
-        table = table._replace(clusters=label_pooled(table.completed().points, clusters, experiment.seed))
-    shards = Sharded.deal(stored, partition, topology.clients, experiment.dtype) if stored else memoize_in_study(
-        "shards", lambda: (given, str(partition), clusters, topology.clients, experiment.dtype),
-        lambda: assign(table, partition, topology.clients, experiment.dtype))  # fmt: skip
+        if partition.name == "mufc":
+            # This partition deals the clusters of central k-means instead of classes.
+            table = table._replace(clusters=label_pooled(table.completed().points, clusters, experiment.seed))
+        shards = _assign_points(table, partition, topology.clients, experiment.dtype, (data_key, clusters))
     shards = shards if topology.hub < 0 else shards.with_hub()
     if experiment.clusters == "auto":
+        # The devices choose k later; the run is checked and planned for the largest one.
         clusters = k_max = experiment.k_max or min(K_MAX, max(1, shards.m))
     image = None if stored else table.image
     run = build_run(
-        specs.method.build(clusters), replace(experiment, k_max=k_max), topology, shards, ranks=ranks or 1,
-        graph=read_attributes(experiment, specs.graph), image=image,
-    )  # fmt: skip
+        specs.method.build(clusters),
+        replace(experiment, k_max=k_max),
+        topology,
+        shards,
+        ranks=ranks or 1,
+        graph=read_attributes(experiment, specs.graph),
+        image=image,
+    )
     resolved = replace(
-        experiment, graph=str(specs.graph), data=str(source), partition=str(partition), devices=topology.clients,
-        clusters="auto" if k_max else clusters, k_max=k_max, rounds=run.rounds, record_every=run.record_every,
-    )  # fmt: skip
+        experiment,
+        graph=str(specs.graph),
+        data=str(source),
+        partition=str(partition),
+        devices=topology.clients,
+        clusters="auto" if k_max else clusters,
+        k_max=k_max,
+        rounds=run.rounds,
+        record_every=run.record_every,
+    )
     features = None if stored else table.features
     centers = load_centers(experiment.true_centers, shards.d, features) if experiment.true_centers else None
     notes = () if stored else list_notes(partition, table, shards, topology)
@@ -187,75 +213,118 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
     return Prepared(resolved, specs, run, shards, scores, notes)
 
 
+def _choose_topology(specs: RunSpecs, n: int | None, default: int, names: tuple[str, ...] | None) -> Any:
+    """Build the star of a server method, or the graph; `default` is the number of devices if `n` is None."""
+    from p2pkm.methods.init.pipelines import needs_hub
+    from p2pkm.network.graph import Topology
+
+    if needs_hub(specs.draft):
+        return Topology.star(n or default).call(names)
+    return build_topology(specs.graph, n, default, names)
+
+
+def _assign_points(table: Any, partition: Spec, clients: int, dtype: str, key: tuple[Any, ...]) -> Any:
+    """Assign points to devices, or return the shards of an earlier run of the study with the same key."""
+    from p2pkm.data.assign import assign
+
+    return memoize_in_study(
+        "shards",
+        lambda: (*key, str(partition), clients, dtype),
+        lambda: assign(table, partition, clients, dtype),
+    )
+
+
 def read_attributes(experiment: RunOptions, graph: Spec) -> Any:
-    """Return the graph of a file, whose attributes a link model reads; None: there are none, or nobody asks."""
+    """Read the graph file again for the attributes of its edges and nodes; None without a file or a link model."""
     import topologies
 
     return topologies.read(graph.options["path"]) if experiment.link_model and graph.name == "file" else None
 
 
 def parse_graph(experiment: RunOptions, method: Any) -> Spec:
-    """Return the spec of the graph in full: what was asked for, else a ring, or, with a server, its star alone."""
+    """Parse the spec of the graph and complete its keys; the default is a ring, with a server method its star.
+
+    Raises
+    ------
+    TopologyError
+        If the method requires a star and another graph is given.
+    """
     from p2pkm.core.plugins import families
     from p2pkm.methods.init.pipelines import needs_hub, refuse_graph
 
-    served = needs_hub(method)
-    text = ("star" if served else "ring") if experiment.graph is None else experiment.graph
+    on_star = needs_hub(method)
+    text = ("star" if on_star else "ring") if experiment.graph is None else experiment.graph
     kinds = families(text)
     graph = parse(text, kinds, "graph")
-    if served and graph.name != "star":
+    if on_star and graph.name != "star":
         raise refuse_graph(method, repr(text), "Remove --graph")
     return complete(graph, kinds, experiment.seed)
 
 
 def parse_partition(text: str | None) -> Spec | None:
-    """Return the spec of a partition, None: the usual one."""
+    """Parse the spec of a partition; None stands for the default of the data source."""
     from p2pkm.data.partition import known as known_partitions
 
     return parse(text, known_partitions(text), "partition") if text else None
 
 
 def parse_method(options: RunOptions) -> MethodSpec:
-    """Parse the spec of the method, and add the options that are its parameters.
+    """Parse the spec of the method and add the options that are parameters of methods.
 
     Raises
     ------
     ExperimentError
-        If the method or a parameter is not known, or one is given twice.
+        If the method or a parameter is unknown, or a parameter is set twice.
     """
     kinds = known(options.algorithm)
     spec = parse(options.algorithm, kinds, "algorithm")
     keys = parameters(kinds[spec.name])
-    given = {name: getattr(options, name) for name in METHOD_FIELDS}
-    given = {name: value for name, value in given.items() if value is not None}
-    for name in given:
+    values = {name: getattr(options, name) for name in METHOD_FIELDS}
+    values = {name: value for name, value in values.items() if value is not None}
+    for name, value in values.items():
         if name in spec.options:
-            raise ExperimentError(f"{name} is given both as an option and in --algorithm {options.algorithm}; give one")
+            raise ExperimentError(f"{name} is set both as an option and in --algorithm {options.algorithm}. Remove one")
         if name not in keys:
-            raise ExperimentError(f"{name} is {given[name]!r}, but {spec.name} has no {name}. {suggest(name, keys)}")
-    return MethodSpec(kinds[spec.name], spec, given)
+            raise ExperimentError(
+                f"{name} is {value!r}, but method {spec.name!r} does not accept {name}. {suggest(name, keys)}"
+            )
+    return MethodSpec(kinds[spec.name], spec, values)
 
 
 def record_defaults(experiment: RunOptions, method: MethodSpec, run: Any) -> RunOptions:
-    """Return the options with those of the method that the run has filled in, and the encoding of its tables."""
+    """Fill in the method parameters and the message encoding that the run has chosen.
+
+    A parameter in the spec of ``--algorithm`` is filled in there, all others as options.
+    """
     from p2pkm.channel.quantization import Quantization, Quantizer
 
     resolved, integers = run.algorithm, run.channel.find(Quantizer)
-    open_, filled = vars(method.build(resolved.k)), vars(resolved)
-    found = {name: filled[name] for name in METHOD_FIELDS if name in open_ and open_[name] != filled[name]}
+    before, after = vars(method.build(resolved.k)), vars(resolved)
+    chosen = {name: after[name] for name in METHOD_FIELDS if name in before and before[name] != after[name]}
     spec = method.spec
-    told = {name: str(value) for name, value in found.items() if name in spec.options}
-    algorithm = str(Spec(spec.name, spec.options | told)) if told else experiment.algorithm
+    in_spec = {name: str(value) for name, value in chosen.items() if name in spec.options}
+    as_options = {name: value for name, value in chosen.items() if name not in in_spec}
+    algorithm = str(Spec(spec.name, spec.options | in_spec)) if in_spec else experiment.algorithm
     quantize = Quantization("none") if integers is None else integers["spec"]
-    return replace(
-        experiment, algorithm=algorithm, quantize=quantize, **{name: found[name] for name in found if name not in told}
-    )
+    return replace(experiment, algorithm=algorithm, quantize=quantize, **as_options)
 
 
 def build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, ...] | None = None) -> Any:
-    """Build the graph; real graphs, files and the gallery bring their own number of devices.
+    """Build a graph, or return the one built for an earlier run of the same study.
 
-    names: of the devices in the order of their points; a graph whose nodes have names is put into that order.
+    Parameters
+    ----------
+    graph : Spec
+    n : int or None
+        Number of devices; None: the number of nodes of a real graph, a file or the gallery, for all others `default`.
+    default : int
+    names : tuple of str, optional
+        Names of the devices in the order of their points. Named nodes are arranged in this order.
+
+    Raises
+    ------
+    TopologyError
+        If the graph cannot be built, or its number of nodes is not `n`.
     """
     return memoize_in_study(
         "graph",
@@ -271,16 +340,17 @@ def _build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, 
 
     fixed = graph.name in topologies.FIXED
     try:
-        wanted = (n if names is None else None) if fixed else n or default
-        light = True if graph.name in topologies.DETERMINISTIC else None  # does without networkx
-        built = topologies.build(graph.name, wanted, light=light, **graph.options)
+        # With names, the number of nodes is compared with them by `call`, whose message lists the missing ones.
+        size = (n if names is None else None) if fixed else n or default
+        # True: build without networkx, whose import takes long.
+        light = True if graph.name in topologies.DETERMINISTIC else None
+        built = topologies.build(graph.name, size, light=light, **graph.options)
     except topologies.GraphError as error:
         raise TopologyError(f"graph {graph}: {error}") from None
     topology = Topology.from_graph(built).call(names)
     if n is not None and topology.n != n:
-        raise TopologyError(f"graph {graph} has {topology.n} nodes, but there are {n} devices; make them equal")
+        raise TopologyError(
+            f"graph {graph} has {topology.n} nodes; expected {n}, one for each device. Use a graph with {n} nodes, "
+            f"or {topology.n} devices"
+        )
     return topology
-
-
-K_MAX = 25  # clusters that are considered by default where their number is open
-_GRAPHS = 64  # that a study keeps

@@ -1,75 +1,75 @@
-"""What experiments show while they run and when they end; the command line passes its terminal."""
+"""Output of a run to the user: notes, progress and summary; the command line implements it for its terminal."""
 
 import sys
 from typing import Any, Protocol
 
 
-def tell(note: str) -> None:
+def print_note(note: str) -> None:
     """Print a note on standard error."""
     print(f"p2pkm: {note}", file=sys.stderr, flush=True)
 
 
 def print_file_summary(summary: str) -> None:
-    """Print what was read of the file of a graph; it is empty of other graphs."""
+    """Print the summary of a graph file as a note; graphs from other sources have an empty summary."""
     if summary:
-        tell(summary)
+        print_note(summary)
 
 
 class StatusLine(Protocol):
-    """One line that changes."""
+    """Line of text that is overwritten by each update."""
 
     def update(self, line: str) -> None:
-        """Show this line from now on."""
+        """Replace the line."""
 
     def close(self) -> None:
         """Remove the line."""
 
 
 class Progress(Protocol):
-    """Shows how far a run is."""
+    """Display of the progress of a run."""
 
     def __call__(self, record: dict[str, Any]) -> None:
-        """Show a record of a round, if it is time to."""
+        """Show the record of a round; implementations may skip records that follow too quickly."""
 
     def tell(self, note: str) -> None:
         """Show a note before the run starts."""
 
     def close(self) -> None:
-        """Remove what is shown for a while only."""
+        """Remove the temporary part of the display."""
 
 
 class Console(Protocol):
-    """Where a run is shown."""
+    """Output device for the progress and the summary of a run."""
 
     def progress(self, method: str, rounds: int, *, quiet: bool, verbose: bool) -> Progress:
-        """Return what shows how far a run is."""
+        """Create the progress display of a run."""
 
     def line(self) -> StatusLine:
-        """Return one line that changes."""
+        """Create a line that is overwritten by each update."""
 
     def close(self, summary: dict[str, Any], notes: list[str], *, guided: bool) -> None:
-        """Show how a run ended, and what to try next if `guided`."""
+        """Show the summary of a run, with suggestions for the next commands if `guided`."""
 
 
 class Silent:
-    """Shows nothing; see `Console`, `Progress` and `StatusLine` for each method."""
+    """Console without output: implements `Console`, `Progress` and `StatusLine`."""
 
     def __call__(self, record: dict[str, Any]) -> None:
-        """Show nothing."""
+        """Ignore the record."""
 
     def progress(self, method: str, rounds: int, *, quiet: bool, verbose: bool) -> "Silent":
-        """Return this."""
+        """Use this object as progress display."""
         return self
 
     def line(self) -> "Silent":
-        """Return this."""
+        """Use this object as status line."""
         return self
 
     def update(self, line: str) -> None:
-        """Show nothing."""
+        """Ignore the line."""
 
     def tell(self, note: str) -> None:
-        """Show nothing."""
+        """Ignore the note."""
 
-    def close(self, *ending: Any, **how: Any) -> None:
-        """Show nothing."""
+    def close(self, *summary: Any, **options: Any) -> None:
+        """Ignore the summary."""

@@ -1,35 +1,37 @@
-"""How far a run is, for scripts and notebooks: one line that changes, and goes when the run ends."""
+"""Progress line for scripts and notebooks: one line that is updated in place and removed when the run ends."""
 
 import sys
 import time
 from typing import Any
 
-_FIRST, _PAUSE = 0.5, 0.2  # seconds until the line appears, and between two changes of it
-_WIDTH = 24  # letters of the bar
+# Seconds until the line appears, so that short runs show nothing, and minimum seconds between two updates.
+_DELAY, _INTERVAL = 0.5, 0.2
+_WIDTH = 24  # characters of the bar
 
 
 class ProgressLine:
-    """Show records of rounds on standard error if it is a terminal, or in a notebook; elsewhere nothing.
+    """Progress line on standard error, if it is a terminal, or in a notebook; otherwise nothing is shown.
 
     Parameters
     ----------
     method : str
+        Name of the method, which is also the name of its stage.
     rounds : int
-        Most rounds of the method.
+        Maximum number of rounds of the method.
     """
 
     def __init__(self, method: str, rounds: int) -> None:
         self._method, self._rounds = method, rounds
-        self._due = time.monotonic() + _FIRST
+        self._next_update = time.monotonic() + _DELAY
         self._notebook = "ipykernel" in sys.modules
         self._shown: Any = None
         self._silent = not (self._notebook or sys.stderr.isatty())
 
     def __call__(self, record: dict[str, Any]) -> None:
-        """Show a record, if it is time to."""
-        if self._silent or time.monotonic() < self._due:
+        """Show a record unless the last update is too recent."""
+        if self._silent or time.monotonic() < self._next_update:
             return
-        self._due = time.monotonic() + _PAUSE
+        self._next_update = time.monotonic() + _INTERVAL
         self._write(self._describe(record))
 
     def close(self) -> None:

@@ -1,6 +1,5 @@
-"""A run that was killed or interrupted goes on in its own folder, on any number of ranks, with the same bits."""
+"""Resumption of an interrupted run in its own folder, on any number of ranks, with bit-identical results."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.run_secret import UNREPEATABLE
 from p2pkm.experiments.config import parse_method
+from p2pkm.experiments.console import print_note
 from p2pkm.experiments.run import OutputOptions, ResumePoint, execute, prepare_and_validate, print_and_exit_code
 from p2pkm.metrics.result import Result
 from p2pkm.network.world import connect
@@ -18,87 +18,91 @@ from p2pkm.storage.run_folder import hold
 from p2pkm.storage.run_status import explain, read_manifest, repeated_from, require_single_run, run_status, tell_new_run
 from p2pkm.storage.toml import read_toml
 
-_FILES = {"trace": "fault trace", "stream": "data stream"}
-_MENDED = "the run could not end with the same bits; begin a new one with --config"
+# Identity fields of a checkpoint, the option that sets each of them, and its name in messages.
+_INPUTS = (("graph", "graph", "graph"), ("trace", "faults", "fault trace"), ("stream", "stream", "data stream"))
 
 
-def resume(path: Path, manner: OutputOptions) -> int:
-    """Let a run go on from its last checkpoint, from its start if it has none; return the exit code.
+def resume(path: Path, output: OutputOptions) -> int:
+    """Resume a run from its last checkpoint, or from its start if it has none, and return the exit code.
 
-    The results are those of the run without an interruption. Of a finished run the summary is printed again.
+    Results equal those of an uninterrupted run. For a finished run, only the summary is printed again.
 
     Raises
     ------
     DataError
-        If the folder is not that of a run, the run is still going on, or points, graph or options have changed.
+        If the folder does not hold a single run, the run is still in progress, or points, graph or options have
+        changed.
     ExperimentError
-        If the program is not the version that began the run.
+        If another version of the program started the run.
     """
     require_single_run(path)
     state = run_status(path) if path.is_dir() else ""
     config = path / "config.toml"
     if not config.is_file() or not state:
-        where = f"{path} is not the folder of a single run: it has no {config.name if state else 'manifest.json'}"
-        raise DataError(where if path.is_dir() else f"{path} {explain(path)}")
+        if not path.is_dir():
+            raise DataError(f"{path} {explain(path)}")
+        missing = config.name if state else "manifest.json"
+        raise DataError(f"{path} is not the folder of a single run: it has no {missing}. Give the folder of a run")
     if state == "running":
-        raise DataError(f"{path} {explain(path)}; wait for it, or end it first")
+        raise DataError(f"{path} {explain(path)}. Wait until it ends, or stop it first")
     experiment = RunOptions.from_mapping(read_toml(str(config)), str(config))
     if state == "done":
-        return print_and_exit_code(load(path), experiment, manner)
+        return print_and_exit_code(load(path), experiment, output)
     try:
         lock = hold(path)
     except ExperimentError as error:
         raise DataError(str(error)) from None
     with lock:
-        if read_manifest(path).get("state") == "done":  # by another that has just ended
-            return print_and_exit_code(load(path), experiment, manner)
-        return print_and_exit_code(go_on(experiment, lock, manner), experiment, manner)
+        # Another process may have finished the run between the check above and the lock.
+        if read_manifest(path).get("state") == "done":
+            return print_and_exit_code(load(path), experiment, output)
+        return print_and_exit_code(resume_run(experiment, lock, output), experiment, output)
 
 
-def go_on(experiment: RunOptions, lock: Lock, manner: OutputOptions) -> Result:
-    """Let a run that has not ended go on in its folder, which is held."""
+def resume_run(experiment: RunOptions, lock: Lock, output: OutputOptions) -> Result:
+    """Continue an unfinished run in its folder, whose lock is held."""
     path = lock.folder
     if parse_method(experiment).build(experiment.draft_k).traits.is_secret:
-        raise DataError(f"{path} cannot be resumed: {UNREPEATABLE}; begin a new run: {tell_new_run(path)}")
-    saved = newest(path, _tell)
+        raise DataError(f"{path} cannot be resumed: {UNREPEATABLE}. Start a new run: {tell_new_run(path)}")
+    saved = newest(path, print_note)
     world = connect()
     with repeated_from(path):
         prepared = prepare_and_validate(experiment, world)
     if saved is not None:
-        _compare(saved, identify(prepared.experiment.to_mapping(), prepared.run), path)
-    if not manner.quiet:
-        _tell(f"{path} goes on {_where(saved)}")
-    return execute(prepared, world, lock, manner, taken=ResumePoint(saved))
+        _check_identity(saved, identify(prepared.experiment.to_mapping(), prepared.run), path)
+    if not output.quiet:
+        print_note(f"resuming {path} {_describe_position(saved)}")
+    return execute(prepared, world, lock, output, resumed=ResumePoint(saved))
 
 
-def _compare(saved: Checkpoint, now: dict[str, Any], path: Path) -> None:
-    """Refuse to go on with another program, other options or another graph."""
-    before = saved.facts
-    if before["version"] != now["version"]:
+def _check_identity(saved: Checkpoint, current: dict[str, Any], path: Path) -> None:
+    """Check that program, options, graph and input files are those of the checkpoint."""
+    original = saved.facts
+    if original["version"] != current["version"]:
         raise ExperimentError(
-            f"{path} was begun by p2pkm {before['version']}, and this is {now['version']}: {_MENDED}, or install "
-            f"p2pkm=={before['version']}"
+            f"{path} was started with p2pkm {original['version']}; this is p2pkm {current['version']}, which may "
+            f"compute other results. Install p2pkm=={original['version']}, or start a new run: {tell_new_run(path)}"
         )
-    names = {*before["config"], *now["config"]}
-    changed = sorted(name for name in names if before["config"].get(name) != now["config"].get(name))
+    names = {*original["config"], *current["config"]}
+    changed = sorted(name for name in names if original["config"].get(name) != current["config"].get(name))
     if changed:
         name = changed[0]
         raise DataError(
-            f"{path}/config.toml is not what the run was begun with: {name} was {before['config'].get(name)!r} and is "
-            f"{now['config'].get(name)!r}; put it back, or begin a new run with --config"
+            f"{name} in {path}/config.toml is {current['config'].get(name)!r}; the run was started with "
+            f"{original['config'].get(name)!r}. Restore this value, or start a new run: {tell_new_run(path)}"
         )
-    for name, option in (("graph", "graph"), ("trace", "faults"), ("stream", "stream")):
-        if before.get(name) != now[name]:
-            given = f"{_FILES.get(name, name)} {now['config'].get(option)}"
-            raise DataError(f"the {given} is not what the run in {path} was begun on: {_MENDED}")
+    for key, option, label in _INPUTS:
+        if original.get(key) != current[key]:
+            raise DataError(
+                f"the {label} {current['config'].get(option)} differs from that of the original run in {path}. "
+                f"Restore it, or start a new run: {tell_new_run(path)}"
+            )
 
 
-def _where(saved: Checkpoint | None) -> str:
+def _describe_position(saved: Checkpoint | None) -> str:
+    """Describe where the run continues."""
     if saved is None:
-        return "from its start: it has no checkpoint"
+        return "from its start: no checkpoint exists"
     t = saved.outline["parts"]["scene"]["parts"]["round"]["value"]
-    return f"after round {t} of {ResumePoint(saved).records[-1]['stage']}"  # whose opening is always recorded
-
-
-def _tell(note: str) -> None:
-    print(f"p2pkm: {note}", file=sys.stderr, flush=True)
+    # The initial exchange of a stage is always recorded, so the last record belongs to the current stage.
+    return f"after round {t} of {ResumePoint(saved).records[-1]['stage']}"

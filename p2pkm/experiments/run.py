@@ -1,8 +1,10 @@
-"""From an experiment to a finished run: rank 0 leads, the others follow, all end with the same code."""
+"""Execution of an experiment on rank 0: prepare, distribute, run, write the folder, print the summary.
+
+The other ranks execute `p2pkm.experiments.worker`. All ranks end with the same exit code.
+"""
 
 import hashlib
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -18,7 +20,7 @@ from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.engine.signals import code_of as ended_by
 from p2pkm.experiments.config import Prepared, parse_specs, prepare, record_defaults
-from p2pkm.experiments.console import Console, Silent
+from p2pkm.experiments.console import Console, Silent, print_note
 from p2pkm.kernels import compiles
 from p2pkm.metrics.result import Result
 from p2pkm.network.transport import World
@@ -27,12 +29,12 @@ from p2pkm.storage.checkpoint import Checkpoint, CheckpointWriter, identify
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.run_folder import RunFolder, check_target, claim, claim_new, name_run
 
-_NOT_CONVERGED = 5
-_NAMED = ("graph", "data", "partition", "link_model", "faults", "stale_policy", "stream")
+_NOT_CONVERGED = 5  # exit code of --require-converged
+_INPUTS = ("graph", "data", "partition", "link_model", "faults", "stale_policy", "stream")  # recorded in the summary
 
 
 class OutputOptions(NamedTuple):
-    """How to run, as opposed to what."""
+    """Options of output and of the run folder, as opposed to those of the experiment."""
 
     force: bool = False
     json: bool = False
@@ -44,59 +46,59 @@ class OutputOptions(NamedTuple):
 
 
 class ResumePoint(NamedTuple):
-    """A run that goes on in its own folder: from its last checkpoint, or, without any, from its start."""
+    """Position from which a run continues in its folder; without a checkpoint, its start."""
 
     checkpoint: Checkpoint | None
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Return the records up to there."""
+        """Records of the rounds up to the checkpoint."""
         if self.checkpoint is None:
             return []
         return list(self.checkpoint.outline["parts"]["monitor"]["parts"]["trace"]["value"])
 
 
-def run_on_root(experiment: RunOptions, manner: OutputOptions) -> int:
-    """Run an experiment on rank 0, print how it ended, and return the exit code.
+def run_on_root(experiment: RunOptions, output: OutputOptions) -> int:
+    """Run an experiment on rank 0, print its summary, and return the exit code.
 
     Raises
     ------
     P2PKMError
-        If something cannot be used; before anything was written.
+        If options, graph, data or folder cannot be used; nothing has been written then.
     """
-    with ExitStack() as held:
-        lock = hold_out(experiment, manner, held)
+    with ExitStack() as stack:
+        lock = lock_output_folder(experiment, output, stack)
         world = connect()
         prepared = prepare_and_validate(experiment, world)
-        if manner.dry_run:
-            print(json.dumps(_resolve(prepared).to_mapping(), indent=None if manner.json else 1))
+        if output.dry_run:
+            print(json.dumps(_resolve(prepared).to_mapping(), indent=None if output.json else 1))
             return 0
-        result = execute(prepared, world, lock or hold_default(prepared, held), manner)
-    return print_and_exit_code(result, prepared.experiment, manner)
+        result = execute(prepared, world, lock or lock_default_folder(prepared, stack), output)
+    return print_and_exit_code(result, prepared.experiment, output)
 
 
-def print_and_exit_code(result: Result, experiment: RunOptions, manner: OutputOptions) -> int:
-    """Print how a run ended, and return the exit code."""
-    if manner.json:
+def print_and_exit_code(result: Result, experiment: RunOptions, output: OutputOptions) -> int:
+    """Print the summary of a run and return the exit code."""
+    if output.json:
         print(json.dumps(result.summary), flush=True)
     else:
-        manner.console.close(result.summary, result.notes, guided=manner.guide)
-    return code_of(result.summary["termination"], experiment)
+        output.console.close(result.summary, result.notes, guided=output.guide)
+    return exit_code(result.summary["termination"], experiment)
 
 
-def hold_out(experiment: RunOptions, manner: OutputOptions, held: ExitStack) -> Lock | None:
-    """Check the run folder that was asked for, if any, and hold it as long as the stack; a dry run only looks."""
+def lock_output_folder(experiment: RunOptions, output: OutputOptions, stack: ExitStack) -> Lock | None:
+    """Check the folder of ``--out``, if any, and lock it until the stack is closed; a dry run only checks."""
     if experiment.out in (None, "none"):
         return None
     path = Path(str(experiment.out))
-    if manner.dry_run:
-        check_target(path, force=manner.force)
+    if output.dry_run:
+        check_target(path, force=output.force)
         return None
-    return held.enter_context(claim(path, force=manner.force))
+    return stack.enter_context(claim(path, force=output.force))
 
 
 def prepare_and_validate(experiment: RunOptions, world: World) -> Prepared:
-    """Prepare an experiment and refuse what cannot work."""
+    """Parse, check and assemble an experiment."""
     from p2pkm.experiments.plan.memory_check import check_memory
 
     ranks = world.size if launched() and world.library() is not None else None
@@ -107,27 +109,36 @@ def prepare_and_validate(experiment: RunOptions, world: World) -> Prepared:
     return prepare(specs, ranks)
 
 
-def hold_default(prepared: Prepared, held: ExitStack) -> Lock | None:
-    """Hold a new folder below ``runs``, none if nothing is to be written."""
+def lock_default_folder(prepared: Prepared, stack: ExitStack) -> Lock | None:
+    """Lock a new folder below ``runs``; None with ``--out none``."""
     resolved = prepared.experiment
     if resolved.out == "none":
         return None
     fingerprint = hashlib.sha256(json.dumps(resolved.to_mapping()).encode()).hexdigest()
-    return held.enter_context(claim_new(name_run(str(resolved.graph), resolved.algorithm, fingerprint)))
+    return stack.enter_context(claim_new(name_run(str(resolved.graph), resolved.algorithm, fingerprint)))
 
 
 def execute(
     prepared: Prepared,
     world: World,
     lock: Lock | None,
-    manner: OutputOptions,
+    output: OutputOptions,
     start: Any = None,
-    taken: ResumePoint | None = None,
+    resumed: ResumePoint | None = None,
 ) -> Result:
-    """Deal the points, run, and keep the result; what goes wrong from here on ends all ranks.
+    """Distribute the points to the ranks, run, and write the result; an error from here on ends all ranks.
 
-    lock: of the run folder, None: nothing is written. start: float64[n, k, d] or None, centroids that replace the
-    seeding stages. taken: the run in the folder goes on.
+    Parameters
+    ----------
+    prepared : Prepared
+    world : World
+    lock : Lock or None
+        Of the run folder; None: nothing is written.
+    output : OutputOptions
+    start : float64[n, k, d], optional
+        Centroids that replace the initialization stages.
+    resumed : ResumePoint, optional
+        Position from which the run in the folder continues.
     """
     from p2pkm.engine.run_job import RootHooks, run_job
     from p2pkm.kernels.compile_time import announce_compilation
@@ -135,18 +146,17 @@ def execute(
     resolved, run = prepared.experiment, prepared.run
     facts = {"ranks": world.size, "mpi": world.library(), "defaults": _list_defaults(prepared)}
     facts |= {"resumable": False} if run.algorithm.traits.is_secret else {}
-    called = {"device": run.topology.list_names(), "feature": run.list_features()}
-    folder = None if lock is None else RunFolder(lock, resolved.to_mapping(), facts, called)
-    if not (manner.quiet or prepared.shards.in_memory):
-        described = prepared.shards.describe(world.size, run.algorithm.k, len(run.topology.indices))
-        print(f"p2pkm: {described}", file=sys.stderr, flush=True)
-    part = _deal(world, prepared, start, None if taken is None else taken.checkpoint)
-    progress = manner.console.progress(run.algorithm.name, run.rounds, quiet=manner.quiet, verbose=manner.verbose)
-    if not manner.quiet:
+    names = {"device": run.topology.list_names(), "feature": run.list_features()}
+    folder = None if lock is None else RunFolder(lock, resolved.to_mapping(), facts, names)
+    if not (output.quiet or prepared.shards.in_memory):
+        print_note(prepared.shards.describe(world.size, run.algorithm.k, len(run.topology.indices)))
+    part = _deal(world, prepared, start, None if resumed is None else resumed.checkpoint)
+    progress = output.console.progress(run.algorithm.name, run.rounds, quiet=output.quiet, verbose=output.verbose)
+    if not output.quiet:
         announce_compilation(progress.tell)
-    told = resolved.to_mapping()
-    names = {name: told.get(name) for name in _NAMED}
-    names["out"] = None if lock is None else str(lock.folder)
+    options = resolved.to_mapping()
+    inputs = {name: options.get(name) for name in _INPUTS}
+    inputs["out"] = None if lock is None else str(lock.folder)
 
     def sink(record: dict[str, Any]) -> None:
         if folder is not None:
@@ -155,20 +165,20 @@ def execute(
 
     try:
         with asked_to_stop() as interrupted:
-            hooks = RootHooks(sink=sink, tell=progress.tell, scores=prepared.scores, names=names)
+            hooks = RootHooks(sink=sink, tell=progress.tell, scores=prepared.scores, names=inputs)
             if folder is not None:
-                tells = partial(identify, resolved.to_mapping(), run)
+                identity = partial(identify, resolved.to_mapping(), run)
                 hooks = replace(
                     hooks,
-                    checkpoints=CheckpointWriter(folder.lock, resolved.checkpoint_every, tells, progress.tell),
-                    begin=folder.begin if taken is None else partial(folder.reopen, taken.records),
+                    checkpoints=CheckpointWriter(folder.lock, resolved.checkpoint_every, identity, progress.tell),
+                    begin=folder.begin if resumed is None else partial(folder.reopen, resumed.records),
                 )
             result = run_job(run, replace(part, interrupted=interrupted), world, hooks)
             result.notes.extend(prepared.notes)
         if folder is not None:
             folder.finish(result, partial(_draw_all, resolved) if resolved.plot else None)
     except BaseException as error:
-        _give_up(world, folder, error)
+        _abort(world, folder, error)
         raise
     finally:
         progress.close()
@@ -176,14 +186,14 @@ def execute(
 
 
 def _resolve(prepared: Prepared) -> RunOptions:
-    """Return the experiment with all that the run filled in."""
+    """Fill in the options that the run has chosen."""
     return record_defaults(prepared.experiment, prepared.specs.method, prepared.run)
 
 
 def _list_defaults(prepared: Prepared) -> dict[str, Any]:
-    """Return what the run filled in of the method's options."""
-    asked = prepared.experiment.to_mapping()
-    return {name: value for name, value in _resolve(prepared).to_mapping().items() if asked.get(name) != value}
+    """List the method options that the run has chosen."""
+    requested = prepared.experiment.to_mapping()
+    return {name: value for name, value in _resolve(prepared).to_mapping().items() if requested.get(name) != value}
 
 
 def _draw_all(experiment: RunOptions, result: Result, folder: Path) -> None:
@@ -193,52 +203,61 @@ def _draw_all(experiment: RunOptions, result: Result, folder: Path) -> None:
 
 
 def _deal(world: World, prepared: Prepared, start: Any, saved: Checkpoint | None) -> Any:
-    """Tell every rank what to run and deal the points; return rank 0's own part."""
+    """Broadcast the configuration, scatter the points, and return the part of rank 0."""
     import numpy as np
 
     from p2pkm.engine.state_tree import split
     from p2pkm.network.rank_partition import choose
 
     shards, topology = prepared.shards, prepared.run.topology
-    stored = not shards.in_memory  # every rank reads its own, one range of rows
-    sizes, wish = (np.ones(topology.n), "blocks") if stored else (shards.sizes, prepared.experiment.rank_partition)
-    division = choose(topology, sizes, world.size, wish)
-    texts = {"experiment": _resolve(prepared).to_mapping()} | ({"stored": shards.to_mapping()} if stored else {})
-    texts |= {} if saved is None else {"saved": saved.outline}
-    told = {name: np.frombuffer(json.dumps(text).encode(), np.uint8) for name, text in texts.items()}
-    told |= prepared.run.to_arrays()
-    changing = {} if topology.varying is None else {"changing": np.ones(1)}
-    order = world.broadcast({**told, **topology.to_arrays(), **changing, **division.to_arrays()})
+    # Each rank reads one range of rows of points on disk, so each takes a block with the same number of devices.
+    stored = not shards.in_memory
+    if stored:
+        division = choose(topology, np.ones(topology.n), world.size, "blocks")
+    else:
+        division = choose(topology, shards.sizes, world.size, prepared.experiment.rank_partition)
+    texts = {"experiment": _resolve(prepared).to_mapping()}
+    if stored:
+        texts["stored"] = shards.to_mapping()
+    if saved is not None:
+        texts["saved"] = saved.outline
+    order: dict[str, Any] = {name: np.frombuffer(json.dumps(text).encode(), np.uint8) for name, text in texts.items()}
+    order |= prepared.run.to_arrays() | topology.to_arrays()
+    if topology.varying is not None:
+        order["changing"] = np.ones(1)
+    order = world.broadcast(order | division.to_arrays())
     parts: Iterator[dict[str, Any]] = _split(None if stored else shards, start, division)
     if saved is not None:
-        more = partial(split, saved.outline, saved.arrays, topology, division)
-        parts = (part | more(rank) for rank, part in enumerate(parts))
+        split_state = partial(split, saved.outline, saved.arrays, topology, division)
+        parts = (part | split_state(rank) for rank, part in enumerate(parts))
     return receive_part(world, order, world.scatter(parts))
 
 
 def _split(shards: Any, start: Any, division: Any) -> Iterator[dict[str, Any]]:
-    """Yield what each rank gets, one at a time: of devices here and there it is a copy."""
+    """Yield the arrays of each rank, one rank at a time: a part of non-contiguous devices is a copy."""
     for rank in range(division.size):
-        own = division.of(rank)
-        part = {} if shards is None else shards.take(own).to_arrays()
-        yield part if start is None else part | {"start": start[own]}
+        ids = division.of(rank)
+        part = {} if shards is None else shards.take(ids).to_arrays()
+        yield part if start is None else part | {"start": start[ids]}
 
 
-def code_of(stop: str, experiment: RunOptions) -> int:
-    """Return the exit code of a run that stopped for this reason."""
-    if stop in STOPPED:
-        return STOPPED[stop]
-    return _NOT_CONVERGED if experiment.require_converged and stop in ("round-limit", "oscillating") else 0
+def exit_code(termination: str, experiment: RunOptions) -> int:
+    """Return the exit code of a run that ended for this reason."""
+    if termination in STOPPED:
+        return STOPPED[termination]
+    return _NOT_CONVERGED if experiment.require_converged and termination in ("round-limit", "oscillating") else 0
 
 
-def _give_up(world: World, folder: RunFolder | None, error: BaseException) -> None:
-    """Say in the folder that the run failed, and end the other ranks, which wait for this one."""
+def _abort(world: World, folder: RunFolder | None, error: BaseException) -> None:
+    """Record the failure in the folder and end the other ranks, which would wait for this one forever."""
     stopped = isinstance(error, KeyboardInterrupt)
     if folder is not None:
-        with suppress(OSError):  # the disk may be what failed, or the folder no longer this run's
+        # A failing disk may be the cause of the error, or another process may have replaced the folder.
+        with suppress(OSError):
             if folder.begun:
                 folder.end("interrupted" if stopped else "failed")
-        folder.lock.release()  # to abort leaves no time for it
+        # Before the abort, which ends this process at once.
+        folder.lock.release()
     if world.size > 1:
-        print(f"p2pkm: rank {world.rank} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        print_note(f"rank {world.rank} failed: {type(error).__name__}: {error}")
         world.abort(ended_by(error) if isinstance(error, KeyboardInterrupt) else NetworkError.code)

@@ -1,8 +1,7 @@
-"""A run from Python: `simulate`."""
+"""Python interface to a single run: `simulate`."""
 
 import json
 import signal
-import sys
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
@@ -29,6 +28,7 @@ from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.engine.state_tree import split
+from p2pkm.experiments.console import print_note
 from p2pkm.experiments.progress_line import ProgressLine
 from p2pkm.methods.declaration import check_declaration
 from p2pkm.methods.init.given import check_start
@@ -64,94 +64,110 @@ def simulate(  # noqa: PLR0913 - the public signature
     checkpoint: str | Path | None = None, checkpoint_every: int | None = None, k_max: int | None = None,
     stream: DataStream | str | None = None, progress: bool = True,
 ) -> Result:  # fmt: skip
-    """Run a method on a communication graph and return the same result on every rank.
+    """Run a method on a communication graph; every rank returns the same result.
 
-    Under ``mpirun`` the devices are dealt to the ranks; without it one process hosts all of them, with the same bits.
+    Under ``mpirun`` the devices are distributed over the ranks; otherwise one process hosts all of them. Results are
+    bit-identical.
 
     Parameters
     ----------
-    algorithm : Algorithm
+    algorithm : Algorithm or ServerMethod
         For example ``p2pkm.GTVMin(16)`` or ``p2pkm.FKM(16)``.
     graph : networkx.Graph, topologies.CSRGraph, topologies.TimeVaryingGraph, Topology or None
-        Undirected; device i is its i-th node in sorted order. None: the star of a server method, whose hub is one more
-        device, without points.
+        Undirected communication graph; device i is its i-th node in sorted order. None: the star of a server method,
+        whose hub is an additional device without points.
     shards : Shards
-        The points of every device.
+        Points of each device.
     rounds : int, optional
-        Most rounds of the last stage; None: the method's default (150 for GTVMin).
-    all_rounds : bool
-        Whether every stage plays all of its rounds, also when all devices have converged: when stages and the run end
-        then depends on the graph and the options alone, and tells nothing about the points. Stages before the method
-        have as many rounds as the graph can take.
-    seed : int
-    start : array_like of float64[n, k, d], optional
-        Starting centroids, +inf for absent rows; skips the seeding stages.
+        Maximum number of rounds of the method; None: the default of the method (150 for GTVMin).
+    all_rounds : bool, default=False
+        Run all rounds of every stage even after convergence, so that the length of the run depends only on graph and
+        options and reveals nothing about the points. Initialization stages then run the largest number of rounds that
+        the graph can require.
+    seed : int, default=0
+        Seed of all random draws, from 0 to 2^63 - 1.
+    start : array_like of shape (n_devices, n_clusters, n_features), optional
+        Initial centroids, +inf for absent rows; replaces the initialization stages.
     record_every : int, optional
-        Record every so many rounds; None: 1, above 100,000 devices 1000. The last one of a stage always.
-    baselines : bool
-        Whether to compare with central k-means and with every device alone.
-    allow_disconnected : bool
-        Whether the graph may fall into several components.
-    rank_partition : {"auto", "blocks", "metis"}
-        How the devices are dealt to MPI ranks: in contiguous blocks, as METIS divides the graph (extra ``metis``), or
-        as cuts fewer links; the result is the same.
+        Number of rounds between two records; the last round of a stage is always recorded. None: 1, or 1000 above
+        100,000 devices.
+    baselines : bool, default=True
+        Also compute central k-means and the local-only baseline.
+    allow_disconnected : bool, default=False
+        Accept a graph with several connected components.
+    rank_partition : {"auto", "blocks", "metis"}, default="auto"
+        Assignment of devices to MPI ranks; the result does not depend on it.
+
+        * "blocks": contiguous blocks of devices.
+        * "metis": graph partition by METIS (extra ``metis``).
+        * "auto": whichever of the two cuts fewer links.
     link_model : LinkModel or str, optional
-        How fast devices and links are, as ``"wan:latency=0.05"``: the result then says how long the run would take;
-        attributes `latency` and `bandwidth` of edges, `access` and `speed` of nodes go before the profile's figures.
+        Speed of devices and links, such as ``"wan:latency=0.05"``; the result then contains the simulated time. Edge
+        attributes `latency` and `bandwidth` and node attributes `access` and `speed` override the profile.
     faults : Faults or str, optional
-        What goes wrong, as ``"loss=0.1,dropout=0.02"``, or the path of a trace; see docs/faults.md.
+        Random faults, such as ``"loss=0.1,dropout=0.02"``, or the path of a fault trace; see docs/faults.md.
     stale_policy : StalePolicy or str, optional
-        What becomes of tables that faults keep from being replaced: ``"keep:age=8"`` (rounds), the default, ``"drop"``.
+        Use of tables that faults keep from being replaced: ``"keep:age=8"``, the default, keeps them for 8 rounds;
+        ``"drop"`` discards them.
     byzantine : Byzantine, str or int, optional
-        How many devices send wrong tables, and how, as ``"2:kind=flip,place=central"``; see
+        Number and behavior of devices that send wrong tables, such as ``"2:kind=flip,place=central"``; see
         `p2pkm.channel.byzantine.Byzantine`.
-    min_cluster_size : int
-        Suppression: rows of fewer own points are left out of all messages. No privacy guarantee.
-    noise : float
-        Standard deviation of the Gaussian noise on every row of centroids that is sent, in units of the standard
-        deviation of the points (root mean square over coordinates); see `p2pkm.channel.noise`. No privacy guarantee.
-    quantize : Quantization, str or None
-        Send tables as integers, differences in whole steps: ``"rice"`` or ``"int8"``, perhaps with the bits of the step
-        and the least number of steps of a row, as ``"rice:bits=12,threshold=1"``; see `p2pkm.channel.quantization`.
-        ``"none"`` or None: as real numbers. ``"auto"``: GTVMin by default as ``"rice"``, all else as real numbers.
+    min_cluster_size : int, default=0
+        Suppression threshold: rows that stand for fewer local points are not sent. Not a privacy guarantee.
+    noise : float, default=0.0
+        Standard deviation of the Gaussian noise added to every centroid row sent, in standard deviations of the points
+        (root mean square over features); see `p2pkm.channel.noise`. Not a privacy guarantee.
+    quantize : Quantization, str or None, default="auto"
+        Integer encoding of message tables; see `p2pkm.channel.quantization`.
+
+        * "rice", "int8": differences in multiples of a step size, optionally with the bits of the step and the smallest
+          number of steps for which a row is sent, such as ``"rice:bits=12,threshold=1"``.
+        * "none" or None: 8 bytes per value.
+        * "auto": "rice" for GTVMin with default options, otherwise "none".
     transforms : str, optional
-        What other packages do to messages, a list of specs such as ``"rounding:digits=3"``.
-    scale : {"none", "standard", "minmax"}
-        How the devices scale their features first, by messages; `Result.scaling` has shift and span.
-    missing : {"refuse", "drop", "mean", "median"}
-        What becomes of missing values, NaN in points of ``Shards.deal(..., missing=True)``: "mean",
-        "median": the devices fill in that of all known values of the feature, which they find first, by messages.
-        Otherwise there must be none.
-    silhouette : bool
-        Whether to compute the silhouettes, too.
-    true_centers : array_like of float64[c, d], optional
-        Known centers to measure the distance to, in the units of the points.
+        Message transforms of installed plug-ins: comma-separated specs such as ``"rounding:digits=3"``.
+    scale : {"none", "standard", "minmax"}, default="none"
+        Feature scaling, which the devices compute by messages before the first stage; `Result.scaling` has shift and
+        span.
+    missing : {"refuse", "drop", "mean", "median"}, default="refuse"
+        Treatment of missing values (NaN) in points from ``Shards.deal(..., missing=True)``.
+
+        * "mean", "median": the devices compute this statistic of each feature by messages and fill it in.
+        * "refuse", "drop": missing values are an error; rows are dropped only when a file is read.
+    silhouette : bool, default=False
+        Also compute silhouette coefficients.
+    true_centers : array_like of shape (n_centers, n_features), optional
+        Known centers, in the units of the points; the result contains the distance to them.
     checkpoint : str or Path, optional
-        Folder for checkpoints. If it has one, the run goes on from the last: a call with the same arguments, on any
-        number of ranks, ends with the bits of a run without an interruption.
-        Ctrl-C and SIGTERM let it end with its round and write a last one; then they take their usual course.
+        Folder of checkpoints. If it contains one, the run continues from the last: a call with the same arguments, on
+        any number of ranks, ends bit-identical to an uninterrupted run. Ctrl-C and SIGTERM end the run after the
+        current round, write a checkpoint, and then take effect as usual.
     checkpoint_every : int, optional
         Rounds between two checkpoints; None: about every 30 s.
     k_max : int, optional
-        The devices first choose a number of clusters from 1 to this, by messages (`p2pkm.methods.init.choose_k`); the
-        method has it in the place of its own k, which is not used: ``simulate(p2pkm.GTVMin(1), ..., k_max=25)``.
+        If given, the devices first choose a number of clusters from 1 to `k_max` by messages
+        (`p2pkm.methods.init.choose_k`). It replaces the k of the method: ``simulate(p2pkm.GTVMin(1), ..., k_max=25)``.
     stream : DataStream or str, optional
-        How points arrive, leave and move while the method runs, as ``"drawn:kind=slow,share=0.1"``, or the path of a
-        data tape; see docs/drift.md. The run then takes all its rounds.
-    progress : bool
-        Whether to show on a terminal (on standard error) or in a notebook how far a run is that takes longer than half
-        a second; elsewhere nothing is shown anyway.
+        Arrival, departure and movement of points during the method, such as ``"drawn:kind=slow,share=0.1"``, or the
+        path of a data trace; see docs/drift.md. The run then takes all its rounds.
+    progress : bool, default=True
+        Show a progress line after half a second, on a terminal (standard error) or in a notebook.
+
+    Returns
+    -------
+    Result
 
     Raises
     ------
     TopologyError
-        If the graph cannot be used, has another number of nodes than there are devices, or is given to a server
-        method.
+        If the graph is invalid, its number of nodes differs from the number of devices, or the method is a server
+        method, which builds its own star.
     DataError
-        If there are fewer points than clusters, known centers have other features than the points, or the checkpoint
-        is of another run (arguments, graph, points, version of p2pkm), or its folder cannot be used.
+        If there are fewer points than clusters, the known centers and the points have different features, the
+        checkpoint belongs to another run (arguments, graph, points, version of p2pkm), or its folder cannot be used.
     ExperimentError
-        If an option is out of range, the ranks were given different runs, or another run writes checkpoints there.
+        If an option is out of range, the ranks call with different arguments, or another run uses the checkpoint
+        folder.
 
     Examples
     --------
@@ -166,14 +182,18 @@ def simulate(  # noqa: PLR0913 - the public signature
     _check_kinds(algorithm, shards)
     check_declaration(type(algorithm), type(algorithm).__name__)
     seed = whole(seed, 0, "seed")
-    flags = {"all_rounds": all_rounds, "baselines": baselines, "silhouette": silhouette, "progress": progress,
-             "allow_disconnected": allow_disconnected}  # fmt: skip
-    _check_flags(flags)
+    _check_flags(
+        all_rounds=all_rounds,
+        baselines=baselines,
+        silhouette=silhouette,
+        progress=progress,
+        allow_disconnected=allow_disconnected,
+    )
     folder = None if checkpoint is None else path_of(checkpoint, "checkpoint")
     if checkpoint_every is not None:
         whole(checkpoint_every, 1, "checkpoint_every")
         if checkpoint is None:
-            raise ExperimentError("checkpoint_every is given without checkpoint, the folder; give both")
+            raise ExperimentError("checkpoint_every requires checkpoint, the folder. Set both, or remove it")
     if k_max is not None:
         algorithm = algorithm.with_k(whole(k_max, 1, "k_max"))
     options = RunOptions(
@@ -188,122 +208,143 @@ def simulate(  # noqa: PLR0913 - the public signature
     topology = place_graph(algorithm, graph, shards.n, shards.names)
     shards = shards if topology.hub < 0 else shards.with_hub()
     config = build_run(algorithm, options, topology, shards, ranks=world.size, graph=graph)
-    given = None if start is None else _read_start(start, algorithm, shards, scale)
+    start_centroids = None if start is None else _read_start(start, algorithm, shards, scale)
     centers = None if true_centers is None else check_centers(true_centers, shards.d)
-    names = {name: None if (one := getattr(options, name)) is None else str(one)
-             for name in ("stream", "link_model", "faults")}  # fmt: skip
-    names["stale_policy"] = None if options.faults is None else str(options.stale_policy or StalePolicy.keep())
-    hooks = RootHooks(scores=OptionalMetrics(silhouette, centers), names=names)
-    with ExitStack() as held:
+    hooks = RootHooks(scores=OptionalMetrics(silhouette, centers), names=_name_inputs(options))
+    with ExitStack() as stack:
         if progress and world.rank == 0:
-            line = held.enter_context(closing(ProgressLine(algorithm.name, config.rounds)))
+            line = stack.enter_context(closing(ProgressLine(algorithm.name, config.rounds)))
             hooks = replace(hooks, sink=line)
         writer, saved, refusal = None, None, None
         if folder is not None and world.rank == 0:
-            writer, saved, refusal = _open(folder, checkpoint_every, _identify(config, given), held)
-        part = _deal(config, shards, given, rank_partition, world, saved, refusal)
+            writer, saved, refusal = _open(folder, checkpoint_every, _identify(config, start_centroids), stack)
+        part = _deal(config, shards, start_centroids, rank_partition, world, saved, refusal)
         if checkpoint is not None:
-            part = replace(part, interrupted=held.enter_context(asked_to_stop()))
+            part = replace(part, interrupted=stack.enter_context(asked_to_stop()))
         result = run_job(config, part, world, replace(hooks, checkpoints=writer))
     stopped = part.interrupted() or STOPPED.get(result.summary["termination"], 128) - 128
     if stopped:
+        # The run has only postponed the signal; now it takes its usual effect.
         signal.raise_signal(stopped)
     return result
 
 
-def _check_flags(flags: dict[str, Any]) -> None:
-    """Reject arrays and lists where yes or no is expected."""
+def _name_inputs(options: RunOptions) -> dict[str, str | None]:
+    """Spell the inputs that the summary names."""
+    names: dict[str, str | None] = {}
+    for name in ("stream", "link_model", "faults"):
+        value = getattr(options, name)
+        names[name] = None if value is None else str(value)
+    names["stale_policy"] = None if options.faults is None else str(options.stale_policy or StalePolicy.keep())
+    return names
+
+
+def _check_flags(**flags: Any) -> None:
+    """Reject arrays and lists where True or False is expected."""
     for name, value in flags.items():
         single(value, name)
 
 
 def _check_kinds(algorithm: Any, shards: Any) -> None:
-    """Refuse the name or the class of a method, and bare rows."""
+    """Reject the name or the class of a method, and an array in place of shards."""
     if isinstance(algorithm, (str, type)):
         raise ExperimentError(f"algorithm is {algorithm!r}; expected a method, such as p2pkm.GTVMin(16)")
     if not isinstance(shards, Shards):
         raise ExperimentError(
-            f"shards are of type {type(shards).__name__}; expected p2pkm.Shards; "
-            "p2pkm.Shards.deal(points, device, devices=n) makes them of points and the device of each"
+            f"shards are of type {type(shards).__name__}; expected p2pkm.Shards. Build them from the points and the "
+            "device of each point: p2pkm.Shards.deal(points, device, devices=n)"
         )
 
 
 def _identify(config: RunConfig, start: Floats | None) -> dict[str, Any]:
-    """Return what a run must have in common with the one that goes on with it; points are compared by themselves."""
+    """Digest what a run and its continuation must share, except the points, which each rank compares."""
     return {"version": __version__, "start": None if start is None else digest(start).hex()} | {
-        name: found.hex() for name, found in config.digests().items()
+        name: value.hex() for name, value in config.digests().items()
     }
 
 
 def _open(
-    folder: Path, every: int | None, facts: dict[str, Any], held: ExitStack
+    folder: Path, every: int | None, facts: dict[str, Any], stack: ExitStack
 ) -> tuple[CheckpointWriter | None, Checkpoint | None, P2PKMError | None]:
-    """Hold a folder of checkpoints; return what writes them, the last one, and why the folder is refused."""
+    """Lock a checkpoint folder; return its writer and last checkpoint, or the error that makes it unusable.
+
+    The error is returned, not raised: the other ranks wait for a broadcast and must receive it, too.
+    """
     try:
-        lock = held.enter_context(Lock(folder))
-        saved = newest(folder, _tell)
-        found = facts if saved is None else saved.facts
-        differ = sorted(name for name in {*facts, *found} if facts.get(name) != found.get(name))
-        if differ:
+        lock = stack.enter_context(Lock(folder))
+        saved = newest(folder, print_note)
+        original = facts if saved is None else saved.facts
+        changed = sorted(name for name in {*facts, *original} if facts.get(name) != original.get(name))
+        if changed:
             raise DataError(
-                f"it is of a run with another {', '.join(differ)}; call with the arguments of that run, or choose a "
-                "new folder"
+                f"it belongs to a run with different {', '.join(changed)}. Use the arguments of that run, or another "
+                "folder"
             )
-    except ExperimentError as error:  # the folder is in use
+    except ExperimentError as error:
+        # Another run has locked the folder; the message of the lock is complete.
         return None, None, error
     except (P2PKMError, OSError) as error:
         return None, None, DataError(f"checkpoint {folder} cannot be used: {error}")
-    return CheckpointWriter(lock, every, lambda: facts, _tell), saved, None
+    return CheckpointWriter(lock, every, lambda: facts, print_note), saved, None
 
 
-def _deal(  # noqa: PLR0913 - what is dealt
-    config: RunConfig, shards: Shards, start: Floats | None, wish: str, world: World, saved: Checkpoint | None,
+def _deal(  # noqa: PLR0913 - one argument for each distributed item
+    config: RunConfig, shards: Shards, start: Floats | None, partition: str, world: World, saved: Checkpoint | None,
     refusal: P2PKMError | None,
 ) -> RankPart:  # fmt: skip
-    """Return this rank's part of points, start and checkpoint; rank 0 may refuse, then all do."""
+    """Return this rank's points, initial centroids and checkpoint; raise the error of rank 0 on every rank.
+
+    `partition` is the requested rank partition. All ranks hold all points already, so only the partition is broadcast.
+    """
     topology, order = config.topology, None
     if world.rank == 0:
-        order = choose(topology, shards.sizes, world.size, wish).to_arrays()
-        order |= {} if refusal is None else {"refusal": _encode(str(refusal)), "code": np.array(refusal.code)}
-        order |= {} if saved is None else {"saved": _encode(json.dumps(saved.outline))}
+        order = choose(topology, shards.sizes, world.size, partition).to_arrays()
+        if refusal is not None:
+            order |= {"refusal": _encode(str(refusal)), "code": np.array(refusal.code)}
+        if saved is not None:
+            order["saved"] = _encode(json.dumps(saved.outline))
     order = world.broadcast(order)
     if "refusal" in order:
         kind = ExperimentError if order["code"] == ExperimentError.code else DataError
         raise kind(order["refusal"].tobytes().decode())
     division = RankPartition.from_arrays(order)
     ids = division.of(world.rank)
-    ids = ids[ids < topology.n]  # all of them, unless the ranks were given different graphs, which `run_job` refuses
+    # Ranks that call with different graphs would index out of range here; `run_job` compares digests and reports it.
+    ids = ids[ids < topology.n]
     part = shards.take(ids).to_arrays() | ({} if start is None else {"start": start[ids]})
     if "saved" in order:
-        more = None if saved is None else partial(split, saved.outline, saved.arrays, topology, division)
-        part |= world.scatter(None if more is None else map(more, range(world.size)))
-    found = receive_part(world, order, part)
+        split_state = None if saved is None else partial(split, saved.outline, saved.arrays, topology, division)
+        part |= world.scatter(None if split_state is None else map(split_state, range(world.size)))
+    own_part = receive_part(world, order, part)
     if world.size == 1:
-        return found
+        return own_part
     digests = {"points": digest(*shards.to_arrays().values()), "start": digest(*([] if start is None else [start]))}
-    return replace(found, given=digests)
+    return replace(own_part, given=digests)
 
 
 def _encode(text: str) -> Any:
+    """Encode text as an array of bytes, which can be broadcast."""
     return np.frombuffer(text.encode(), np.uint8)
 
 
-def _tell(note: str) -> None:
-    print(f"p2pkm: {note}", file=sys.stderr, flush=True)
-
-
 def _read_start(start: Any, algorithm: Any, shards: Shards, scale: str) -> Floats:
-    """Return given centroids, one set for each device; unless points are scaled, near enough to the points."""
-    found = check_start(start, shards.n, algorithm.k, shards.d, shared=algorithm.traits.needs_shared_start)
+    """Check initial centroids, float64[n, k, d], and, unless points are scaled, their distance to the points."""
+    centroids = check_start(start, shards.n, algorithm.k, shards.d, shared=algorithm.traits.needs_shared_start)
     if scale == "none":
-        check_near(shards.points, found[found[:, :, 0] < np.inf], "the points and start")
-    return found
+        check_near(shards.points, centroids[centroids[:, :, 0] < np.inf], "the points and start")
+    return centroids
 
 
 def check_centers(centers: Any, d: int) -> Floats:
-    """Return known centers as float64[c, d]."""
-    found: Floats = numeric(centers, "true_centers")
-    bounded(found, "true_centers")
-    if found.ndim != 2 or found.shape[1] != d:
-        raise DataError(f"true_centers have shape {found.shape}; expected (number of centers, {d}), as the points")
-    return found
+    """Convert known centers to float64[c, d] and check them.
+
+    Raises
+    ------
+    DataError
+        If the shape is wrong or a number is out of range.
+    """
+    array: Floats = numeric(centers, "true_centers")
+    bounded(array, "true_centers")
+    if array.ndim != 2 or array.shape[1] != d:
+        raise DataError(f"true_centers has shape {array.shape}; expected (number of centers, {d})")
+    return array

@@ -1,7 +1,7 @@
-"""What the ranks other than rank 0 do: run what rank 0 prepared and broadcasts.
+"""Loop of the ranks other than rank 0: execute the runs and tasks that rank 0 broadcasts.
 
-This module is all that such a rank imports of the program, so it imports nothing that rank 0 alone needs: no readers of
-files, no families of graphs, no partitions, no run folders, no figures (`tests/test_architecture.py`).
+Such a rank imports the program through this module only. To start fast and use little memory, it imports nothing that
+only rank 0 needs: no file readers, graph families, partitions, run folders or figures (`tests/test_architecture.py`).
 """
 
 import json
@@ -21,38 +21,42 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.transport import World
 
 
-def worker_loop(world: World, errands: Mapping[str, Callable[[World, dict[str, Any]], None]]) -> int:
-    """Do what rank 0 broadcasts until it says how to end; return the exit code.
+def worker_loop(world: World, tasks: Mapping[str, Callable[[World, dict[str, Any]], None]]) -> int:
+    """Execute the orders of rank 0 until one contains an exit code, and return this code.
 
     Parameters
     ----------
-    errands : mapping
-        What to call for an order that is not a run, by the name in it.
+    world : World
+    tasks : mapping of str to callable
+        Functions for orders other than runs, by the name of the entry that marks such an order.
     """
-    with asked_to_stop() as interrupted:  # also while waiting: rank 0 decides what becomes of its first Ctrl-C
+    # Signals are caught also while waiting: rank 0 decides how to react to the first Ctrl-C.
+    with asked_to_stop() as interrupted:
         while True:
             order = world.broadcast(None)
             if "exit" in order:
                 return int(order["exit"])
-            errand = next((errands[name] for name in errands if name in order), partial(_join, interrupted=interrupted))
-            errand(world, order)
+            task = next((tasks[name] for name in tasks if name in order), partial(_join, interrupted=interrupted))
+            task(world, order)
 
 
 def _join(world: World, order: dict[str, Any], interrupted: Callable[[], int]) -> None:
-    """Run what rank 0 runs."""
+    """Take part in a run of rank 0."""
     experiment = RunOptions.from_mapping(json.loads(order["experiment"].tobytes()), "the experiment")
-    algorithm = parse_method(experiment).build(experiment.draft_k)  # registers its states
+    # Building the method imports its module, which registers the state classes that a checkpoint may contain.
+    algorithm = parse_method(experiment).build(experiment.draft_k)
     try:
         part = receive_part(world, order, world.scatter(None))
     except DataError:
-        return  # rank 0 says so
-    run = build_run(algorithm, experiment, _read_topology(order, experiment, algorithm), None, ranks=world.size,
-                    arrays=order)  # fmt: skip
+        # Rank 0 raises the same error and reports it.
+        return
+    topology = _read_topology(order, experiment, algorithm)
+    run = build_run(algorithm, experiment, topology, None, ranks=world.size, arrays=order)
     run_job(run, replace(part, interrupted=interrupted), world)
 
 
 def _read_topology(order: dict[str, Any], experiment: RunOptions, algorithm: Any) -> Any:
-    """Build the topology from what was broadcast; a graph that changes anew, for its rounds may be endless."""
+    """Read the graph from the order; a time-varying graph is built again, because its rounds may be endless."""
     if "changing" not in order:
         return Topology.from_arrays(order)
     return build_topology(parse_graph(experiment, algorithm), experiment.devices, 1)

@@ -92,7 +92,7 @@ def test_a_raw_alpha_becomes_a_strength():
         (["ring", "--alpha", 1], 2, "--points"),
         (["ring", "--points", 10], 2, "--alpha"),
         (["ring", "--points", 10, "-k", 0], 2, "clusters is 0"),
-        (["ring", "--alpha", 1, "--coupling", 1], 2, "give one"),
+        (["ring", "--alpha", 1, "--coupling", 1], 2, "--alpha and --coupling cannot be combined"),
         (["ring", "--coupling", -1], 2, "coupling is -1"),
         (["ring", "--coupling", "nan"], 2, "coupling is nan"),
         (["ring", "--decay", 1], 2, "decay is 1"),

@@ -140,7 +140,7 @@ def test_a_run_does_not_go_on_under_another_trace(tmp_path, monkeypatch):
     copy = sorted((tmp_path / "copies").iterdir())[0]
     _trace(tmp_path / "t.jsonl", 2)
     ending = here("resume", copy)
-    assert ending.code == 3 and "the fault trace t.jsonl is not what the run" in ending.err
+    assert ending.code == 3 and "the fault trace t.jsonl differs from that of the original run" in ending.err
     _trace(tmp_path / "t.jsonl", 1)
     assert difference(tmp_path / "run", resume(copy)) == ""
 

@@ -54,7 +54,7 @@ def test_the_command_line_takes_it_like_what_is_built_in(plugin):
     assert summary["rounds"] == 6
     assert summary["messages"] > 0
     text = call("algorithms", "neighbor-mean").out
-    assert "Move every centroid" in text and "pull=0.5" in text
+    assert "Lloyd step toward the mean" in text and "pull=0.5" in text
     assert "neighbor-mean" in call("algorithms").out
     assert "double-ring:stride=2" in call("topology", "list").out
     assert call("topology", "describe", "double-ring", "--devices", 9, "--format", "json").code == 0

@@ -68,11 +68,11 @@ def test_it_does_go_on_and_does_not_begin_anew(interrupt, monkeypatch):
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"seed": 1}, "another seed;"),
-        ({"rounds": 8}, "another rounds;"),
-        ({"method": p2pkm.GTVMin(3, init="local", tol=0.5)}, "another algorithm;"),
-        ({"faults": "loss=0.2"}, "another channel;"),
-        ({"start": np.zeros((5, 3, 2))}, "another start;"),
+        ({"seed": 1}, "different seed. Use the arguments"),
+        ({"rounds": 8}, "different rounds. Use the arguments"),
+        ({"method": p2pkm.GTVMin(3, init="local", tol=0.5)}, "different algorithm. Use the arguments"),
+        ({"faults": "loss=0.2"}, "different channel. Use the arguments"),
+        ({"start": np.zeros((5, 3, 2))}, "different start. Use the arguments"),
         ({"shards": deal(1.0)}, "the points are not those"),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_folder_in_use_is_refused_as_on_the_command_line(tmp_path):
 
 
 def test_what_cannot_be_is_refused(tmp_path):
-    with pytest.raises(ExperimentError, match="without checkpoint"):
+    with pytest.raises(ExperimentError, match="checkpoint_every requires checkpoint"):
         play("plain", None, checkpoint_every=2)
     with pytest.raises(ExperimentError, match="checkpoint_every"):
         play("plain", tmp_path, checkpoint_every=0)

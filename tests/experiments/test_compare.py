@@ -355,7 +355,7 @@ def test_the_folder_of_a_comparison_has_its_figures(tmp_path):
     assert {path.name for path in Path(tmp_path / "c/figures").iterdir()} == {
         f"quality_{against}.{kind}" for against in ("bytes", "bytes_busiest") for kind in ("png", "svg", "data.csv")
     }
-    assert "beside gtvmin, same seeds" in ending.out
+    assert "compared with gtvmin, same seeds" in ending.out
 
 
 def test_a_row_is_computed_again_when_the_file_of_the_points_has_changed(tmp_path):

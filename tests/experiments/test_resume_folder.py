@@ -94,7 +94,7 @@ def test_a_seed_goes_on_from_its_last_checkpoint(tmp_path, monkeypatch):
         with pytest.raises(Killed):
             here(*words)
     ending = here("resume", tmp_path / "run")
-    assert ending.code == 0 and "seed-1 goes on after round 3 of gtvmin" in ending.err
+    assert ending.code == 0 and "seed-1 after round 3 of gtvmin" in ending.err
     assert ending.out == whole.out and closing(tmp_path / "run") == expected
 
 
@@ -107,13 +107,14 @@ def test_seeds_are_refused_where_anything_has_changed(tmp_path, monkeypatch):
     shutil.rmtree(folder / "seed-1")
     points.write_text(points.read_text().replace("16", "15"))
     ending = here("resume", folder)
-    assert ending.code == 3 and "are not those" in ending.err and not (folder / "seed-1").exists()
+    assert ending.code == 3 and "differ from those of the original runs" in ending.err
+    assert not (folder / "seed-1").exists()
     mark = (folder / "seeds.toml").read_text()
     (folder / "seeds.toml").write_text(mark.replace(f'version = "{p2pkm.__version__}"', 'version = "0.0.1"'))
     ending = here("resume", folder)
-    assert ending.code == 2 and "begun by p2pkm 0.0.1" in ending.err
+    assert ending.code == 2 and "started with p2pkm 0.0.1" in ending.err
     (folder / "seeds.toml").write_text("seeds = '0-1'\n")
-    assert "is damaged: it has no 'options'" in here("resume", folder).err
+    assert "is damaged: 'options' is missing" in here("resume", folder).err
 
 
 def test_a_resumed_list_of_seeds_removes_what_force_has_replaced(tmp_path, monkeypatch):
@@ -161,14 +162,14 @@ def test_a_study_that_somebody_is_still_at_is_left_alone(tmp_path):
     shutil.copy(tmp_path / "s.toml", tmp_path / "out/study.toml")
     with Lock(tmp_path / "out"):
         ending = here("resume", tmp_path / "out")
-        assert ending.code == 3 and "is still at it" in ending.err
+        assert ending.code == 3 and "is in use by process" in ending.err
         assert here("sweep", tmp_path / "s.toml", "--out", tmp_path / "out").code == 2
 
 
 def test_processes_are_for_studies(tmp_path):
     assert here(*SMALL, "--out", tmp_path / "run").code == 0
     ending = here("resume", tmp_path / "run", "--jobs", "2")
-    assert ending.code == 2 and "--jobs 2 is for studies and comparisons" in ending.err
+    assert ending.code == 2 and "it holds neither a study nor a comparison. Remove --jobs" in ending.err
 
 
 @pytest.mark.parametrize("text", ["0", "0-4", "3,1,2", "0-2,7,9-11"])

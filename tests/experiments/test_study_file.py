@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 
 from p2pkm.core.errors import ExperimentError, P2PKMError
-from p2pkm.experiments.studies.study_file import EXAMPLE, check_runs, expand_grid, name_run, parse_study, read_study
+from p2pkm.experiments.studies.study_file import EXAMPLE, check_runs, expand_grid, parse_study, read_study, run_label
 
 SMALL = 'devices = 4\ndata = "grid16:points=5"\n'
 
@@ -67,27 +67,27 @@ def test_dashes_are_as_good_as_underscores():
         ("runs = 3", "each under a line [[runs]]"),
         ("runs = []", "each under a line [[runs]]"),
         ("[runs]\ngraph = 'ring'", "each under a line [[runs]]"),
-        ("graph = ['ring', 'path']", "Lists belong into [grid]"),
-        ("[[runs]]\ngraph = ['ring']", "Lists belong into [grid]"),
-        ("rounds = 3\n[grid]\nrounds = [3]", "rounds is given at the top and in [grid]"),
-        ("[grid]\nrounds = [3]\n[[runs]]\nrounds = 4", "rounds is given in [[runs]] and in [grid]"),
-        ("[grid]\nseed = [3]", "Give seeds at the top"),
-        ("[[runs]]\nout = 'x'", "Give it at the top"),
-        ("require_converged = true", "no meaning"),
-        ("seed = 3\nseeds = [3]", "seed and seeds"),
+        ("graph = ['ring', 'path']", "Put lists in [grid]"),
+        ("[[runs]]\ngraph = ['ring']", "Put lists in [grid]"),
+        ("rounds = 3\n[grid]\nrounds = [3]", "rounds is set at the top and in [grid]"),
+        ("[grid]\nrounds = [3]\n[[runs]]\nrounds = 4", "rounds is set in [[runs]] and in [grid]"),
+        ("[grid]\nseed = [3]", "Set seeds at the top"),
+        ("[[runs]]\nout = 'x'", "Set it at the top"),
+        ("require_converged = true", "require_converged cannot be used in a study. Remove it"),
+        ("seed = 3\nseeds = [3]", "seed and seeds are both set"),
         ("seeds = []", "expected whole numbers"),
         ("seeds = [1.5]", "expected whole numbers"),
         ("seeds = [true]", "expected whole numbers"),
         ("seeds = [-1]", "expected whole numbers"),
-        ("seeds = [2, 2]", "names a seed twice"),
-        ("seeds = 'a'", "is not a list of seeds"),
+        ("seeds = [2, 2]", "expected each seed once"),
+        ("seeds = 'a'", "expected a list of seeds"),
         ("seeds = 3", "expected a list"),
         ("label-column = 'a'\nlabel_column = 'a'", "twice, with - and with _"),
         ("alpha = 1\ncoupling = 2", "alpha"),
         ("[grid]\nalpha = [1]\n[[runs]]\ncoupling = 2", "alpha"),
         ("[grid]\nalgorithm = ['gtvmni']", "Did you mean 'gtvmin'"),
         ("[grid]\nrounds = ['many']", "expected a whole number"),
-        ("[[runs]]\nrounds = 3\n[[runs]]\nrounds = 3", "given twice"),
+        ("[[runs]]\nrounds = 3\n[[runs]]\nrounds = 3", "occurs twice"),
         ("[grid]\nrounds = [1, 2, 3]\n", None),
     ],
 )
@@ -114,7 +114,7 @@ def test_a_run_that_can_never_work_is_refused_before_any_other(text, words):
     text = text if "data" in text else 'data = "grid16:points=5"\n' + text
     study = parse_study(tomllib.loads("devices = 4\n" + text), "s.toml")
     with pytest.raises(P2PKMError) as error:
-        check_runs(expand_grid(study, "s.toml"), partial(name_run, study=study))
+        check_runs(expand_grid(study, "s.toml"), partial(run_label, study=study))
     assert words in str(error.value)
 
 

@@ -67,14 +67,14 @@ def test_two_processes_give_the_same(tmp_path):
         (lambda: p2pkm.study(seeds=[0.5]), "expected whole numbers"),
         (lambda: p2pkm.study(grid={"algorithm": [p2pkm.GTVMin(3)]}), "algorithm"),
         (lambda: p2pkm.study(jobs=0, seeds="0", **SMALL), "jobs is 0"),
-        (lambda: p2pkm.compare("gtvmin", algorithm="fkm"), "algorithm is given; give algorithms, a list"),
-        (lambda: p2pkm.compare("gtvmin", seeds=[0, 0]), "names a seed twice"),
+        (lambda: p2pkm.compare("gtvmin", algorithm="fkm"), "algorithm is set. Use algorithms, a list"),
+        (lambda: p2pkm.compare("gtvmin", seeds=[0, 0]), "expected each seed once"),
         (lambda: p2pkm.compare("gtvmni"), "gtvmni"),
         (lambda: p2pkm.compare([p2pkm.GTVMin(3), "fkm"]), "algorithms is [GTVMin(k=3"),
         (lambda: p2pkm.compare(p2pkm.GTVMin), "expected specs as on the command line, such as gtvmin:coupling=30"),
         (lambda: p2pkm.compare("gtvmin", nx.cycle_graph(4)), "graphs is <networkx.classes.graph.Graph"),
         (lambda: p2pkm.compare("gtvmin", [nx.cycle_graph(4)]), "or run it with p2pkm.simulate"),
-        (lambda: p2pkm.compare("gtvmin", reference="fkm"), "is not one of the methods"),
+        (lambda: p2pkm.compare("gtvmin", reference="fkm"), "expected one of the compared methods"),
     ],
 )  # fmt: skip
 def test_mistakes_are_refused_before_any_work(call, words, tmp_path, monkeypatch):

@@ -238,7 +238,7 @@ def test_of_a_damaged_checkpoint_the_one_before_is_used(tmp_path, monkeypatch, d
     ending = here("resume", copies[4])
     assert ending.code == 0
     assert ("the one before is used" in ending.err) == (damage != "gone")
-    assert "goes on after round 4" in ending.err
+    assert f"resuming {copies[4]} after round 4 of" in ending.err
     assert difference(whole, copies[4]) == ""
 
 
@@ -290,7 +290,7 @@ def _alter(folder, name, change):
 
 
 @pytest.mark.parametrize(("name", "change", "code", "words"), [
-    ("config.toml", lambda text: text.replace("seed = 0", "seed = 1"), 3, "seed was 0 and is 1"),
+    ("config.toml", lambda text: text.replace("seed = 0", "seed = 1"), 3, "is 1; the run was started with 0"),
     ("config.toml", lambda text: text.replace('schedule', 'shcedule') + "\nx = 1", 2, "unknown key"),
     ("manifest.json", lambda text: text[:-5], 3, "manifest.json cannot be read"),
 ])  # fmt: skip
@@ -306,7 +306,7 @@ def test_another_version_is_refused(tmp_path, monkeypatch):
     _, copies = _kept(tmp_path, monkeypatch)
     monkeypatch.setattr(checkpoint, "__version__", "99.0")
     ending = here("resume", copies[3])
-    assert ending.code == 2 and "and this is 99.0" in ending.err
+    assert ending.code == 2 and "this is p2pkm 99.0" in ending.err
 
 
 @pytest.mark.parametrize("change", ["one value", "order", "one more"])

@@ -1,4 +1,4 @@
-"""Run folders with frames.npz made up by hand: numbers that can be told apart, whatever recorded the run."""
+"""Run folders with a synthetic frames.npz, whose numbers are all different."""
 
 from pathlib import Path
 
@@ -11,14 +11,14 @@ from tests.support.run_cli import here
 
 
 def run(folder: Path, *more: object) -> Path:
-    """Run a small experiment into a folder and return it."""
+    """Run a small experiment and return its folder."""
     words = ("--data", "grid16:points=10", "--devices", "16", "--rounds", "20", "--no-plot", "-q", "--out", folder)
     assert here(*words, *more).code == 0
     return folder
 
 
 def save_large(folder: Path, n: int = 2_000) -> Path:
-    """Keep the result of a short run on many devices, as a script does."""
+    """Save the result of a short run on many devices, as a script does."""
     X, y = p2pkm.grid16(points=n // 4, seed=0)
     device = p2pkm.partition.iid(len(y), n, seed=0)
     shards = p2pkm.Shards.deal(X, device, devices=n, labels=y)
@@ -27,9 +27,10 @@ def save_large(folder: Path, n: int = 2_000) -> Path:
 
 
 def film(folder: Path, frames: int = 5, every: int = 1) -> dict[str, np.ndarray]:
-    """Write frames.npz into a folder, of every so many devices, and return its arrays; no more than there are records.
+    """Write frames.npz with one of every `every` devices into a folder, and return its arrays.
 
-    Centroids come from their final places plus 0.3 per frame that is left, device and row; one row is absent at first.
+    There are at most as many frames as records. Centroids approach their final positions by 0.3 per frame, device and
+    row; one row is absent in the first frame.
     """
     result = load(folder)
     frames = min(frames, len(result.rounds))

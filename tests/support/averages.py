@@ -1,4 +1,4 @@
-"""What the tests of methods that average over the graph share: graphs, data, every state, and sums by plain loops."""
+"""Graphs, data and plain-loop references for tests of methods that average over the graph."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -21,20 +21,20 @@ seeds = st.tuples(st.integers(1, 9), st.floats(0, 1), st.integers(0, 2**32 - 1))
 
 
 def column(*rows):
-    """Return a table of one feature."""
+    """Build a table of one feature."""
     return np.array(rows, float)[:, None]
 
 
 def deal(n, seed=0, d=2, *, empty=True):
-    """Return the points of n devices; with `empty` device 1 and every fourth one after it have none."""
+    """Generate the points of n devices; if `empty`, devices 1, 5, 9, ... have none."""
     rng = np.random.default_rng(seed)
     return [rng.normal(0, 3, (0 if empty and i % 4 == 1 else int(rng.integers(1, 9)), d)) for i in range(n)]
 
 
 def scene(name, seed=0, k=4, *, weighted=False, **options):
-    """Return data, neighbors, the batch and a common start whose last row is absent everywhere.
+    """Build data, neighbors, the batch, and common initial centroids whose last row is absent.
 
-    weighted: links have weights, and links are returned instead of neighbors.
+    If `weighted`, links have weights and are returned instead of neighbors.
     """
     n, links = GRAPHS[name]
     if weighted:
@@ -46,7 +46,7 @@ def scene(name, seed=0, k=4, *, weighted=False, **options):
 
 
 def draw(graph, k=3, **options):
-    """Return a batch on a random graph and a start, from (n, share of links, seed); rows may be absent anywhere."""
+    """Build a batch on a random graph, and initial centroids with absent rows, from (n, share of links, seed)."""
     n, share, seed = graph
     rng = np.random.default_rng(seed)
     links = [(i, j) for i in range(n) for j in range(i + 1, n) if rng.random() < share]
@@ -57,7 +57,7 @@ def draw(graph, k=3, **options):
 
 
 def neighbors(n, links):
-    """Return the neighbors of every device, ascending."""
+    """List the neighbors of each device in ascending order."""
     found = [set() for _ in range(n)]
     for i, j in links:
         found[i].add(j)
@@ -66,7 +66,7 @@ def neighbors(n, links):
 
 
 def states(algorithm, table, start, rounds):
-    """Return the state after the opening and after every turn, and what was said each time."""
+    """Return states and messages after the initial exchange and after each turn."""
     devices, network = table.devices, table.network
     schedule = make(algorithm.schedule, devices, table.topology.colors)
     network.open()
@@ -82,7 +82,7 @@ def states(algorithm, table, start, rounds):
 
 
 def sums(points, centroids):
-    """Return (S_c, n_c) of one device by plain loops, float64[k, d + 1]; absent centroids take nothing."""
+    """Compute (S_c, n_c) of one device by plain loops, float64[k, d + 1]; absent centroids have no points."""
     k, d = np.shape(centroids)
     table = np.zeros((k, d + 1))
     for x in points:
@@ -92,13 +92,13 @@ def sums(points, centroids):
 
 
 def divide(table, centroids, least):
-    """Return S / n by plain loops, the old centroid where n is below `least`."""
+    """Compute S / n by plain loops; a centroid with n below `least` does not change."""
     rows = zip(table, centroids, strict=True)
     return np.array([row[:-1] / row[-1] if row[-1] >= least else old for row, old in rows])
 
 
 def weigh(links, seed=5):
-    """Return the links with weights between 1/8 and 8."""
+    """Add weights between 1/8 and 8 to the links."""
     return [(i, j, 2.0**power) for (i, j), power in zip(links, weights_of(links, seed), strict=True)]
 
 
@@ -107,7 +107,7 @@ def weights_of(links, seed):
 
 
 def proposals(n, links):
-    """Return q, with q_ij the share that device i proposes to give j: w_ij over all weights of i and their mean."""
+    """Compute the shares q_ij that device i proposes to give j: w_ij over all weights of i and their mean."""
     w = np.zeros((n, n))
     for i, j, weight in links:
         w[i, j] = w[j, i] = weight
@@ -117,7 +117,7 @@ def proposals(n, links):
 
 
 def metropolis(near):
-    """Return P of the Metropolis weights."""
+    """Compute the matrix of Metropolis weights."""
     n = len(near)
     P = np.zeros((n, n))
     for i in range(n):
@@ -128,5 +128,5 @@ def metropolis(near):
 
 
 def lloyd(data, centroids):
-    """Return a central Lloyd step on all points; a centroid without points stays."""
+    """Perform a central Lloyd step on the pooled points; a centroid without points does not change."""
     return divide(sums(np.concatenate(data), centroids), centroids, 0.5)

@@ -1,4 +1,4 @@
-"""Every mistake that was tried: what is given, a piece of what the user sees, and the exit code.
+"""Catalog of user mistakes: command line, part of the message, and exit code.
 
 One test per row (test_bad_input.py); ``python -m tests.support.bad_input_files`` writes the table into
 tests/README.md.
@@ -20,7 +20,7 @@ README = Path(__file__).parents[1] / "README.md"
 
 
 class Row(NamedTuple):
-    """One mistake."""
+    """Mistake of a user."""
 
     section: str
     words: str
@@ -129,7 +129,7 @@ TEXTS: dict[str, str] = {
 
 
 def _npy(shape: str, kind: str = "<f8", body: bytes = bytes(16)) -> bytes:
-    """Return a .npy file whose header says what it likes."""
+    """Build a .npy file with an arbitrary header."""
     header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}}}".encode()
     header += b" " * (64 - (10 + len(header) + 1) % 64) + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + body
@@ -570,7 +570,7 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 --algorithm gtvmin:alpha=1e999            | 2 | expected a finite number
 --algorithm gtvmin:alpha=1,alpha=2        | 2 | give alpha once
 --algorithm fkm:server_n_init=99999999999999999999 | 2 | below 2^63
---algorithm central --init local         | 2 | central has no init
+--algorithm central --init local         | 2 | method 'central' does not accept init
 --init ''                              | 2 | init is empty
 --init flooded-summaries:hops=99999999999999999999 | 2 | below 2^63
 --init tree-summaries:rows=19                   | 2 | at least 20
@@ -587,22 +587,22 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 -k 1e3                                    | 2 | expected a whole number
 --rank-partition x                             | 2 | Known: auto, blocks, metis
 --silhouette=3                            | 2 | does not take a value
---seeds ''                                | 2 | is not a list of seeds
---seeds 0-                                | 2 | is not a list of seeds
---seeds -1                                | 2 | is not a list of seeds
---seeds 5-1                               | 2 | the smaller number first, such as 2-5
---seeds 0-99999999                        | 2 | more than 10000 seeds
---seeds 1,1                               | 2 | names a seed twice
---seeds 99999999999999999999              | 2 | is not a list of seeds
+--seeds ''                                | 2 | expected a list of seeds
+--seeds 0-                                | 2 | expected a list of seeds
+--seeds -1                                | 2 | expected a list of seeds
+--seeds 5-1                               | 2 | the smaller number of a range first
+--seeds 0-99999999                        | 2 | expected at most 10000 seeds
+--seeds 1,1                               | 2 | expected each seed once
+--seeds 99999999999999999999              | 2 | expected a list of seeds
 --seeds 0-1 --seed 1                      | 2 | --seed cannot be combined with --seeds
 --seeds 0-1 --coupling-path 1,2           | 2 | --coupling-path cannot be combined with --seeds
---coupling-path ''                        | 2 | is not a number of at least 0
+--coupling-path ''                        | 2 | expected a number of at least 0
 --coupling-path 1                         | 2 | expected two or more numbers
---coupling-path 1,...                     | 2 | needs two numbers before it
---coupling-path ...,3                     | 2 | needs two numbers before it
+--coupling-path 1,...                     | 2 | requires two numbers before it
+--coupling-path ...,3                     | 2 | requires two numbers before it
 --coupling-path 1,2,...,1e308             | 2 | more than 1000 values
 --coupling-path 0,1e-320,...,30           | 2 | more than 1000 values
---coupling-path nan,1                     | 2 | 'nan' is not a number
+--coupling-path nan,1                     | 2 | is 'nan'; expected a number
 --coupling-path 3,1,2                     | 2 | ascending or descending
 --coupling-path 1e200,2e200               | 2 | at most 1e+100
 --coupling-path 1,2 --alpha 2             | 2 | alpha
@@ -675,7 +675,7 @@ compare --algorithm ''                    | 2 | an empty or a repeated entry
 compare --graph ''                        | 2 | an empty or a repeated entry
 compare --graph rnig                      | 2 | Did you mean 'ring'?
 compare --graph ring:degree=2             | 2 | It takes no keys
-compare --seeds ''                        | 2 | is not a list of seeds
+compare --seeds ''                        | 2 | expected a list of seeds
 compare --devices 0                       | 2 | devices is 0
 compare --out good.csv                    | 2 | is a file
 compare --algorithm gtvmin:alpha=-1       | 2 | alpha is -1.0
@@ -718,7 +718,7 @@ topology describe ring --devices 99999999999999 | 3 | too little memory
 topology describe complete --devices 200000 | 3 | links, more than
 topology describe ring --seed -1          | 2 | is not in the range
 topology describe ring --coupling -1      | 2 | coupling is -1.0
-topology describe ring --alpha 1          | 2 | belong together
+topology describe ring --alpha 1          | 2 | must be used together
 topology describe ring --alpha 1 --points 0 -k 2 | 2 | points is 0
 topology describe ring --decay 2          | 2 | from 0 to below 1
 topology describe file:bomb.graphml       | 3 | DOCTYPE declaration
@@ -749,7 +749,7 @@ compile --format json                     | 2 | No such option
 
 
 def rows() -> list[Row]:
-    """Return all mistakes."""
+    """List all mistakes."""
     found = []
     for section, lines, code in (("The command line", USAGE, 2), ("Data and graphs", CONTENT, 3)):
         for line in lines:
@@ -763,7 +763,7 @@ def rows() -> list[Row]:
 
 
 def make_files(folder: Path) -> None:
-    """Write every file that a row names."""
+    """Write all files that the rows name."""
     for name, text in (FILES | TEXTS).items():
         (folder / name).write_text(text, newline="")
     for name in ("binary.toml", "binary.csv"):
@@ -780,7 +780,7 @@ def make_files(folder: Path) -> None:
 
 
 def damage(name: str, run: Path) -> None:
-    """Do to a copy of a finished run what its name says."""
+    """Damage a copy of a finished run as its name says."""
     kind = name.removeprefix("run-")
     changed = {"flipped": "centroids.npz", "cut": "rounds.jsonl", "list": "checksums.sha256",
                "manifest": "manifest.json", "config": "config.toml"}.get(kind)  # fmt: skip
@@ -798,7 +798,7 @@ def damage(name: str, run: Path) -> None:
 
 
 def _about(words: str) -> Iterator[str]:
-    """Say what is in the files that a row names."""
+    """Describe the content of the files that the rows name."""
     parts = {part.removeprefix("file:") for part in shlex.split(words)}
     for name, (what, _) in MADE.items():
         if name in parts:
@@ -812,7 +812,7 @@ def _about(words: str) -> Iterator[str]:
 
 
 def table() -> str:
-    """Return the document."""
+    """Build the table for tests/README.md."""
     found = rows()
     lines = [HEAD.format(count=len(found))]
     for section in dict.fromkeys(row.section for row in found):

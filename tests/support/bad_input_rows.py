@@ -105,7 +105,7 @@ USAGE = """
 --algorithm gtvmim                        | Did you mean 'gtvmin'?
 --algorithm gtvmin:alfa=1                 | Did you mean 'alpha'?
 --algorithm gtvmin:update=printed         | Known: as-printed, exact
---algorithm gtvmin:alpha=1 --alpha 2      | given both
+--algorithm gtvmin:alpha=1 --alpha 2      | alpha is set both as an option and in
 --algorithm gtvmin:local_steps=0               | local_steps is 0
 --algorithm fkm:seeding=own               | Known: lloyd, plusplus, random
 --algorithm fkm:server_n_init=0           | server_n_init is 0
@@ -115,20 +115,20 @@ USAGE = """
 --algorithm fkmeanscb:epsilon=-1          | epsilon is -1
 --algorithm kfed:local_k=0                | local_k is 0
 --algorithm feca:pair=both                | pair
---algorithm fkm --coupling 3              | fkm has no coupling
---algorithm fkm --init global           | fkm has no init
---algorithm fkm --schedule jacobi         | fkm has no schedule
+--algorithm fkm --coupling 3              | method 'fkm' does not accept coupling
+--algorithm fkm --init global           | method 'fkm' does not accept init
+--algorithm fkm --schedule jacobi         | method 'fkm' does not accept schedule
 swep                                      | Did you mean 'sweep'? Known: algorithms, animate,
 topology descrbe ring                     | Did you mean 'describe'?
 algorithms fecca                          | Did you mean 'feca'?
 compare --algorithm gtvmim                | Did you mean 'gtvmin'?
 compare --algorithm gtvmin,gtvmin         | a repeated entry
 compare --algorithm fkm,                  | an empty or a repeated
-compare --seeds 5-1                       | smaller number first
-compare --reference fkn                   | is not one of the methods
+compare --seeds 5-1                       | the smaller number of a range first
+compare --reference fkn                   | expected one of the compared methods
 compare --margin 2                        | margin is 2.0; expected a share
 compare --seed 3                          | No such option
-compare --out full                        | is in use, but not by a comparison
+compare --out full                        | does not hold a comparison
 --init locl                             | Did you mean 'local'
 --quantize rise                         | Did you mean 'rice'
 --quantize rice:bits=60                 | expected a whole number from 1 to 52
@@ -145,7 +145,7 @@ compare --out full                        | is in use, but not by a comparison
 --algorithm private:epsilon=1,radius=30,delta=0.1 | expected less than 1 /
 --algorithm private:epsilon=1,radius=30,noise_seed=-1 | noise_seed is -1
 --algorithm private:epsilon=1,radius=30 --checkpoint-every 2 | cannot be combined with private without noise_seed
---algorithm private:epsilon=1,radius=30 --init leader | but private has no init
+--algorithm private:epsilon=1,radius=30 --init leader | method 'private' does not accept init
 --algorithm private:epsilon=1,radius=30 --scale minmax | must not compute anything from them before
 --algorithm private:epsilon=1,radius=30 --graph star | is not safe on this graph: device 0 disconnects it
 --algorithm private:epsilon=1,radius=30,curious=2 | is not safe on this graph: devices

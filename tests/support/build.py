@@ -1,4 +1,4 @@
-"""Builders of what a run is made of, through public constructors: what the tests of single parts share."""
+"""Builders of the parts of a run through public constructors, for tests of single parts."""
 
 from dataclasses import replace
 from functools import cache
@@ -16,26 +16,26 @@ from tests.support.play_rounds import Table
 
 
 class BareMethod(NamedTuple):
-    """A method that has nothing but traits and a number of clusters."""
+    """Method with only traits and a number of clusters."""
 
     traits: MethodTraits
     k: int = 3
 
 
 def build_method(**traits) -> BareMethod:
-    """Build a method with these traits, which does nothing."""
+    """Build a method with these traits and no behavior."""
     return BareMethod(MethodTraits(**traits))
 
 
 def build_monitor(table: Table, *, every: int = 1, prices=None) -> Monitor:
-    """Build a monitor that watches all devices of a table, see `arrange`."""
+    """Build a monitor of all devices of a table, see `arrange`."""
     monitor = Monitor(table.network, every, lambda record: None, table.topology)
     monitor.attach(table.devices, prices)
     return monitor
 
 
 def build_context(table: Table, *, interrupted=lambda: 0, **more) -> RunContext:
-    """Build the context in which stages run on all devices of a table; more: further fields."""
+    """Build the context of stages on all devices of a table; `more` sets further fields."""
     return RunContext(table.devices, table.topology.colors, build_monitor(table), interrupted, **more)
 
 

@@ -1,14 +1,15 @@
-"""A function in a forked child of this process, which is ended if it does not end."""
+"""Execution of a function in a forked child process, with a time limit."""
 
 import os
 import signal
 import time
 
-_SECONDS = 20.0  # a child that waits for a thread of its parent waits for ever
+# Time limit: a child that waits for a thread of its parent would wait forever.
+_SECONDS = 20.0
 
 
 def run_in_fork(function):
-    """Return the exit code of a child that calls a function: 0 if it returns True; None: it did not end."""
+    """Call a function in a child process and return its exit code: 0 if it returns True; None if it does not end."""
     child = os.fork()
     if child == 0:
         try:

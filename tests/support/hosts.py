@@ -1,4 +1,4 @@
-"""Two hosts for tests: network namespaces joined by a cable, each with a name and shared memory of its own."""
+"""Two simulated hosts for tests: connected network namespaces with separate host names and shared memory."""
 
 import contextlib
 import os
@@ -28,22 +28,22 @@ exec ip netns exec "$host" unshare --uts --ipc --mount bash -c "$command"
 
 
 class Hosts(NamedTuple):
-    """What it takes to start programs on both."""
+    """Files with which programs are started on both hosts."""
 
     file: Path
     enter: Path
 
     def command(self, folder: Path, *words: object) -> list[str]:
-        """Return the command that does this on the first host, in a folder."""
+        """Build the command that runs a program on the first host, in a folder."""
         return [str(self.enter), f"{_NET}.1", f"cd {shlex.quote(str(folder))}; exec {shlex.join(map(str, words))}"]
 
     def settings(self) -> dict[str, str]:
-        """Return how the mpirun of MPICH reaches the hosts."""
+        """Return the environment variables with which the mpirun of MPICH reaches the hosts."""
         return {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(self.enter)}
 
 
 def lacking() -> str:
-    """Return why there can be no two hosts here, or nothing."""
+    """Return the reason why this machine cannot simulate two hosts, "" if it can."""
     if os.geteuid() != 0:
         return "not root: network namespaces are for root"
     missing = [name for name in ("ip", "unshare", "mount", "hostname") if shutil.which(name) is None]
@@ -58,7 +58,7 @@ def lacking() -> str:
 
 @contextlib.contextmanager
 def two_hosts(place: Path) -> Iterator[Hosts]:
-    """Make the hosts, a file that gives each two ranks, and a stand-in for ssh; take them away at the end."""
+    """Create the hosts, a host file with two ranks each, and a substitute for ssh; remove them at the end."""
     mark = uuid.uuid4().hex[:6]
     names = [f"host-{end}-{mark}" for end in "ab"]
     file, enter = place / "hosts", place / "enter"
@@ -74,7 +74,7 @@ def two_hosts(place: Path) -> Iterator[Hosts]:
 
 
 def _join(near: str, far: str, mark: str) -> None:
-    """Make two namespaces, and a cable between them."""
+    """Create two namespaces and connect them."""
     for name in (near, far):
         _must(f"ip netns add {name}")
     _must(f"ip link add p2a{mark} netns {near} type veth peer name p2b{mark} netns {far}")
@@ -90,7 +90,7 @@ def _join(near: str, far: str, mark: str) -> None:
 
 
 def _remove(name: str) -> None:
-    """Take away a namespace, and whatever still runs in it."""
+    """Remove a namespace and end its processes."""
     for pid in _run("ip", "netns", "pids", name).stdout.split():
         with contextlib.suppress(OSError):
             os.kill(int(pid), signal.SIGKILL)

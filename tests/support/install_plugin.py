@@ -1,4 +1,4 @@
-"""A package from outside, installed for the time of a test."""
+"""Temporary installation of a plug-in package during a test."""
 
 import importlib
 import sys
@@ -7,7 +7,7 @@ import pytest
 
 
 def install(folder, name, module, groups):
-    """Write what an installer would: the module and the list of its entry points."""
+    """Write the files of an installed package: the module and the list of its entry points."""
     (folder / f"{name.replace('-', '_')}.py").write_text(module)
     info = folder / f"{name.replace('-', '_')}-1.0.dist-info"
     info.mkdir()

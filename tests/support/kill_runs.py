@@ -1,4 +1,4 @@
-"""Runs that are killed with SIGKILL, the whole program or one of its ranks, and then go on."""
+"""Runs that are killed with SIGKILL, as a program or one of its ranks, and then resumed."""
 
 import contextlib
 import json
@@ -45,7 +45,21 @@ RUNS = {
 
 
 class Outcome(NamedTuple):
-    """After how many records a run was killed, on how many ranks which one, what was lost, and what is wrong now."""
+    """Outcome of killing and resuming a run.
+
+    Attributes
+    ----------
+    name : str
+        Name of the run.
+    count, rank : int
+        Number of ranks, and the rank that was killed.
+    records : int
+        Number of records after which it was killed.
+    lost : int
+        Records after the last checkpoint.
+    fault : str
+        Difference to the uninterrupted run, "" if there is none.
+    """
 
     name: str
     count: int
@@ -56,7 +70,7 @@ class Outcome(NamedTuple):
 
 
 def start(words, count):
-    """Start the program on so many ranks (1: without a launcher)."""
+    """Start the program on `count` ranks (1: without a launcher)."""
     before = [sys.executable] if count == 1 else ranks(count)
     return subprocess.Popen(
         [*before, "-m", "p2pkm", *words], env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -65,7 +79,7 @@ def start(words, count):
 
 
 def lines(folder):
-    """Return the whole lines of rounds.jsonl, each of which must be JSON."""
+    """Read the complete lines of rounds.jsonl, each of which must be JSON."""
     try:
         text = (folder / "rounds.jsonl").read_text()
     except FileNotFoundError:
@@ -84,12 +98,12 @@ def _children(pid):
 
 
 def family(pid):
-    """Return the numbers of a process and of all that come from it."""
+    """List the ids of a process and of all its descendants."""
     return [pid, *(one for child in _children(pid) for one in family(child))]
 
 
 def members(process):
-    """Return the process numbers of the ranks of a program, by rank."""
+    """Map ranks of a program to process ids."""
     found = {}
     for pid in family(process.pid):
         words = _words(pid, "environ")
@@ -100,7 +114,7 @@ def members(process):
 
 
 def launcher(process):
-    """Return the process number of mpirun, which may be a child of what limits its time."""
+    """Return the process id of mpirun, which may be a child of timeout."""
     timed = _words(process.pid, "cmdline")[0].endswith(b"timeout")
     return _children(process.pid)[0] if timed else process.pid
 
@@ -113,7 +127,7 @@ def _words(pid, name):
 
 
 def end(process):
-    """End a program and all that comes from it."""
+    """End a program and all its descendants."""
     for pid in family(process.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -121,7 +135,7 @@ def end(process):
 
 
 def kill_at(words, folder, count, records, rank):
-    """Run until there are so many records, then kill one rank; a run that ends before is left alone."""
+    """Run until a number of records is written, then kill one rank, unless the run has ended before."""
     process = start([*words, "--out", str(folder)], count)
     try:
         limit = time.monotonic() + 60
@@ -135,7 +149,7 @@ def kill_at(words, folder, count, records, rank):
 
 
 def one(name, count, draw, references, folder):
-    """Kill a run at a random moment, let it go on, and compare it with the one that was let alone."""
+    """Kill a run at a random moment, resume it, and compare it with an uninterrupted run."""
     endless = () if {name, *RUNS[name]} & set(OTHERS) else ("--tol", "0")
     words = (*SMALL, *RUNS[name], *endless)
     if name not in references:
@@ -159,7 +173,7 @@ def one(name, count, draw, references, folder):
 
 
 def kill_some(number, folder, seed=0):
-    """Yield the outcomes of so many kills: all runs in turn, every other one on 3 ranks."""
+    """Yield the outcomes of `number` kills: all runs in turn, every second one on 3 ranks."""
     draw, references, names = random.Random(seed), {}, list(RUNS)
     for i in range(number):
         name = names[i % len(names)] if number >= len(names) else draw.choice(names)

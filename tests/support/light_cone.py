@@ -1,4 +1,4 @@
-"""Non-interference, beyond what `p2pkm.check_method` tries: runs with options of all kinds and with any points."""
+"""Non-interference checks with options and points beyond those of `p2pkm.check_method`."""
 
 from dataclasses import replace
 from unittest import mock
@@ -15,7 +15,7 @@ from p2pkm.methods.init.pipelines import needs_hub
 
 
 def deal(n=8, points=9, k=3, seed=0):
-    """Return the points of n devices."""
+    """Generate the points of n devices."""
     rng = np.random.default_rng(seed)
     corners = 6.0 * rng.normal(size=(k, 2))
     return [corners[rng.integers(k, size=points)] + rng.normal(size=(points, 2)) for _ in range(n)]
@@ -27,9 +27,10 @@ def play_twice(method, graph, *, changed=0, data=None, k=3, **options):
     others = [part.copy() for part in data]
     others[changed] = others[changed][::-1] * 0.7 + 2.5
     start = np.random.default_rng(1).normal(size=(1, k, 2)).repeat(len(data), axis=0) * 6.0
-    alone = needs_hub(method) or method.traits.init is None  # it starts from what its devices find
+    # Such methods compute their initial centroids themselves.
+    without_start = needs_hub(method) or method.traits.init is None
     usual = {
-        "start": None if alone else start,
+        "start": None if without_start else start,
         "seed": 3,
         "rounds": 6,
         "baselines": False,
@@ -50,26 +51,26 @@ def play_twice(method, graph, *, changed=0, data=None, k=3, **options):
 
 
 def build_with_known_totals(*given):
-    """Build a batch; the total variance, which all devices know from the start, is the same always."""
+    """Build a batch with a fixed total variance, which is assumed to be public."""
     return replace(build_batch(*given), data_std=5.0)
 
 
 def check_light_cone(method, graph, **options):
-    """Refuse a method of which a device sends something that depends on points it has received nothing of.
+    """Check that messages of a device do not depend on points of which it has received no information.
 
     Parameters
     ----------
     method : Algorithm
-        With 3 clusters; for example ``MyMethod(3)``.
+        Method with 3 clusters, for example ``MyMethod(3)``.
     graph : networkx.Graph
-        Of 8 devices; a method with a server has a star of its own.
+        Graph of 8 nodes; server methods use their star.
     **options
-        Of `play_twice` and `p2pkm.simulate`.
+        Options of `play_twice` and `p2pkm.simulate`.
 
     Raises
     ------
     AssertionError
-        With the exchanges and devices whose messages differ; or if no message could be compared.
+        If messages differ (the text lists exchanges and devices), or no message could be compared.
     """
     runs = play_twice(method, graph, **options)
     messages, differing = compare_light_cones(runs, changed=options.get("changed", 0))
@@ -78,7 +79,7 @@ def check_light_cone(method, graph, **options):
 
 
 def empty(devices: Devices):
-    """Return the batch of a rank that hosts no devices of the same system."""
+    """Build the batch of a rank that hosts no devices of the same system."""
     none = {name: getattr(devices, name)[:0] for name in (
         "ids", "stored", "point_weights", "indices", "mirror", "link_weights", "active_edges", "degrees",
         "neighbor_degrees", "keys", "active_devices",

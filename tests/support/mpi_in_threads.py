@@ -1,9 +1,12 @@
 # ruff: noqa: N802 - names of mpi4py
-"""What of mpi4py the package uses, played by the threads of one process, one of which runs at a time.
+"""Substitute for the part of mpi4py that the package uses: ranks are threads of one process, one running at a time.
 
-It is stricter than MPI may be: whoever sends waits until it was received and must leave the array as it is until then,
-a message has the type and the size of the array that takes it, where all ranks wait for each other all fail, and what
-was begun must be waited for, and types be freed.
+It is stricter than MPI:
+
+* A send completes when the message is received, and its array must not change until then.
+* Type and size of a message equal those of the receiving array.
+* If all ranks wait for each other, all fail.
+* Every request must be waited for, and every type must be freed.
 """
 
 import threading
@@ -14,11 +17,11 @@ import numpy as np
 
 
 class LostRankError(RuntimeError):
-    """Another rank failed, or nobody can go on."""
+    """Failure of another rank, or a deadlock of all ranks."""
 
 
 class Status:
-    """Of a message that has come."""
+    """Status of a received message."""
 
     def Get_count(self, kind):
         assert self.nbytes % kind.size == 0
@@ -26,7 +29,7 @@ class Status:
 
 
 class Kind:
-    """A type of so many bytes."""
+    """Data type of a number of bytes."""
 
     def __init__(self, size, held):
         self.size, self.ready, self.held = size, False, held
@@ -46,7 +49,7 @@ class Kind:
 
 
 class Request:
-    """A message that a rank sends or receives, once or, if it is persistent, again and again."""
+    """Message that a rank sends or receives, repeatedly if it is persistent."""
 
     def __init__(self, comm, array, way, *, sends, kept=False):
         assert array.flags.c_contiguous and (sends or array.flags.writeable)
@@ -67,7 +70,7 @@ class Request:
         return self
 
     def ended(self):
-        """Return whether it is through; take what has come."""
+        """Check whether the request is complete, and store a received message."""
         before = self.active
         if self.active and self.sends and all(one is not self.parcel for one in self.mail):
             assert self.array.tobytes() == self.parcel.tobytes(), "changed before it was received"
@@ -100,7 +103,7 @@ class Request:
 
 
 class Barrier:
-    """A barrier that does not wait: others run while it is tested."""
+    """Nonblocking barrier: other ranks run while it is tested."""
 
     def __init__(self, ranks, said):
         self.ranks, self.said, self.tests = ranks, said, 0
@@ -113,7 +116,7 @@ class Barrier:
 
 
 class Comm:
-    """COMM_WORLD of one rank."""
+    """Communicator COMM_WORLD of one rank."""
 
     def __init__(self, ranks, rank):
         self.ranks, self.rank, self.size, self.calls = ranks, rank, ranks.size, 0
@@ -139,7 +142,7 @@ class Comm:
         status.nbytes = mail[0].nbytes
 
     def _say(self, name, value):
-        """Note what this rank gives to a call of all ranks; return what all gave, as it comes."""
+        """Contribute to a collective call, and yield the contributions of all ranks as they arrive."""
         self.calls += 1
         said = self.ranks.said[self.calls]
         assert all(other == name for other, _ in said.values())
@@ -205,7 +208,7 @@ class Ranks(ModuleType):
         return True
 
     def moved(self):
-        """Let those who wait look again."""
+        """Wake all waiting ranks."""
         self.asleep = 0
         self.turn.notify_all()
 
@@ -214,7 +217,7 @@ class Ranks(ModuleType):
         self.moved()
 
     def wait(self, ready):
-        """Let others run until there is something to go on with."""
+        """Let other ranks run until `ready` returns True."""
         while not ready():
             self.asleep += 1
             if self.asleep == self.running:
@@ -224,7 +227,7 @@ class Ranks(ModuleType):
             self.turn.wait()
 
     def play(self, work):
-        """Return what `work` returns on each rank; raise what the first that failed has raised."""
+        """Call `work` on each rank and return its results; raise the first error."""
         found = [None] * self.size
 
         def run(rank):

@@ -1,4 +1,4 @@
-"""Whether the tests notice a change of one line: python -m tests.support.mutate [WORD ...].
+"""Mutation test of the test suite, with changes of one line: python -m tests.support.mutate [WORD ...].
 
 Applies each mutation of tests/mutations.toml (those whose file or text has one of the words) to a copy of the tree, and
 runs the default tests against it: first those that it names, then, while it survives, all, then the rest. Prints what
@@ -20,7 +20,7 @@ REST = ("-m", "(slow or mpi or hypothesis) and not system", "--hypothesis-profil
 
 
 class Mutation(NamedTuple):
-    """A text that occurs once in a file, what replaces it, and the tests that should notice."""
+    """Text that occurs once in a file, its replacement, and the tests that should fail."""
 
     file: str
     old: str
@@ -28,19 +28,19 @@ class Mutation(NamedTuple):
     tests: list[str]
 
     def apply(self, root: Path) -> str:
-        """Change the file below `root`; return what it held."""
+        """Change the file below `root` and return its original text."""
         before = (root / self.file).read_text("utf-8")
         (root / self.file).write_text(before.replace(self.old, self.new), "utf-8")
         return before
 
 
 def read() -> list[Mutation]:
-    """Return the mutations of the list."""
+    """Read the list of mutations."""
     return [Mutation(**one) for one in tomllib.loads(LIST.read_text("utf-8"))["mutation"]]
 
 
 def find_killer(root: Path, *words: str) -> str:
-    """Return the first test that fails; nothing if all pass."""
+    """Return the first test that fails, "" if all pass."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *words]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if done.returncode == 0:
@@ -50,7 +50,7 @@ def find_killer(root: Path, *words: str) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Try the mutations; return 1 if the whole suite misses one."""
+    """Run the mutations; return 1 if one survives the complete suite."""
     chosen = [one for one in read() if not words or any(word in one.file + one.old for word in words)]
     counts = {"named": 0, "default": 0, "rest": 0, "nothing": 0}
     with tempfile.TemporaryDirectory() as place:

@@ -1,6 +1,6 @@
-"""Runs in which every pair of a method, graph, channel, schedule, initialization and partition occurs, where it may.
+"""Runs that cover all valid pairs of method, graph, channel, schedule, initialization and partition.
 
-They are kept in pairs.txt, which python -m tests.support.pairs writes anew.
+The list is stored in pairs.txt; python -m tests.support.pairs writes it again.
 """
 
 import random
@@ -52,42 +52,42 @@ DEFAULTS: Run = tuple(next(iter(values)) for values in FACTORS.values())
 
 
 def command_line(run: Run) -> list[str]:
-    """Return what follows ``p2pkm``; later options win."""
+    """Build the arguments of ``p2pkm``; later options override earlier ones."""
     chosen = [word for name, value in zip(NAMES, run, strict=True) for word in FACTORS[name][value]]
     return [*COMMON, "--devices", str(DEVICES), *chosen]
 
 
 @cache
 def refusal(run: Run) -> str:
-    """Return why a run is refused; nothing if it is not."""
+    """Return the error message of a run, "" if it is valid."""
     ending = here(*command_line(run), "--dry-run")
     assert ending.code in {0, 2, 3}, ending
     return ending.err
 
 
 def pairs_of(run: Run) -> set[Pair]:
-    """Return the pairs that occur in a run."""
+    """List the pairs in a run."""
     return {frozenset(pair) for pair in combinations(zip(NAMES, run, strict=True), 2)}
 
 
 def alone(pair: Pair) -> Run:
-    """Return the run with a pair and else defaults."""
+    """Build the run with this pair and otherwise default values."""
     return tuple(dict(pair).get(name, value) for name, value in zip(NAMES, DEFAULTS, strict=True))
 
 
 def read() -> list[Run]:
-    """Return the runs of the list."""
+    """Read the list of runs."""
     return [tuple(line.split(",")) for line in LIST.read_text("utf-8").splitlines()]
 
 
 def all_pairs() -> dict[Pair, None]:
-    """Return all pairs of values of two factors, in a fixed order."""
+    """List all pairs of values of two factors, in a fixed order."""
     values = [[(name, value) for value in values] for name, values in FACTORS.items()]
     return {frozenset(pair): None for one, other in combinations(values, 2) for pair in product(one, other)}
 
 
 def cover() -> Iterator[Run]:
-    """Yield runs that cover all pairs that are not refused: greedy, always the same."""
+    """Yield runs that cover all valid pairs: a greedy, deterministic choice."""
     rng, left = random.Random(0), all_pairs()
     refused = {pair for pair in left if refusal(alone(pair))}
     left = {pair: None for pair in left if pair not in refused}
@@ -101,7 +101,7 @@ def cover() -> Iterator[Run]:
 
 
 def _complete(pair: Pair, left: dict[Pair, None], refused: set[Pair], rng: random.Random) -> Iterator[Run]:
-    """Yield some runs with this pair, whose other values bring as many new pairs as can be had."""
+    """Yield candidate runs with this pair, whose other values add as many new pairs as possible."""
     for _ in range(3):
         chosen = dict(pair)
         for name in rng.sample([name for name in NAMES if name not in chosen], len(NAMES) - len(chosen)):

@@ -1,4 +1,4 @@
-"""Drive a method turn by turn, without seeding, monitor and result: what the tests of single turns share."""
+"""Execution of a method turn by turn, without initialization, monitor and result, for tests of single turns."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from p2pkm.network.local import LocalNetwork
 
 
 class Table(NamedTuple):
-    """All devices in one batch, and the network between them."""
+    """Batch of all devices, and the network between them."""
 
     topology: Topology
     devices: Devices
@@ -26,7 +26,7 @@ class Table(NamedTuple):
 
 
 def arrange(data, links, *, d=None, kernels=compiled, seed=0, colors=None, weights=None):
-    """Return a batch of devices; data: a list of arrays (empty ones too), links: (i, j) or (i, j, weight)."""
+    """Build a batch of devices from a list of arrays, which may be empty, and links (i, j) or (i, j, weight)."""
     links = np.array([(*link, 1.0)[:3] for link in links], float).reshape(-1, 3)
     topology = Topology.from_links(len(data), links)
     if colors is not None:
@@ -43,9 +43,9 @@ def arrange(data, links, *, d=None, kernels=compiled, seed=0, colors=None, weigh
 
 
 def play(algorithm, table, start, rounds, schedule=None, frames=None):
-    """Return the centroids after the opening and after every turn, [1 + turns, n, k, d], and the last state.
+    """Return the centroids after the initial exchange and after each turn, [1 + turns, n, k, d], and the last state.
 
-    With `frames` the points of round t are frames[t], as many of each device in every round.
+    With `frames`, the points of round t are frames[t]; the number of points of each device is constant.
     """
     devices, network = table.devices, table.network
     schedule = schedule or make(algorithm.schedule, devices, table.topology.colors)
@@ -69,12 +69,12 @@ def _deliver(network, messages):
 
 
 def last(algorithm, table, start, rounds):
-    """Return the centroids after so many rounds, [n, k, d]."""
+    """Return the centroids after `rounds` rounds, [n, k, d]."""
     return play(algorithm, table, start, rounds)[0][-1]
 
 
 def objective(algorithm, table, centroids):
-    """Return (7) by the textbook: the sum of (8) over the devices, with every link counted once."""
+    """Compute objective (7) literally: the sum of (8) over the devices, with each link counted once."""
     devices, alpha = table.devices, algorithm.objective.link_alpha(table.devices)
     total = sum(loss(points_of(devices, i), centroids[i]) for i in range(len(devices)))
     for i in range(len(devices)):
@@ -90,22 +90,22 @@ def points_of(devices, i):
 
 
 def loss(points, centroids):
-    """Return (6)."""
+    """Compute the local loss (6)."""
     return squared(points, centroids).min(axis=1).sum() if len(points) else 0.0
 
 
 def variation(a, b):
-    """Return (4) of two sets without absent rows."""
+    """Compute the total variation (4) of two sets without absent rows."""
     distances = squared(a, b)
     return distances.min(axis=0).sum() + distances.min(axis=1).sum()
 
 
 def squared(a, b):
-    """Return all squared distances between the rows of a and b."""
+    """Compute all squared distances between the rows of a and b."""
     return ((np.asarray(a, float)[:, None] - np.asarray(b, float)[None]) ** 2).sum(axis=2)
 
 
 def random_links(rng, n, share=0.5, *, connected=False):
-    """Return the links of a random graph, with random weights; connected ones contain a path."""
+    """Draw the links of a random graph with random weights; if `connected`, they contain a path."""
     pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
     return [(i, j, rng.uniform(0.2, 3.0)) for i, j in pairs if rng.random() < share or (connected and j == i + 1)]

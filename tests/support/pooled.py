@@ -1,6 +1,6 @@
-"""The cost of all points by one set of centroids, written plainly."""
+"""Reference for the pooled cost of one centroid set."""
 
 
 def pooled_cost(points, centroids):
-    """Return the sum of the squared distances to the nearest centroid."""
+    """Compute the sum of squared distances to the nearest centroid."""
     return ((points[:, None] - centroids) ** 2).sum(axis=2).min(axis=1).sum()

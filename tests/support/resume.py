@@ -1,4 +1,4 @@
-"""Runs that are kept after every round, copies of their folders as a kill would leave them, and comparisons."""
+"""Runs with a checkpoint after every round, copies of their folders as after a kill, and comparisons."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ OWN = {"wall_seconds", "compile_seconds", "out", "ranks",
 
 
 def keep_all(monkeypatch, folder, copies):
-    """Copy the run folder after each checkpoint, as it would stand there if the run were killed then."""
+    """Copy the run folder after each checkpoint, as it would be if the run were killed at that moment."""
     put = checkpoint.CheckpointWriter.put
 
     def copying(self, outline, arrays):
@@ -27,7 +27,7 @@ def keep_all(monkeypatch, folder, copies):
 
 
 def resume(folder, *more):
-    """Go on in this process."""
+    """Resume a run in this process."""
     ending = here("resume", folder, "-q", *more)
     assert ending.code == 0, ending.err
     return folder
@@ -37,7 +37,7 @@ _TIMED = {"manifest.json", "summary.json", NAME}  # they tell when
 
 
 def difference(one: Path, other: Path) -> str:
-    """Return in what two run folders differ that no interruption may change, nothing if they do not."""
+    """Describe the first difference of two run folders that an interruption must not cause, "" if there is none."""
     if listed(one) != listed(other):
         return f"files: {sorted(listed(one) ^ listed(other))}"
     for name in sorted(listed(one)):

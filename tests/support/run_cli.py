@@ -1,4 +1,4 @@
-"""The command line as tests call it: in this process, where that is enough, or in new ones, also under mpirun."""
+"""Calls of the command line in tests: in this process, in a new process, or under mpirun."""
 
 import contextlib
 import io
@@ -22,7 +22,7 @@ MPIRUN = shutil.which("mpirun", path=os.pathsep.join((str(Path(sys.executable).p
 
 
 class StageResult(NamedTuple):
-    """Exit code and what was printed."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -30,7 +30,7 @@ class StageResult(NamedTuple):
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The JSON object, which must be all of the output, without NaN or Infinity."""
+        """Parsed output, which must be a single JSON object without NaN or Infinity."""
         assert self.code in {0, 5}, self.err
         assert self.out.count("\n") == 1 and self.out.endswith("\n")
         return json.loads(self.out, parse_constant=_refuse)
@@ -49,19 +49,19 @@ def here(*arguments: object) -> StageResult:
 
 
 def solve(*arguments: object) -> dict[str, Any]:
-    """Run a small experiment in this process, write nothing, and return its JSON object; later options win."""
+    """Run a small experiment in this process without files, and return its JSON object; later options override."""
     return here(*SMALL, "--out", "none", "--format", "json", *arguments).summary
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return the environment of this process without any launcher's variables, and with more."""
+    """Return the environment of this process without variables of launchers, and with additional ones."""
     launcher = ("PMI", "OMPI_", "SLURM_", "MPIR_", "OMP_", "OPENBLAS_", "MKL_", "NUMBA_NUM")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(launcher)}
     return kept | {"PYTHONPATH": str(ROOT)} | more
 
 
 def ranks(count: int) -> list[str]:
-    """Return the words before a Python program that start it on so many ranks, and end it after a minute."""
+    """Return the command prefix that runs a Python program on a number of ranks, for at most a minute."""
     if MPIRUN is None:
         pytest.skip(NO_MPIRUN)
     limit = ["timeout", "-k", "2", "60"] if shutil.which("timeout") else []
@@ -78,13 +78,13 @@ def there(*words: object, cwd: Path | None = None, **more: str) -> StageResult:
 
 
 def listed(folder: Path) -> set[str]:
-    """Return all that lies below a folder."""
+    """List all paths below a folder."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
 @contextlib.contextmanager
 def small_disk(place, size):
-    """Yield a new folder on a disk of that size, such as 64k; only root may mount one."""
+    """Yield a new folder on a disk of a size such as 64k; requires root."""
     place.mkdir()
     mount = shutil.which("mount")
     if not mount or subprocess.run([mount, "-t", "tmpfs", "-o", f"size={size}", "none", place], check=False,

@@ -1,10 +1,10 @@
-"""Cases of long tests of which the default run takes a sample."""
+"""Sampling of the cases of long tests for the default run."""
 
 import pytest
 
 
 def thin(cases, every):
-    """Return the cases as parameters: every so many-th as it is, the others marked slow."""
+    """Mark all cases as slow except one of every `every`."""
     return [
         case if i % every == 0
         else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)

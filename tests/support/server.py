@@ -1,4 +1,4 @@
-"""Run a server method turn by turn, in one process, without monitor and result."""
+"""Execution of a server method turn by turn, in one process, without monitor and result."""
 
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ class FinishedRun(NamedTuple):
 
 
 def clients_of(data, *, seed=0, weights=None, kernels=compiled, d=None):
-    """Return batch (hub last) and network of clients with these points; data: list of float64[m_i, d]."""
+    """Build batch (hub last) and network of clients with these points, a list of float64[m_i, d]."""
     filled = [np.asarray(points, float) for points in data if len(points)]
     width = d if d is not None else filled[0].shape[1]
     points = np.concatenate([np.zeros((0, width)), *filled])
@@ -42,7 +42,7 @@ def clients_of(data, *, seed=0, weights=None, kernels=compiled, d=None):
 
 
 def serve(method, data, rounds=1, **more):
-    """Play so many rounds of a server method; stops when the clients have nothing more to say."""
+    """Run up to `rounds` rounds of a server method; stop when the clients send nothing."""
     devices, network = clients_of(data, **more)
     start = _measure(devices, network) if method.traits.normalization in ("coordinate", "entries") else None
     network.open()
@@ -68,7 +68,7 @@ def serve(method, data, rounds=1, **more):
 
 
 def _measure(devices, network):
-    """Let a box stage find the smallest and largest value of every coordinate."""
+    """Compute the range of each coordinate with the bounding-box stage."""
     network.open()
     box = BoundingBox(1)
     everybody = np.ones(len(devices), bool)

@@ -1,4 +1,4 @@
-"""A real Slurm for tests: munged, slurmctld and two slurmd on this machine, ended when the tests have."""
+"""Slurm installation for tests: munged, slurmctld and two slurmd on this machine, ended after the tests."""
 
 import contextlib
 import os
@@ -47,7 +47,7 @@ PartitionName=main Nodes=ALL Default=YES State=UP
 
 
 def lacking() -> str:
-    """Return why there can be no Slurm here, or nothing."""
+    """Return the reason why Slurm cannot be started here, "" if it can."""
     if os.geteuid() != 0:
         return "not root: slurmd starts jobs of its users"
     missing = [name for name in _PARTS if _find(name) is None]
@@ -56,7 +56,7 @@ def lacking() -> str:
 
 @contextlib.contextmanager
 def two_nodes(place: Path) -> Iterator[dict[str, str]]:
-    """Start a Slurm with nodes n1 and n2, of two processors each; give what the environment of its users needs."""
+    """Start Slurm with nodes n1 and n2 of two processors each; yield the environment variables of its users."""
     place.chmod(0o755)
     daemons = ("munge", "slurmctld", "slurmd-n1", "slurmd-n2")
     settings = {"SLURM_CONF": str(place / "slurm.conf")}
@@ -100,7 +100,7 @@ def _start(place: Path, settings: dict[str, str]) -> None:
 
 
 def _cancel(settings: dict[str, str]) -> None:
-    """End all jobs, which would outlive the daemons, and wait until they have gone."""
+    """End all jobs, which would outlive the daemons, and wait for their end."""
     with contextlib.suppress(RuntimeError):  # Slurm itself has not come up
         _run(settings, "scancel", "--full", "--user=root")
         until = time.monotonic() + _LIMIT
@@ -109,7 +109,7 @@ def _cancel(settings: dict[str, str]) -> None:
 
 
 def _run(settings: dict[str, str], name: str, *words: str) -> str:
-    """Run a program of Slurm's; return what it printed."""
+    """Run a Slurm program and return its output."""
     done = subprocess.run(
         ["timeout", "-k", "2", "30", str(_find(name)), *words],
         capture_output=True, text=True, stdin=subprocess.DEVNULL, env=os.environ | settings, check=False,
@@ -124,7 +124,7 @@ def _find(name: str) -> str | None:
 
 
 def _stop(file: Path) -> None:
-    """End the daemon of a pid file, and wait until it has gone."""
+    """End the daemon of a pid file and wait for its end."""
     try:
         pid = int(file.read_text())
         os.kill(pid, signal.SIGTERM)

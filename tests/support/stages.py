@@ -1,4 +1,4 @@
-"""Run one seeding stage to its end, without monitor and result."""
+"""Execution of one initialization stage to its end, without monitor and result."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from p2pkm.network.local import LocalNetwork
 
 
 def state_of(algorithm, graph, shards, *, seed=0, start=None):
-    """Return the state in which the stage falls silent; start: float64[n, k, d] or None."""
+    """Return the state after the last message of the stage; `start` is float64[n, k, d] or None."""
     topology = Topology.from_networkx(graph)
     network = LocalNetwork(place(topology, 0, 1))
     devices = build_batch(topology, shards, network, seed, compiled)

@@ -1,4 +1,4 @@
-"""A network without JAX: a linear map of the images, which training draws towards the prototypes of their labels."""
+"""Network without JAX: a linear map of the images, trained toward the prototypes of their labels."""
 
 from dataclasses import dataclass
 
@@ -12,31 +12,31 @@ WIDTH = 32
 
 @dataclass(frozen=True)
 class Toy:
-    """What methods ask of a `Learner`, for images of d numbers."""
+    """Implementation of `Learner` for images of d numbers."""
 
     d: int
     width = WIDTH
 
     @property
     def parameters(self):
-        """Return their number."""
+        """Number of parameters."""
         return self.d * WIDTH
 
     @property
     def flops(self):
-        """Return the operations for one image."""
+        """Operations per image."""
         return 2 * self.parameters
 
     def init(self, key):
-        """Return what all devices begin with."""
+        """Return the common initial parameters."""
         return (uniforms(key, 99, [0], self.parameters)[0] - 0.5).astype(np.float32)
 
     def embed(self, theta, images):
-        """Return the images and their features; each by itself, so that they do not depend on the others."""
+        """Return images and features, computed for each image separately, so that batches do not matter."""
         return images, np.stack([image @ theta.reshape(self.d, WIDTH).astype(np.float64) for image in images])
 
     def train(self, theta, images, labels, prototypes, session):
-        """Return parameters and loss after gradient steps on the mean squared distance to the prototypes."""
+        """Train by gradient steps on the mean squared distance to the prototypes; return parameters and loss."""
         table = theta.reshape(self.d, WIDTH).astype(np.float64)
         for _ in range(session.epochs):
             apart = images @ table - prototypes[labels]
@@ -45,6 +45,6 @@ class Toy:
 
 
 def plug(monkeypatch):
-    """Let deep methods train it, whatever they are asked for."""
+    """Replace the network of deep methods by this one."""
     monkeypatch.setattr(DeepMethod, "learner", lambda self, d: Toy(d))
     monkeypatch.setattr("p2pkm.deep.method.check_jax", lambda: None)

@@ -1,1 +1,1 @@
-"""What a method declares, checked against what it does in runs of every kind."""
+"""Conformance checks for methods: the contract of a method, tested in runs of every kind."""

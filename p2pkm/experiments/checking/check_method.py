@@ -1,4 +1,4 @@
-"""What scikit-learn's ``check_estimator`` is for estimators, for methods: `check_method`."""
+"""Conformance checks for methods: `check_method`, the counterpart of scikit-learn's ``check_estimator``."""
 
 import json
 import random
@@ -25,9 +25,9 @@ from p2pkm.engine.build_run import RunConfig, build_run
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.state_tree import rebuild, split
-from p2pkm.experiments.checking.watch_method import Observer, PointReweigher, Watcher, watch
+from p2pkm.experiments.checking.watch_method import ContractChecker, Observer, PointReweigher, wrap_method
 from p2pkm.experiments.plan.draft import RunPlan
-from p2pkm.experiments.plan.message_counts import stage_traffic
+from p2pkm.experiments.plan.message_counts import StageTraffic, stage_traffic
 from p2pkm.kernels.streams import shared_key
 from p2pkm.methods.declaration import check_declaration
 from p2pkm.methods.init.pipelines import needs_hub, place_graph, stages
@@ -39,29 +39,39 @@ from p2pkm.network.halo import LocalSubgraph
 from p2pkm.network.local import LocalNetwork, LocalWorld
 from p2pkm.network.rank_partition import RankPartition
 
-_K, _D, _SEED = 3, 2, 3
-_SIZES = (8, 7, 0, 9, 8, 1, 8, 23)  # 64 points in all, so that means are exact; one device has none
-_CHANGED = 0  # the device whose points are others in the second run
-_LEFT_OVER = 12345.0  # in the place of rows that were not sent
-_MOST = 5  # devices in a message
-_LEAST = 2  # smallest cluster whose row may be sent where small clusters are suppressed: a row is no single point
-_FIRST = ("shapes", "finite", "runs", "repeatable")  # without these no other says anything
+_K, _D = 3, 2  # clusters and features of the test data
+_SEED = 3
+# Points of each device. 64 in total, a power of 2, so that the mean of grid points is exact; device 2 is empty.
+_SIZES = (8, 7, 0, 9, 8, 1, 8, 23)
+_CHANGED = 0  # device whose points differ in the second run
+_UNSENT = 12345.0  # written into rows that are not sent, which no receiver may read
+_MOST = 5  # devices listed in a message
+_MIN_CLUSTER_SIZE = 2  # of the check "suppression": a row that stands for one point would equal it
+_FIRST = ("shapes", "finite", "runs", "repeatable")  # if one of these fails, later checks are not meaningful
 
 
 class Exchange(NamedTuple):
-    """What every device sent, as bytes (None: nothing), and the edges over which something came, (to, from)."""
+    """Messages of one exchange.
+
+    Attributes
+    ----------
+    sent : list of bytes or tuple or None
+        Table of each device, in a form that can be compared; None: nothing was sent.
+    edges : int64[e, 2]
+        Receiver and sender of each edge over which a table arrived.
+    """
 
     sent: list[Any]
-    came: Integers
+    edges: Integers
 
 
 class MethodCheckError(AssertionError):
-    """A method fails some of the checks.
+    """Failure of a method in one or more checks.
 
     Attributes
     ----------
     failed : dict of str to str
-        What was found, by the name of the check.
+        Violation found by each failed check, by the name of the check.
     """
 
     def __init__(self, method: str, failed: Mapping[str, str]) -> None:
@@ -77,52 +87,54 @@ def check_method(
     skip: str | Collection[str] = (),
     rounds: int = 6,
 ) -> tuple[str, ...]:
-    """Check that a method, on a server or without one, keeps what every method promises.
+    """Check that a method satisfies the contract of all methods.
 
-    The method runs a few times on 8 devices with 64 points in two dimensions, one device without points and one with a
-    single one, which takes about a second. In a test: ``def test_it(): p2pkm.check_method(MyMethod)``.
+    The method runs several times on 8 devices with 64 points in two dimensions, which takes about a second. One device
+    is empty and one has a single point. In a test: ``def test_it(): p2pkm.check_method(MyMethod)``.
 
     Parameters
     ----------
     method : type or Algorithm or ServerMethod
-        A class, which is made with 3 clusters, ``MyMethod(3)``, or a method with parameters of its own.
+        A class, which is instantiated with 3 clusters, ``MyMethod(3)``, or an instance.
     graph : networkx.Graph, optional
-        Of 8 devices; None: a ring. A method with a server has a star of its own.
+        Graph of 8 nodes; None: a ring. Server methods use their star.
     only, skip : str or collection of str, optional
-        Names of the checks to make, all by default, and to leave out:
+        Names of the checks to run (default: all) and to omit:
 
-        - ``"declaration"``: base class, traits, name, schedule and functions are there;
+        - ``"declaration"``: base class, traits, name, schedule and functions are present.
         - ``"shapes"``: states and messages have the shapes and types of `p2pkm.core.protocols.State` and
-          `p2pkm.core.messages`, tables have as many rows as they declare, and only active devices send;
-        - ``"finite"``: centroids have no NaN, a row of them is whole or absent (+inf), devices with points have one,
-          and what is sent is finite unless `p2pkm.core.traits.MessageContent` is ``OTHER``;
-        - ``"runs"``: a run ends without an exception;
-        - ``"repeatable"``: two runs with one seed have the same bits, however NumPy's global generator stands;
-        - ``"inputs"``: no function writes into what it is given;
-        - ``"parts"``: a batch has the same bits as its parts, one of a single device and one of none among them;
-        - ``"ledger"``: nothing is read of a table but the rows that were sent, which the ledger counts;
-        - ``"resume"``: a run that is taken up from a checkpoint ends with the bits of the whole run;
-        - ``"light-cone"``: what a device sends depends on its own points and on what it has received, and nothing else;
-        - ``"plan"``: what is sent is what `expected_messages` declares, or less where rows may be absent;
-        - ``"weights"``: weights of points change the result if points do, unless the trait ``no_weights`` or
-          ``ignores_weights`` is set, and weights of links if and only if the trait ``link_weights`` is;
-        - ``"suppression"``: with ``min_cluster_size`` no point leaves its device unchanged, unless the trait
-          ``no_suppression`` is set.
-    rounds : int
-        Most rounds of the method.
+          `p2pkm.core.messages`, tables have at least the declared number of rows, and only active devices send.
+        - ``"finite"``: each centroid is finite or absent (+inf in all columns), devices with points have at least one
+          centroid, and messages are finite unless `p2pkm.core.traits.MessageContent` is ``OTHER``.
+        - ``"runs"``: a run ends without an exception.
+        - ``"repeatable"``: two runs with the same seed are bit-identical, whatever the state of NumPy's global
+          generator.
+        - ``"inputs"``: functions do not write into their arguments.
+        - ``"parts"``: results for a batch and for its parts are bit-identical; one part is a single device, one is
+          empty.
+        - ``"ledger"``: receivers read only rows that were sent, which the ledger counts.
+        - ``"resume"``: a run resumed from a checkpoint is bit-identical to an uninterrupted run.
+        - ``"light-cone"``: messages of a device depend only on its local points and on received messages.
+        - ``"plan"``: messages match `expected_messages`, or are fewer where rows may be absent.
+        - ``"weights"``: point weights change the result if points do, unless the trait ``no_weights`` or
+          ``ignores_weights`` is set; link weights change it if and only if the trait ``link_weights`` is set.
+        - ``"suppression"``: with ``min_cluster_size`` no point is sent unchanged, unless the trait ``no_suppression``
+          is set.
+    rounds : int, default=6
+        Maximum number of rounds of the method.
 
     Returns
     -------
     tuple of str
-        The names of the checks that were made.
+        Names of the checks that were run.
 
     Raises
     ------
     MethodCheckError
-        An AssertionError: one line for each check that failed, with what was found, what is expected and what to do.
-        Where shapes are wrong, a run ends with an exception or cannot be repeated, the other checks are not made.
+        If a check fails. This AssertionError has one line for each failed check: the violation, the rule, and a way to
+        fix it. If shapes are wrong, a run raises an exception or is not repeatable, later checks are not run.
     ExperimentError
-        If there is no such check, or the run cannot be set up.
+        If a check is unknown, or the run cannot be set up.
 
     Examples
     --------
@@ -130,7 +142,8 @@ def check_method(
     >>> p2pkm.check_method(p2pkm.ConsensusLloyd, only=("shapes", "plan"))
     ('shapes', 'plan')
     """
-    kind, names = method if isinstance(method, type) else type(method), _choose(only, skip)
+    kind = method if isinstance(method, type) else type(method)
+    names = _choose(only, skip)
     try:
         check_declaration(kind, kind.__name__)
     except ExperimentError as error:
@@ -147,21 +160,21 @@ def check_method(
 
 
 def _seed_noise(method: Any) -> Any:
-    """Return the method with seeded noise instead of a secret of the operating system, so that runs can be compared."""
+    """Seed the noise of a method that would draw it from the operating system, so that runs can be compared."""
     return method.replaced(noise_seed=_SEED) if method.traits.is_secret else method
 
 
 def _choose(only: str | Collection[str], skip: str | Collection[str]) -> tuple[str, ...]:
-    """Return the names of the checks to make, in their order."""
-    wanted, left = ({one} if isinstance(one, str) else set(one) for one in (only, skip))
-    for name in (*wanted, *left):
+    """Return the names of the checks to run, in their order."""
+    included, excluded = ({names} if isinstance(names, str) else set(names) for names in (only, skip))
+    for name in (*included, *excluded):
         if name not in CHECKS:
-            raise ExperimentError(f"the check is {name!r}. {suggest(str(name), CHECKS)}")
-    return tuple(name for name in CHECKS if name not in left and (not wanted or name in wanted))
+            raise ExperimentError(f"check {name!r} does not exist. {suggest(str(name), CHECKS)}")
+    return tuple(name for name in CHECKS if name not in excluded and (not included or name in included))
 
 
-class _Played(NamedTuple):
-    """A run: its result, what passed the network, and its records."""
+class _TrialResult(NamedTuple):
+    """Result of a trial run, its messages and its records."""
 
     result: Result
     exchanges: list[Exchange]
@@ -169,26 +182,26 @@ class _Played(NamedTuple):
 
     @property
     def bits(self) -> dict[str, Any]:
-        """Return what must be the same in a run with the same seed."""
+        """Values that must be equal in two runs with the same seed."""
         names = ("chain_sha256", "messages", "bytes", "wire_bytes", "rounds", "termination")
         summary = self.result.summary
         return {"centroids": self.result.centroids.tobytes()} | {name: summary[name] for name in names}
 
 
 class _CrashError(Exception):
-    """A run that ended with an exception of the method."""
+    """Exception of the method during a trial run."""
 
 
 @dataclass(frozen=True)
 class _Trial:
-    """A method, and the runs of it that the checks look at; each is made once."""
+    """Trial runs of a method, each of which is made at most once and used by several checks."""
 
     method: Any
     graph: Any
     rounds: int
 
     def apply(self, name: str) -> str:
-        """Return what a check finds, nothing if all is well."""
+        """Run a check and return its violation, "" if there is none."""
         try:
             return CHECKS[name](self)
         except _CrashError as error:
@@ -196,16 +209,16 @@ class _Trial:
 
     @cached_property
     def topology(self) -> Topology:
-        """Return the graph, or the star."""
+        """Graph of the run; the star for a server method."""
         from topologies import ring
 
-        hub = needs_hub(self.method)
-        graph = self.graph if self.graph is not None or hub else ring(len(_SIZES))
-        return place_graph(self.method, None if hub else graph, len(_SIZES))
+        on_star = needs_hub(self.method)
+        graph = self.graph if self.graph is not None or on_star else ring(len(_SIZES))
+        return place_graph(self.method, None if on_star else graph, len(_SIZES))
 
     @property
     def start(self) -> Floats | None:
-        """Return centroids that all devices start from, None if the method cannot start from given ones."""
+        """Common initial centroids of all devices; None if the method does not accept initial centroids."""
         traits = self.method.traits
         if needs_hub(self.method) or traits.init is None or traits.needs_agreed_start or traits.groups:
             return None
@@ -214,87 +227,106 @@ class _Trial:
 
     @property
     def on_weighted_links(self) -> "_Trial":
-        """Return the trial on the same graph with other weights of links."""
+        """Trial on the same graph with other link weights."""
         from topologies import CSRGraph
 
         topology = self.topology
-        weights = topology.weights * (1.0 + (topology.sources + topology.indices) % 3)  # alike at both ends
+        # A function of the sum of both ids, so that both directions of a link have the same weight.
+        weights = topology.weights * (1.0 + (topology.sources + topology.indices) % 3)
         return replace(self, graph=CSRGraph(topology.indptr, topology.indices, weights))
 
-    def configure(self, method: Any, shards: Shards, least: int = 0) -> RunConfig:
-        """Return the checked run of a method; least: its `min_cluster_size`."""
-        asked = RunOptions(
-            rounds=self.rounds, seed=_SEED, baselines=False, quantize="none", start=self.start, min_cluster_size=least
+    def configure(self, method: Any, shards: Shards, min_cluster_size: int = 0) -> RunConfig:
+        """Check and assemble a run of the method."""
+        options = RunOptions(
+            rounds=self.rounds,
+            seed=_SEED,
+            baselines=False,
+            quantize="none",
+            start=self.start,
+            min_cluster_size=min_cluster_size,
         )
-        return build_run(method, asked, self.topology, shards)
+        return build_run(method, options, self.topology, shards)
 
     def play(
-        self, *, changed: bool = False, scramble: bool = False, keep: "_Kept | None" = None, saved: Any = None,
-        watcher: Observer | None = None, least: int = 0,
-    ) -> _Played:  # fmt: skip
-        """Run the method, always the same one: nothing that it keeps to itself outlives a run.
+        self,
+        *,
+        changed: bool = False,
+        overwrite_unsent: bool = False,
+        checkpoints: "_CheckpointsInMemory | None" = None,
+        saved: Any = None,
+        observer: Observer | None = None,
+        min_cluster_size: int = 0,
+    ) -> _TrialResult:
+        """Run a copy of the method, so that nothing it stores in its attributes affects another run.
 
         Parameters
         ----------
         changed : bool
-            Whether one device has other points.
-        scramble : bool
-            Whether what lies beyond the rows that are sent is changed on its way.
-        keep, saved
-            What keeps checkpoints; one of them, to go on from.
-        watcher : Watcher or PointReweigher, optional
-            What sees every call of the method.
-        least : int
-            The `min_cluster_size` of the run.
+            Use other points on one device.
+        overwrite_unsent : bool
+            Overwrite rows of message tables that are not sent.
+        checkpoints : _CheckpointsInMemory, optional
+            Receives a checkpoint after every round.
+        saved : optional
+            Checkpoint from which the run continues.
+        observer : ContractChecker or PointReweigher, optional
+            Receives every call of the method.
+        min_cluster_size : int
+            Suppression threshold.
         """
-        shards = deal(changed=changed)
+        shards = trial_points(changed=changed)
         shards = shards if self.topology.hub < 0 else shards.with_hub()
         method = deepcopy(self.method)
-        config = self.configure(method if watcher is None else watch(method, watcher), shards, least)
-        world, records = RecordingWorld(scramble=scramble), list[Record]()
+        method = method if observer is None else wrap_method(method, observer)
+        config = self.configure(method, shards, min_cluster_size)
+        world, records = RecordingWorld(overwrite_unsent=overwrite_unsent), list[Record]()
         division = RankPartition("blocks", np.array([0, self.topology.n]))
         part = RankPart(shards, self.start, division, saved)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # of what "finite" reports
-                result = run_job(config, part, world, RootHooks(sink=records.append, checkpoints=keep))
+                # Of divisions by zero and the like, whose results the check "finite" reports.
+                warnings.simplefilter("ignore", RuntimeWarning)
+                result = run_job(config, part, world, RootHooks(sink=records.append, checkpoints=checkpoints))
         except Exception as error:
-            advice = "what is given may not be written to, work on a copy" if "read-only" in str(error) else (
-                "p2pkm.simulate shows where it comes from"
-            )  # fmt: skip
+            if "read-only" in str(error):
+                advice = "Arguments are read-only: work on a copy"
+            else:
+                advice = "Run the method with p2pkm.simulate to see the traceback"
             raise _CrashError(
-                f"the run ended with {type(error).__name__}: {error}. Expected {config.rounds} rounds without an "
-                f"exception, also where a device has no points; {advice}"
+                f"the run failed with {type(error).__name__}: {error}; expected {config.rounds} rounds without an "
+                f"exception, also for devices without points. {advice}"
             ) from error
-        return _Played(result, world.exchanges, records)
+        return _TrialResult(result, world.exchanges, records)
 
     @cached_property
-    def plain(self) -> _Played:
-        """Return a run with the points as they are."""
+    def plain(self) -> _TrialResult:
+        """Run with the original points."""
         return self.play()
 
     @cached_property
-    def changed(self) -> _Played:
-        """Return a run in which one device has other points."""
+    def changed(self) -> _TrialResult:
+        """Run with other points on one device."""
         return self.play(changed=True)
 
     @cached_property
-    def seen(self) -> Mapping[str, str]:
-        """Return what a look at every call of the method finds, by the name of the check."""
-        watcher = Watcher(self.method.k, _D, numbers=self.method.traits.message_content is not MessageContent.OTHER)
-        with suppress(_CrashError):  # the check "runs" reports it, unless a shape is wrong
-            self.play(watcher=watcher)
-        return watcher.found
+    def findings(self) -> Mapping[str, str]:
+        """Violations found in the calls of the method, by the name of the check."""
+        is_numeric = self.method.traits.message_content is not MessageContent.OTHER
+        checker = ContractChecker(self.method.k, _D, numbers=is_numeric)
+        # An exception is reported by the check "runs", a wrong shape by the findings themselves.
+        with suppress(_CrashError):
+            self.play(observer=checker)
+        return checker.findings
 
 
-class _Kept:
-    """Checkpoints in memory, one after every round; see `p2pkm.engine.checkpointing.CheckpointSink`."""
+class _CheckpointsInMemory:
+    """Checkpoints after every round, kept in memory; implements `p2pkm.engine.checkpointing.CheckpointSink`."""
 
     open = True
 
     def __init__(self) -> None:
-        self.found: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        self.reason = ""
+        self.saved: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self.reason = ""  # why no checkpoint can be written
 
     def due(self, t: int) -> bool:
         return True
@@ -307,190 +339,199 @@ class _Kept:
 
     def put(self, outline: dict[str, Any], arrays: dict[str, Any]) -> None:
         copies = {name: np.array(array) for name, array in arrays.items()}
-        self.found.append((json.loads(json.dumps(outline)), copies))
+        self.saved.append((json.loads(json.dumps(outline)), copies))
 
 
 class RecordingWorld(LocalWorld):
-    """One process whose network notes what passes it.
+    """Single process whose network records all messages.
 
     Parameters
     ----------
-    scramble : bool
-        Whether what lies beyond the rows that are sent, which no receiver may read, is changed on its way.
+    overwrite_unsent : bool
+        Overwrite rows of message tables that are not sent; no receiver may read them.
     """
 
-    def __init__(self, *, scramble: bool = False) -> None:
+    def __init__(self, *, overwrite_unsent: bool = False) -> None:
         self.exchanges: list[Exchange] = []
-        self._scramble = scramble
+        self._overwrite_unsent = overwrite_unsent
 
     def network(self, placement: LocalSubgraph) -> LocalNetwork:
-        """Return a network over the placement."""
-        return _RecordingNetwork(placement, self.exchanges, scramble=self._scramble)
+        """Create a recording network."""
+        return _RecordingNetwork(placement, self.exchanges, overwrite_unsent=self._overwrite_unsent)
 
 
 class _RecordingNetwork(LocalNetwork):
-    def __init__(self, placement: LocalSubgraph, exchanges: list[Exchange], *, scramble: bool) -> None:
+    def __init__(self, placement: LocalSubgraph, exchanges: list[Exchange], *, overwrite_unsent: bool) -> None:
         super().__init__(placement)
-        self._noted, self._scramble = exchanges, scramble
+        self._exchanges = exchanges
+        self._overwrite_unsent = overwrite_unsent
 
     def exchange(self, messages: DenseMessages) -> Inbox:
-        if self._scramble:
+        if self._overwrite_unsent:
             values = messages.values.copy()
-            values[np.arange(values.shape[1]) >= messages.rows[:, None]] = _LEFT_OVER
+            values[np.arange(values.shape[1]) >= messages.rows[:, None]] = _UNSENT
             messages = messages._replace(values=values)
         inbox = super().exchange(messages)
-        came = np.flatnonzero(inbox.fresh & (inbox.slots >= 0))
-        self._noted.append(Exchange(_pack_dense(messages), self._ends(came)))
+        arrived = np.flatnonzero(inbox.fresh & (inbox.slots >= 0))
+        self._exchanges.append(Exchange(_pack_dense(messages), self._ends(arrived)))
         return inbox
 
     def deliver(self, sparse: SparseMessages) -> Any:
         delivery = super().deliver(sparse)
-        self._noted.append(Exchange(self._pack_sparse(sparse), self._ends(delivery.edges)))
+        self._exchanges.append(Exchange(self._pack_sparse(sparse), self._ends(delivery.edges)))
         return delivery
 
     def _ends(self, edges: Integers) -> Integers:
-        """Return (to, from) of edges."""
+        """Return receiver and sender of each edge, int64[e, 2]."""
         owners = np.repeat(self.placement.ids, np.diff(self.placement.indptr))
         return np.column_stack((owners[edges], self.placement.indices[edges]))
 
     def _pack_sparse(self, messages: SparseMessages) -> list[Any]:
-        found: list[Any] = [None] * len(self.placement.ids)
+        """Pack the table of each device, with the edges over which it is sent."""
+        packed: list[Any] = [None] * len(self.placement.ids)
         for number, v in enumerate(messages.who):
             table = messages.tables.take(np.array([number])).flat()
             first, last = self.placement.indptr[v : v + 2]
-            over = messages.edges[(messages.edges >= first) & (messages.edges < last)] - first
-            found[v] = (table.shape, table.tobytes(), over.tobytes())
-        return found
+            edges = messages.edges[(messages.edges >= first) & (messages.edges < last)] - first
+            packed[v] = (table.shape, table.tobytes(), edges.tobytes())
+        return packed
 
 
 def _pack_dense(messages: DenseMessages) -> list[Any]:
-    """Return for each device the bytes of its table, and its length on the wire."""
-    found: list[Any] = []
+    """Pack the table of each device, with its encoded length."""
+    packed: list[Any] = []
     for v, rows in enumerate(messages.rows):
         wire = None if messages.wire is None else int(messages.wire[v])
-        found.append(None if rows < 0 else (int(rows), messages.values[v, :rows].tobytes(), wire))
-    return found
+        packed.append(None if rows < 0 else (int(rows), messages.values[v, :rows].tobytes(), wire))
+    return packed
 
 
-def deal(*, changed: bool = False) -> Shards:
-    """Return points on a fine grid; changed: those of one device turned around their mean, which changes no total.
+def trial_points(*, changed: bool = False) -> Shards:
+    """Generate the points of the trial runs, on a grid of 1/16.
 
-    Sums of so many such numbers are exact, so the total variance, which all devices know from the start, stays the same
-    to the bit.
+    If `changed`, the points of one device are reflected about their mean. This changes neither their mean nor the total
+    variance, which all devices know from the start. Sums of grid points are exact, so both are bit-identical.
     """
     rng = np.random.default_rng(0)
     corners = 6.0 * rng.normal(size=(_K, _D))
-    own = [np.round(16.0 * (corners[rng.integers(_K, size=m)] + rng.normal(size=(m, _D)))) / 16.0 for m in _SIZES]
+    points = [np.round(16.0 * (corners[rng.integers(_K, size=m)] + rng.normal(size=(m, _D)))) / 16.0 for m in _SIZES]
     if changed:
-        mean = own[_CHANGED].mean(axis=0)
-        own[_CHANGED] = mean + (own[_CHANGED] - mean)[:, ::-1] * (-1.0, 1.0)
-    return Shards.from_list(own)
+        mean = points[_CHANGED].mean(axis=0)
+        points[_CHANGED] = mean + (points[_CHANGED] - mean)[:, ::-1] * (-1.0, 1.0)
+    return Shards.from_list(points)
 
 
 def compare_light_cones(
     runs: tuple[list[Exchange], list[Exchange]], *, changed: int = 0, spread: bool = True
 ) -> tuple[int, list[tuple[int, int]]]:
-    """Return how many messages devices sent that nothing of the changed points had reached, and which of them differ.
+    """Compare messages that cannot depend on changed points: those of devices that are not tainted.
 
-    A device is tainted once it has received anything from a tainted one.
+    The changed device is tainted. A device becomes tainted when it receives a message from a tainted device.
 
     Parameters
     ----------
     runs : pair of list of Exchange
-        Of two runs that differ in the points of one device, not in their number; the shorter one counts.
+        Exchanges of two runs that differ in the points of one device, not in their number. Exchanges after the end of
+        the shorter run are ignored.
     changed : int
-        That device.
+        The device with different points.
     spread : bool
-        False: only the changed device is tainted, ever, so that messages must differ where anything is passed on.
+        False: other devices never become tainted, so messages differ as soon as information is passed on.
 
     Returns
     -------
     messages : int
+        Number of messages compared.
     differing : list of (int, int)
-        Exchange and device.
+        Exchange and device of messages that differ.
     """
     tainted, messages, differing = {changed}, 0, []
-    for number, (one, other) in enumerate(zip(*runs, strict=False)):
-        for v, (sent, instead) in enumerate(zip(one.sent, other.sent, strict=True)):
+    for number, (first, second) in enumerate(zip(*runs, strict=False)):
+        for v, (a, b) in enumerate(zip(first.sent, second.sent, strict=True)):
             if v not in tainted:
-                messages += sent is not None
-                differing += [(number, v)] if sent != instead else []
+                messages += a is not None
+                differing += [(number, v)] if a != b else []
         if spread:
-            for run in (one, other):
-                tainted |= {to for to, by in run.came.tolist() if by in tainted}
+            for run in (first, second):
+                tainted |= {receiver for receiver, sender in run.edges.tolist() if sender in tainted}
     return messages, differing
 
 
-def _differ(one: _Played, other: _Played) -> str:
-    """Return in what two runs differ that should not, nothing if they do not."""
-    for number, (mine, theirs) in enumerate(zip(one.exchanges, other.exchanges, strict=False)):
-        who = [v for v, (a, b) in enumerate(zip(mine.sent, theirs.sent, strict=True)) if a != b]
-        if who:
-            return f"in exchange {number} {_name(who)} sent something else"
-    names = [name for name, value in one.bits.items() if value != other.bits[name]]
-    return f"the runs end with other {', '.join(names)}" if names else ""
+def _find_difference(first: _TrialResult, second: _TrialResult) -> str:
+    """Describe the first difference between two runs, "" if they are equal."""
+    for number, (a, b) in enumerate(zip(first.exchanges, second.exchanges, strict=False)):
+        senders = [v for v, (table, other) in enumerate(zip(a.sent, b.sent, strict=True)) if table != other]
+        if senders:
+            return f"{_list_devices(senders)} sent different tables in exchange {number}"
+    names = [name for name, value in first.bits.items() if value != second.bits[name]]
+    return f"the results differ in {', '.join(names)}" if names else ""
 
 
-def _name(who: Collection[int]) -> str:
-    """Return a few devices in words."""
-    first = ", ".join(map(str, list(who)[:_MOST]))
-    return f"device{'s' if len(who) > 1 else ''} {first}{', ...' if len(who) > _MOST else ''}"
+def _list_devices(ids: Collection[int]) -> str:
+    """List the first devices."""
+    listed = ", ".join(map(str, list(ids)[:_MOST]))
+    return f"device{'s' if len(ids) > 1 else ''} {listed}{', ...' if len(ids) > _MOST else ''}"
 
 
 def _check_repeatable(trial: _Trial) -> str:
-    np.random.seed(1)  # what a method must not read
+    # Different states of the global generators, which a method must not read.
+    np.random.seed(1)
     random.seed(1)
-    one = trial.plain
+    first = trial.plain
     np.random.seed(2)
     random.seed(2)
-    differ = _differ(one, trial.play())
-    return differ and (
-        f"{differ} when the run was repeated. Expected the same bits from the same seed: draw from devices.keys or "
-        "devices.shared_key (p2pkm.kernels.reference.philox), and keep nothing in globals"
+    difference = _find_difference(first, trial.play())
+    return difference and (
+        f"{difference} when the run was repeated; runs with the same seed must be bit-identical. Draw random numbers "
+        "from devices.keys or devices.shared_key (p2pkm.kernels.reference.philox), and store nothing in global "
+        "variables"
     )
 
 
 def _check_finite(trial: _Trial) -> str:
     try:
         centroids = trial.plain.result.centroids
-    except _CrashError:  # the next check reports it, unless NaN led to it
-        return trial.seen.get("finite", "")
+    except _CrashError:
+        # The check "runs" reports the exception, unless it is a consequence of NaN.
+        return trial.findings.get("finite", "")
     without = [i for i, size in enumerate(_SIZES) if size and not np.isfinite(centroids[i]).any()]
-    told = (
-        f"{_name(without)} ended without any centroid, although with points. Expected at least one row of finite "
-        "numbers; keep a centroid that loses its points where it is"
+    if not without:
+        return trial.findings.get("finite", "")
+    return trial.findings.get(
+        "finite",
+        f"{_list_devices(without)} ended without centroids; expected at least one finite row for a device with points. "
+        "Leave a centroid unchanged when it loses its points",
     )
-    return trial.seen.get("finite", told if without else "")
 
 
 def _check_ledger(trial: _Trial) -> str:
-    differ = _differ(trial.plain, trial.play(scramble=True))
-    return differ and (
-        f"{differ} when rows that were not sent had other values. Expected that only rows that are sent, which the "
-        "ledger counts, are read: read inbox.tables[slot, :inbox.rows[slot]], or send more rows"
+    difference = _find_difference(trial.plain, trial.play(overwrite_unsent=True))
+    return difference and (
+        f"{difference} when rows that were not sent had other values; a method may read only rows that are sent, which "
+        "the ledger counts. Read inbox.tables[slot, :inbox.rows[slot]], or send more rows"
     )
 
 
 def _check_resume(trial: _Trial) -> str:
-    kept = _Kept()
-    whole = trial.play(keep=kept)
-    if kept.reason:
+    checkpoints = _CheckpointsInMemory()
+    uninterrupted = trial.play(checkpoints=checkpoints)
+    if checkpoints.reason:
         return (
-            f"no checkpoint could be written: {kept.reason}. Expected a state of arrays in registered NamedTuples; "
+            f"no checkpoint can be written: {checkpoints.reason}. A state must be a registered NamedTuple of arrays: "
             "decorate its class with @p2pkm.core.states.register"
         )
-    if not kept.found:
+    if not checkpoints.saved:
         return ""
-    outline, arrays = kept.found[(len(kept.found) - 1) // 2]
+    outline, arrays = checkpoints.saved[(len(checkpoints.saved) - 1) // 2]
     division = RankPartition("blocks", np.array([0, trial.topology.n]))
-    rest = trial.play(saved=rebuild(outline, split(outline, arrays, trial.topology, division, 0)))
-    names = [name for name, value in whole.bits.items() if value != rest.bits[name]]
+    resumed = trial.play(saved=rebuild(outline, split(outline, arrays, trial.topology, division, 0)))
+    names = [name for name, value in uninterrupted.bits.items() if value != resumed.bits[name]]
+    if not names:
+        return ""
     return (
-        f"a run that was taken up from a checkpoint ended with other {', '.join(names)}. Expected the bits of the "
-        "whole run: keep all that the next round needs in the state, nothing in the method itself, and name fields by "
-        "their first axis (p2pkm.engine.state_tree)"
-        if names
-        else ""
+        f"{', '.join(names)} of a run resumed from a checkpoint differ from those of an uninterrupted run; both runs "
+        "must be bit-identical. Store everything that the next round needs in the state, nothing in the method, and "
+        "name fields by their first axis (p2pkm.engine.state_tree)"
     )
 
 
@@ -501,88 +542,98 @@ def _check_light_cone(trial: _Trial) -> str:
         return ""
     exchange, device = differing[0]
     return (
-        f"in exchange {exchange} device {device} sent something else when the points of device {_CHANGED} were others, "
-        "of which it had received nothing. Expected that what a device sends depends on its own points and on what it "
-        "has received: let no row of one device depend on another's points or state"
+        f"device {device} sent a different table in exchange {exchange} when the points of device {_CHANGED} were "
+        "changed, although no message had carried information about them; messages must depend only on local points "
+        "and received messages. Compute the result of a device from its row of the batch, not from other rows"
     )
 
 
 def _check_plan(trial: _Trial) -> str:
-    shards = deal() if trial.topology.hub < 0 else deal().with_hub()
-    config = trial.configure(deepcopy(trial.method), shards)
-    method, sizes = config.configure(shards.m), shards.sizes
-    at = InitContext(trial.topology, sizes, shared_key(_SEED), method.k, _D)
-    played = stages(method, at, config.rounds, seeded=trial.start is not None)
-    asked = RunOptions(seed=_SEED, quantize=Quantization.of("none"))
-    plan = RunPlan(asked, method, trial.topology, Size(shards.m, _D), sizes, True, played, None, Spec("", {}), None)
-    courses, at_stage, before = stage_traffic(plan), -1, (0, 0)
+    traffic, stage, before = _plan_traffic(trial), -1, (0, 0)
     for record in trial.plain.records:
-        at_stage += record["round"] == 0
-        now = record["messages"], record["bytes"]
-        course, sent = courses[at_stage], (now[0] - before[0], now[1] - before[1])
-        before = now
-        if course.volume is None:
+        # Records hold cumulative counts. The initial exchange, round 0, is the first record of a stage.
+        stage += record["round"] == 0
+        total = record["messages"], record["bytes"]
+        planned, sent = traffic[stage], (total[0] - before[0], total[1] - before[1])
+        before = total
+        if planned.volume is None:
             continue
-        volume = course.volume(record["round"])
-        for word, planned, exact, real in zip(("messages", "bytes"), volume[:2], volume[2:4], sent, strict=True):
-            if real != planned if exact else real > planned:
+        volume = planned.volume(record["round"])
+        for unit, most, exact, real in zip(("messages", "bytes"), volume[:2], volume[2:4], sent, strict=True):
+            if real != most if exact else real > most:
                 return (
-                    f"round {record['round']} of {course.name!r} sent {real} {word}, but expected_messages leads to "
-                    f"{'' if exact else 'at most '}{planned}. Expected what is sent: return the pattern of "
-                    "p2pkm.core.expected_messages that fits, or None if none does"
+                    f"round {record['round']} of {planned.name!r} sent {real} {unit}; expected_messages declares "
+                    f"{'' if exact else 'at most '}{most}. Return the pattern of p2pkm.core.expected_messages that "
+                    "matches the messages, or None if none does"
                 )
     return ""
 
 
+def _plan_traffic(trial: _Trial) -> list[StageTraffic]:
+    """Predict the messages of the run of a trial."""
+    shards = trial_points() if trial.topology.hub < 0 else trial_points().with_hub()
+    config = trial.configure(deepcopy(trial.method), shards)
+    method, sizes = config.configure(shards.m), shards.sizes
+    setting = InitContext(trial.topology, sizes, shared_key(_SEED), method.k, _D)
+    sequence = stages(method, setting, config.rounds, seeded=trial.start is not None)
+    options = RunOptions(seed=_SEED, quantize=Quantization.of("none"))
+    size = Size(shards.m, _D)
+    plan = RunPlan(options, method, trial.topology, size, sizes, True, sequence, None, Spec("", {}), None)
+    return stage_traffic(plan)
+
+
 def _check_weights(trial: _Trial) -> str:
     traits = trial.method.traits
-    ignored = traits.no_weights or traits.ignores_weights or not _differ(trial.plain, trial.changed)
-    if not ignored and not _differ(trial.plain, trial.play(watcher=PointReweigher())):
+    ignored = traits.no_weights or traits.ignores_weights or not _find_difference(trial.plain, trial.changed)
+    if not ignored and not _find_difference(trial.plain, trial.play(observer=PointReweigher())):
         return (
-            "the run sent and found the same with other weights of points. Expected that a point of weight 2 counts "
-            "like two points: use devices.point_weights or functions that do, such as devices.refine, or declare "
-            "no_weights or ignores_weights in the traits"
+            "messages and results were identical with other point weights; a point of weight 2 must count like two "
+            "points. Use devices.point_weights or functions that do, such as devices.refine, or declare no_weights or "
+            "ignores_weights in the traits"
         )
     if needs_hub(trial.method) or trial.topology.varying is not None:
         return ""
-    acts = bool(_differ(trial.plain, trial.on_weighted_links.play()))
-    if acts == bool(traits.link_weights):
+    used = bool(_find_difference(trial.plain, trial.on_weighted_links.play()))
+    if used == bool(traits.link_weights):
         return ""
-    seen = (
-        "the run sent or found something else with other weights of links, but the trait link_weights is empty"
-        if acts
-        else f"the run sent and found the same with other weights of links, but these {traits.link_weights}"
-    )
+    if used:
+        observed = "messages or results differed with other link weights, but the trait link_weights is empty"
+    else:
+        observed = (
+            "messages and results were identical with other link weights, but the trait link_weights is "
+            f"{traits.link_weights!r}"
+        )
     return (
-        f"{seen}. Expected that devices.link_weights are used if and only if the trait link_weights says for what: use "
-        "them, for example by building_blocks.averaging.mixing, or change the trait"
+        f"{observed}; devices.link_weights must be used if and only if this trait describes their use. Use them, for "
+        "example with building_blocks.averaging.mixing, or change the trait"
     )
 
 
 def _check_suppression(trial: _Trial) -> str:
     try:
-        check_min_cluster_size(_LEAST, trial.method)
+        check_min_cluster_size(_MIN_CLUSTER_SIZE, trial.method)
     except ExperimentError:
         return ""
-    count = trial.play(least=_LEAST).result.summary["raw_points_disclosed"]
+    count = trial.play(min_cluster_size=_MIN_CLUSTER_SIZE).result.summary["raw_points_disclosed"]
     if not count:
         return ""
     return (
-        f"{count} points left their devices unchanged with min_cluster_size={_LEAST}. Expected that no row is a single "
-        "point: declare MessageContent.CENTROIDS if rows are centroids, so that the channel removes rows of small "
-        "clusters; leave points of small clusters out (devices.min_count) and declare suppresses_small_clusters; or "
+        f"{count} points were sent unchanged with min_cluster_size={_MIN_CLUSTER_SIZE}; no row may equal a single "
+        "point. Declare MessageContent.CENTROIDS if rows are centroids, so that the channel removes rows of small "
+        "clusters; or omit points of small clusters (devices.min_count) and declare suppresses_small_clusters; or "
         "declare no_suppression"
     )
 
 
 CHECKS: Mapping[str, Callable[[_Trial], str]] = {
-    "declaration": lambda trial: "",  # without it there is no run
-    "shapes": lambda trial: trial.seen.get("shapes", ""),
+    # Checked before the trial is set up, because a method without a declaration cannot run.
+    "declaration": lambda trial: "",
+    "shapes": lambda trial: trial.findings.get("shapes", ""),
     "finite": _check_finite,
     "runs": lambda trial: trial.plain and "",
     "repeatable": _check_repeatable,
-    "inputs": lambda trial: trial.seen.get("inputs", ""),
-    "parts": lambda trial: trial.seen.get("parts", ""),
+    "inputs": lambda trial: trial.findings.get("inputs", ""),
+    "parts": lambda trial: trial.findings.get("parts", ""),
     "ledger": _check_ledger,
     "resume": _check_resume,
     "light-cone": _check_light_cone,

@@ -1,4 +1,9 @@
-"""See every call of a method in a run, for `check_method`: what it is given, what it returns, and what its parts do."""
+"""Observation of all calls of a method in a run, for `check_method`.
+
+`wrap_method` returns the method as an instance of a subclass whose functions pass every call to an observer.
+`ContractChecker` checks arguments and results of each call, and repeats the call for parts of the batch.
+`PointReweigher` repeats a run with other point weights.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,53 +25,74 @@ from p2pkm.core.contract import (
 from p2pkm.core.errors import ContractError
 from p2pkm.core.messages import Delivery, Inbox, SparseMessages, Tables, expand_ranges
 
+# Conditions on device ids that divide a batch as ranks would: one device, no device, some devices, the rest.
 _PARTS: tuple[Callable[[Integers], Any], ...] = (
-    lambda i: i == 0, lambda i: i < 0, lambda i: i % 3 == 1, lambda i: (i > 0) & (i % 3 != 1),
-)  # fmt: skip
+    lambda ids: ids == 0,
+    lambda ids: ids < 0,
+    lambda ids: ids % 3 == 1,
+    lambda ids: (ids > 0) & (ids % 3 != 1),
+)
 
 
 class Part(NamedTuple):
-    """Devices of a batch that is the whole system, and the edges that lead from them."""
+    """Part of a batch of all devices.
 
-    which: Integers
+    Attributes
+    ----------
+    positions : int64[p]
+        Positions of the devices in the full batch, which equal their ids.
+    edges : int64[e]
+        Positions of the edges that start at these devices.
+    """
+
+    positions: Integers
     edges: Integers
 
     @property
     def name(self) -> str:
-        """Return what it is called in a message."""
-        ids = ", ".join(map(str, self.which))
-        return f"the batch of devices {ids}" if len(self.which) else "the batch of no devices"
+        """Name of the part in messages."""
+        ids = ", ".join(map(str, self.positions))
+        return f"the batch of devices {ids}" if len(self.positions) else "the batch of no devices"
 
 
 class ShapeError(Exception):
-    """A state or message that the run could not go on with."""
+    """State or message of a shape with which the run cannot continue."""
 
 
-class Watcher:
-    """What is found in the calls of a method: by the name of the check, the first finding each.
+class ContractChecker:
+    """Checker of all calls of a method in one run.
 
-    Beside the whole batch the method plays the parts of it, each from a state of its own, on what it would receive if
-    every part were on another rank.
+    Each call is repeated for the parts of the batch. Each part has a separate state, and receives what it would
+    receive if it were hosted by a separate rank.
 
     Parameters
     ----------
     k, d : int
-        Number of clusters and features.
+        Number of clusters and of features.
     numbers : bool
-        Whether what is sent are numbers, which must be finite, and not bits behind masks, for example.
+        Messages contain numbers, which must be finite, and not, for example, masked bits.
+
+    Attributes
+    ----------
+    findings : dict of str to str
+        First violation found by each check, by the name of the check.
+    busy : bool
+        True during a call of the method. Calls that the method makes to its own functions are not checked.
     """
 
     def __init__(self, k: int, d: int, *, numbers: bool) -> None:
-        self.found: dict[str, str] = {}
+        self.findings: dict[str, str] = {}
         self.busy = False
-        self._k, self._d, self._numbers = k, d, numbers
+        self._k = k
+        self._d = d
+        self._numbers = numbers
         self._parts: list[Part] = []
         self._states: list[Any] = []
         self._sent: list[Any] = []
-        self._width = 0  # columns of a report; 0: not known yet
+        self._width = 0  # columns of the first report; 0: no report yet
 
     def initial_state(self, call: Callable[..., Any], devices: Devices, start: Any) -> Any:
-        """Begin a stage."""
+        """Call `initial_state` and check its state."""
         with self._unchanged("initial_state", devices=devices, start=start):
             state = call(devices, start)
         self._check_state(call, state, devices)
@@ -74,171 +100,184 @@ class Watcher:
         self._states = [None] * len(self._parts)
         for number, part in self._play_parts():
             with self._part("initial_state", part):
-                self._states[number] = call(take(devices, part), _slice(start, part, devices))
+                self._states[number] = call(select_part(devices, part), _slice(start, part, devices))
                 self._compare_states("initial_state", state, self._states[number], part)
         return state
 
     def message(self, call: Callable[..., Any], state: Any, devices: Devices) -> Any:
-        """Look at what is sent."""
+        """Call `message` and check its tables."""
         with self._unchanged("message", state=state, devices=devices):
             messages = call(state, devices)
         self._check_messages(call, messages, devices)
         self._sent = [None] * len(self._parts)
         for number, part in self._play_parts():
             with self._part("message", part):
-                sent = self._sent[number] = call(self._states[number], take(devices, part))
-                whole, own = _list_messages(messages, part), _list_messages(sent, _renumbered(part))
-                self._compare("message", "messages", whole, own, part)
+                sent = self._sent[number] = call(self._states[number], select_part(devices, part))
+                expected = _list_messages(messages, part)
+                self._compare("message", "messages", expected, _list_messages(sent, _renumbered(part)), part)
         return messages
 
     def update(self, call: Callable[..., Any], state: Any, inbox: Any, devices: Devices) -> Any:
-        """Take a turn."""
-        own = {} if devices.turn else {"state": state}  # what the turn before has made may be written to
-        # The state first: a table of the inbox may be an array of it.
-        with self._unchanged("update", **own, inbox=inbox, devices=devices):
+        """Call `update` and check its state."""
+        # Within a round, a turn may write into the state that the turn before has created.
+        protected = {} if devices.turn else {"state": state}
+        # The state comes first, so that it is named in the message: tables of the inbox may be views of its arrays.
+        with self._unchanged("update", **protected, inbox=inbox, devices=devices):
             after = call(state, inbox, devices)
         self._check_state(call, after, devices)
         for number, part in self._play_parts():
             with self._part("update", part):
-                now = take(devices, part)
                 received = _receive(inbox, self._sent[number], part, devices)
-                self._states[number] = call(self._states[number], received, now)
+                self._states[number] = call(self._states[number], received, select_part(devices, part))
                 self._compare_states("update", after, self._states[number], part)
         return after
 
     def report(self, call: Callable[..., Any], clients: Devices, model: Floats) -> Any:
-        """Look at what clients send to a server."""
+        """Call `report` and check its tables."""
         with self._unchanged("report", clients=clients, model=model):
             report = call(clients, model)
         with self._shapes(call):
             check_report(report, len(clients), self._d)
             self._width = self._width or report.values.shape[2]
             self._check_width(report, f"in round {clients.round}")
-        sent = [table[: rows * (i != clients.server)] for i, table, rows in
-                zip(clients.ids, report.values, report.rows, strict=True)]  # fmt: skip
+        sent = [
+            # The server is among the clients, but its table is not sent.
+            table[: rows * (i != clients.server)]
+            for i, table, rows in zip(clients.ids, report.values, report.rows, strict=True)
+        ]
         self._check_sent("report", sent)
         self._parts = _divide(clients)
         for _, part in self._play_parts():
             with self._part("report", part):
-                own = call(take(clients, part), model[part.which])
+                part_report = call(select_part(clients, part), model[part.positions])
                 with self._shapes(call):
-                    self._check_width(own, f"for {part.name}")
-                whole = [report.values[i, : report.rows[i]] for i in part.which]
-                self._compare("report", "tables", whole, [t[:r] for t, r in zip(own.values, own.rows, strict=True)],
-                              part)  # fmt: skip
+                    self._check_width(part_report, f"for {part.name}")
+                expected = [report.values[i, : report.rows[i]] for i in part.positions]
+                tables = [table[:rows] for table, rows in zip(part_report.values, part_report.rows, strict=True)]
+                self._compare("report", "tables", expected, tables, part)
         return report
 
     def aggregate(self, call: Callable[..., Any], hub: Devices, tables: list[Floats], model: Floats) -> Any:
-        """Look at what a server finds."""
+        """Call `aggregate` and check its centroids."""
         with self._unchanged("aggregate", hub=hub, tables=tables, model=model):
             centroids = call(hub, tables, model)
         with self._shapes(call):
             check_model(centroids, self._k, self._d)
         self._check_finite("aggregate", centroids[None])
         part = _choose_part(hub, hub.ids == hub.server)
-        if "inputs" not in self.found:
+        if "inputs" not in self.findings:
             with self._part("aggregate", part):
-                own = call(take(hub, part), [table.copy() for table in tables], model)
-                self._compare("aggregate", "centroids", [centroids], [own], part)
+                repeated = call(select_part(hub, part), [table.copy() for table in tables], model)
+                self._compare("aggregate", "centroids", [centroids], [repeated], part)
         return centroids
 
     @contextmanager
-    def _unchanged(self, function: str, **given: Any) -> Iterator[None]:
-        """Notice what a function writes into what it is given."""
-        before = [(key, array, array.copy()) for name, part in given.items() for key, array in _arrays(part, name)]
+    def _unchanged(self, function: str, **arguments: Any) -> Iterator[None]:
+        """Note the first argument that a function writes into."""
+        before = [
+            (key, array, array.copy()) for name, value in arguments.items() for key, array in _arrays(value, name)
+        ]
         self.busy = True
         try:
             yield
         finally:
             self.busy = False
-        for name, array, was in before:
-            if array.tobytes() != was.tobytes():
-                self.found.setdefault(
+        for name, array, original in before:
+            if array.tobytes() != original.tobytes():
+                self.findings.setdefault(
                     "inputs",
-                    f"{function} wrote into {name}. Expected that nothing that is given is changed: work on a copy, "
-                    f"{name}.copy()",
+                    f"{function} wrote into {name}; arguments must not be changed. Work on a copy: {name}.copy()",
                 )
 
     @contextmanager
     def _part(self, function: str, part: Part) -> Iterator[None]:
-        """Play a part, unless parts have been found to differ already."""
+        """Note an exception of a call for a part of the batch."""
         self.busy = True
         try:
             yield
         except Exception as error:
-            self.found["parts"] = (
-                f"{function} raised {type(error).__name__} for {part.name}: {error}. Expected that it works on any "
-                "batch, the batch of a rank that hosts no devices among them: no reshape with -1, no reduction without "
-                "a start, and sizes from len(devices)"
+            self.findings["parts"] = (
+                f"{function} raised {type(error).__name__} for {part.name}: {error}. It must work on every batch, "
+                "including a batch without devices, which a rank may host. Avoid reshape with -1 and reductions "
+                "without an initial value, and take sizes from len(devices)"
             )
         finally:
             self.busy = False
 
     def _play_parts(self) -> Iterator[tuple[int, Part]]:
-        """Yield the parts, until they are found to differ or to have been written to."""
+        """Yield the parts until a part differs or an argument was changed; later findings would only follow from it."""
         for number, part in enumerate(self._parts):
-            if not self.found.keys() & {"inputs", "parts"}:
+            if not self.findings.keys() & {"inputs", "parts"}:
                 yield number, part
 
-    def _compare_states(self, function: str, whole: Any, own: Any, part: Part) -> None:
-        self._compare(function, "centroids", list(whole.centroids[part.which]), list(own.centroids), part)
-        self._compare(function, "converged", list(whole.converged[part.which]), list(own.converged), part)
+    def _compare_states(self, function: str, full: Any, part_state: Any, part: Part) -> None:
+        """Compare the state of a part with that of the full batch."""
+        i = part.positions
+        self._compare(function, "centroids", list(full.centroids[i]), list(part_state.centroids), part)
+        self._compare(function, "converged", list(full.converged[i]), list(part_state.converged), part)
 
-    def _compare(self, function: str, what: str, whole: list[Any], own: list[Any], part: Part) -> None:
-        """Note the first device for which a part has other bits than the whole batch."""
-        if len(whole) != len(own):
-            device, other = part.name, f"{len(own)} {what} for {len(whole)} devices"
+    def _compare(self, function: str, quantity: str, expected: list[Any], actual: list[Any], part: Part) -> None:
+        """Note the first device whose result for a part is not bit-identical to that for the full batch."""
+        if len(expected) != len(actual):
+            difference = f"{len(actual)} {quantity} for {part.name}; expected {len(expected)}, one for each device"
         else:
-            differ = [i for i, (a, b) in enumerate(zip(whole, own, strict=True)) if not _same(a, b)]
-            names = [f"device {i}" for i in part.which] + ["the edges"]
-            device, other = names[differ[0]] if differ else "", f"other {what}"
-        if device and "parts" not in self.found:
-            self.found["parts"] = (
-                f"{function} returned {other} for {device} in {part.name} than in the batch of all devices. Expected "
-                "the same bits whoever else is in the batch: add up in the order of devices.indptr, use devices.keys "
-                "and devices.ids instead of positions, and no sum over devices"
+            differing = [i for i, (a, b) in enumerate(zip(expected, actual, strict=True)) if not _same(a, b)]
+            if not differing:
+                return
+            places = [f"device {i}" for i in part.positions] + ["the edges"]
+            difference = (
+                f"different {quantity} for {places[differing[0]]} in {part.name} and in the batch of all devices; "
+                "results must be bit-identical in every batch"
             )
+        self.findings.setdefault(
+            "parts",
+            f"{function} returned {difference}. Add in the order of devices.indptr, use devices.keys and devices.ids "
+            "instead of positions, and do not sum over devices",
+        )
 
     def _check_width(self, report: Any, where: str) -> None:
         """Reject a report with another number of columns: ranks and rounds share one table format."""
         if report.values.shape[2] != self._width:
             raise ContractError(
-                f"report returned {report.values.shape[2]} columns {where}, but {self._width} in its first report; "
-                "expected as many for every batch and in every round"
+                f"report returned {report.values.shape[2]} columns {where}; expected {self._width}, as in its first "
+                "report: the number of columns must be the same for every batch and in every round"
             )
 
     @contextmanager
     def _shapes(self, call: Callable[..., Any]) -> Iterator[None]:
-        """Note what no run can go on with."""
+        """Note a wrong shape or type and end the run."""
         try:
             yield
         except ContractError as error:
-            self.found["shapes"] = (
-                f"{error}. See {locate(call)}; p2pkm.core.protocols and p2pkm.core.messages have the shapes of states "
-                "and messages"
+            self.findings["shapes"] = (
+                f"{error}. Correct {locate(call)}; p2pkm.core.protocols and p2pkm.core.messages describe the shapes of "
+                "states and messages"
             )
             raise ShapeError from None
 
     def _check_state(self, call: Callable[..., Any], state: Any, devices: Devices) -> None:
+        """Check shapes, types and values of a state."""
         with self._shapes(call):
             check_state(call.__name__, state, len(devices), self._k, self._d)
         self._check_finite(call.__name__, state.centroids)
 
     def _check_finite(self, function: str, centroids: Floats) -> None:
-        """Notice rows that are neither finite nor absent."""
-        whole = np.isfinite(centroids).all(axis=2) | np.isposinf(centroids).all(axis=2)
-        if not whole.all():
-            i, c = np.argwhere(~whole)[0]
+        """Note the first centroid that is neither finite nor absent."""
+        valid = np.isfinite(centroids).all(axis=2) | np.isposinf(centroids).all(axis=2)
+        if not valid.all():
+            i, c = np.argwhere(~valid)[0]
             self._note_values(function, f"centroid {c} of device {i} as {centroids[i, c]}")
 
-    def _note_values(self, function: str, seen: str) -> None:
-        self.found.setdefault(
+    def _note_values(self, function: str, values: str) -> None:
+        """Note values that must not occur."""
+        self.findings.setdefault(
             "finite",
-            f"{function} returned {seen}. Expected finite numbers, or +inf in the whole row of a centroid that is "
-            "absent: look for a division by the number of points, which may be 0",
+            f"{function} returned {values}; expected finite numbers, or +inf in every column of an absent centroid. "
+            "Check divisions by the number of points, which may be 0",
         )
 
     def _check_messages(self, call: Callable[..., Any], messages: Any, devices: Devices) -> None:
+        """Check shapes, types and values of messages."""
         with self._shapes(call):
             check_messages(messages, devices)
         if isinstance(messages, SparseMessages):
@@ -247,169 +286,173 @@ class Watcher:
             self._check_sent("message", [messages.values[i, : max(rows, 0)] for i, rows in enumerate(messages.rows)])
 
     def _check_sent(self, function: str, tables: list[Floats]) -> None:
+        """Note the first sent table with NaN or infinite numbers."""
         wrong = [i for i, table in enumerate(tables) if not np.isfinite(table).all()]
         if wrong and self._numbers:
-            self._note_values(function, f"table number {wrong[0]} with NaN or infinite numbers in rows that travel")
+            self._note_values(function, f"table number {wrong[0]} with NaN or infinite numbers in rows that are sent")
 
 
 class PointReweigher:
-    """Play a method with other weights of points than the run has; all else that devices are given stays the same."""
+    """Observer that calls a method with other point weights; all other arguments are unchanged."""
 
     busy = False
 
     def initial_state(self, call: Callable[..., Any], devices: Devices, start: Any) -> Any:
-        """Begin a stage."""
+        """Call `initial_state` with other point weights."""
         return call(_reweigh(devices), start)
 
     def message(self, call: Callable[..., Any], state: Any, devices: Devices) -> Any:
-        """Return the messages."""
+        """Call `message` with other point weights."""
         return call(state, _reweigh(devices))
 
     def update(self, call: Callable[..., Any], state: Any, inbox: Any, devices: Devices) -> Any:
-        """Take a turn."""
+        """Call `update` with other point weights."""
         return call(state, inbox, _reweigh(devices))
 
     def report(self, call: Callable[..., Any], clients: Devices, model: Floats) -> Any:
-        """Return the reports."""
+        """Call `report` with other point weights."""
         return call(_reweigh(clients), model)
 
     def aggregate(self, call: Callable[..., Any], hub: Devices, tables: list[Floats], model: Floats) -> Any:
-        """Return the model."""
+        """Call `aggregate`, which uses no points."""
         return call(hub, tables, model)
 
 
 def _reweigh(devices: Devices) -> Devices:
-    """Return the batch with weights 1, 2, 4, 1, ... of its points."""
+    """Set the weights of the points to 1, 2, 4, 1, 2, 4, ..."""
     weights = np.array([1.0, 2.0, 4.0])[np.arange(len(devices.stored)) % 3]
     return replace(devices, point_weights=weights)
 
 
-Observer = Watcher | PointReweigher
+Observer = ContractChecker | PointReweigher
 
 
-class _SeenPeer:
-    """The functions of a method, each seen by an observer; a parent before the method's own class."""
+# The classes below precede the class of the method in the order of base classes, so that `super()` is the method.
+class _ObservedPeer:
+    """Functions of a method without a server, each called through an observer."""
 
-    watcher: Observer
+    observer: Observer
 
-    def initial_state(self, *given: Any) -> Any:
+    def initial_state(self, *args: Any) -> Any:
         call = super().initial_state  # type: ignore[misc]
-        return call(*given) if self.watcher.busy else self.watcher.initial_state(call, *given)
+        return call(*args) if self.observer.busy else self.observer.initial_state(call, *args)
 
-    def message(self, *given: Any) -> Any:
+    def message(self, *args: Any) -> Any:
         call = super().message  # type: ignore[misc]
-        return call(*given) if self.watcher.busy else self.watcher.message(call, *given)
+        return call(*args) if self.observer.busy else self.observer.message(call, *args)
 
-    def update(self, *given: Any) -> Any:
+    def update(self, *args: Any) -> Any:
         call = super().update  # type: ignore[misc]
-        return call(*given) if self.watcher.busy else self.watcher.update(call, *given)
+        return call(*args) if self.observer.busy else self.observer.update(call, *args)
 
     def on(self, topology: Any) -> Any:
-        played = super().on(topology)  # type: ignore[misc]
-        return played if played is self else watch(played, self.watcher)
+        on_graph = super().on(topology)  # type: ignore[misc]
+        return on_graph if on_graph is self else wrap_method(on_graph, self.observer)
 
 
-class _SeenServer:
-    """The functions of a method with a server, each seen by an observer."""
+class _ObservedServer:
+    """Functions of a method with a server, each called through an observer."""
 
-    watcher: Observer
+    observer: Observer
 
-    def report(self, *given: Any) -> Any:
+    def report(self, *args: Any) -> Any:
         call = super().report  # type: ignore[misc]
-        return call(*given) if self.watcher.busy else self.watcher.report(call, *given)
+        return call(*args) if self.observer.busy else self.observer.report(call, *args)
 
-    def aggregate(self, *given: Any) -> Any:
+    def aggregate(self, *args: Any) -> Any:
         call = super().aggregate  # type: ignore[misc]
-        return call(*given) if self.watcher.busy else self.watcher.aggregate(call, *given)
+        return call(*args) if self.observer.busy else self.observer.aggregate(call, *args)
 
 
-def watch(method: Any, watcher: Observer) -> Any:
-    """Return the same method, of a subclass whose calls an observer sees; so is what it plays on a graph."""
+def wrap_method(method: Any, observer: Observer) -> Any:
+    """Copy a method into a subclass that passes every call to an observer, also on a graph."""
     kind = type(method)
-    seen = _SeenServer if method.traits.is_server_method else _SeenPeer
-    watched = copy(method)
-    object.__setattr__(watched, "__class__", type(kind.__name__, (seen, kind), {"watcher": watcher}))
-    return watched
+    base = _ObservedServer if method.traits.is_server_method else _ObservedPeer
+    wrapped = copy(method)
+    object.__setattr__(wrapped, "__class__", type(kind.__name__, (base, kind), {"observer": observer}))
+    return wrapped
 
 
 def _divide(devices: Devices) -> list[Part]:
-    """Return parts of a batch that holds all devices: one device, none, some, and the rest."""
+    """Divide a batch of all devices into one device, no device, some devices, and the rest."""
     return [_choose_part(devices, rule(devices.ids)) for rule in _PARTS]
 
 
 def _choose_part(devices: Devices, chosen: Mask) -> Part:
-    """Return the part of the chosen devices."""
-    which = np.flatnonzero(chosen)
-    return Part(which, expand_ranges(devices.indptr[which], np.diff(devices.indptr)[which]))
+    """Select the marked devices and their edges."""
+    positions = np.flatnonzero(chosen)
+    return Part(positions, expand_ranges(devices.indptr[positions], np.diff(devices.indptr)[positions]))
 
 
 def _renumbered(part: Part) -> Part:
-    """Return the part as positions in itself."""
-    return Part(np.arange(len(part.which)), np.arange(len(part.edges)))
+    """Renumber devices and edges from 0, as in the batch of the part."""
+    return Part(np.arange(len(part.positions)), np.arange(len(part.edges)))
 
 
-def take(devices: Devices, part: Part) -> Devices:
-    """Return the batch that a rank has that hosts these devices alone."""
-    which, edges = part
-    rows = expand_ranges(devices.offsets[which], devices.sizes[which])
-    place = np.full(len(devices.indices) + 1, -1)  # the last one: the other end is not known
+def select_part(devices: Devices, part: Part) -> Devices:
+    """Build the batch of a rank that hosts only these devices."""
+    i, edges = part
+    rows = expand_ranges(devices.offsets[i], devices.sizes[i])
+    # Index -1, the mirror of an edge to another rank, reads the additional last entry, which stays -1.
+    place = np.full(len(devices.indices) + 1, -1)
     place[edges] = np.arange(len(edges))
-    weights, lengths = devices.point_weights, np.diff(devices.indptr)[which]
+    weights, lengths = devices.point_weights, np.diff(devices.indptr)[i]
     means = devices.neighbor_mean_weights
     return replace(
         devices,
-        ids=devices.ids[which],
+        ids=devices.ids[i],
         stored=devices.stored[rows],
-        offsets=np.concatenate(([0], np.cumsum(devices.sizes[which]))),
-        point_weights=weights[rows] if any(weights.strides) else weights[: len(rows)],  # a view of one number
+        offsets=np.concatenate(([0], np.cumsum(devices.sizes[i]))),
+        # Equal weights are a zero-stride view of one number and stay one.
+        point_weights=weights[rows] if any(weights.strides) else weights[: len(rows)],
         indptr=np.concatenate(([0], np.cumsum(lengths))),
         indices=devices.indices[edges],
         mirror=place[devices.mirror[edges]],
         link_weights=devices.link_weights[edges],
         active_edges=devices.active_edges[edges],
-        degrees=devices.degrees[which],
+        degrees=devices.degrees[i],
         neighbor_degrees=devices.neighbor_degrees[edges],
         shares=None if devices.shares is None else devices.shares[edges],
-        keys=devices.keys[which],
-        active_devices=devices.active_devices[which],
-        grid=None if devices.grid is None else devices.grid._replace(step=devices.grid.step[which]),
-        secrets=None if devices.secrets is None else devices.secrets._replace(keys=devices.secrets.keys[which]),
+        keys=devices.keys[i],
+        active_devices=devices.active_devices[i],
+        grid=None if devices.grid is None else devices.grid._replace(step=devices.grid.step[i]),
+        secrets=None if devices.secrets is None else devices.secrets._replace(keys=devices.secrets.keys[i]),
         neighbor_mean_weights=None if means is None else means[edges],
     )
 
 
 def _slice(tree: Any, part: Part, devices: Devices) -> Any:
-    """Return the part of the state that a stage starts from: centroids that were given, or a state of arrays."""
+    """Select the part of the start of a stage: centroids, or a state of arrays by device and by edge."""
     if fields := list_fields(tree):
         return type(tree)(*(
             value[part.edges] if name.startswith("edge_") and isinstance(value, np.ndarray)
             else _slice(value, part, devices)
             for name, value in zip(fields, tree, strict=True)
         ))  # fmt: skip
-    whole = isinstance(tree, np.ndarray) and tree.ndim and len(tree) == len(devices)
-    return tree[part.which] if whole else tree
+    by_device = isinstance(tree, np.ndarray) and tree.ndim and len(tree) == len(devices)
+    return tree[part.positions] if by_device else tree
 
 
 def _list_messages(messages: Any, part: Part) -> list[Any]:
-    """Return what each device of a part sends, over which of its edges: for comparison."""
+    """List the table of each device of a part, and at the end the edges in use, for comparison."""
     if isinstance(messages, SparseMessages):
         tables = {int(v): messages.tables.take(np.array([i])).flat() for i, v in enumerate(messages.who)}
-        sent = [(int(v) in tables, tables.get(int(v), np.zeros(0))) for v in part.which]
+        sent = [(int(v) in tables, tables.get(int(v), np.zeros(0))) for v in part.positions]
         return [*sent, np.isin(part.edges, messages.edges)]
-    found: list[Any] = []
-    for v in part.which:
+    listed: list[Any] = []
+    for v in part.positions:
         rows = int(messages.rows[v])
         wire = None if messages.wire is None or rows < 0 else int(messages.wire[v])
-        found.append((rows, messages.values[v, : max(rows, 0)], wire))
-    return [*found, None if messages.edges is None else messages.edges[part.edges]]
+        listed.append((rows, messages.values[v, : max(rows, 0)], wire))
+    return [*listed, None if messages.edges is None else messages.edges[part.edges]]
 
 
 def _receive(inbox: Any, sent: Any, part: Part, devices: Devices) -> Any:
-    """Return what the devices of a part have received, own tables first, then those of their neighbors elsewhere."""
+    """Build the inbox of a part: tables of its devices first, then tables of their neighbors in other parts."""
     if isinstance(inbox, Delivery):
         return _receive_sparse(inbox, sent, part, devices)
-    ghosts = np.setdiff1d(devices.indices[part.edges], part.which)
-    order = np.concatenate((part.which, ghosts)).astype(np.int64)
+    halo = np.setdiff1d(devices.indices[part.edges], part.positions)
+    order = np.concatenate((part.positions, halo)).astype(np.int64)
     place = np.full(len(inbox.tables) + 1, -1)
     place[order] = np.arange(len(order))
     return Inbox(
@@ -423,33 +466,34 @@ def _receive(inbox: Any, sent: Any, part: Part, devices: Devices) -> Any:
 
 
 def _receive_sparse(delivery: Delivery, sent: SparseMessages, part: Part, devices: Devices) -> Delivery:
-    mine = np.isin(delivery.edges, part.edges)
-    tables, senders = delivery.tables.take(np.flatnonzero(mine)), devices.indices[delivery.edges[mine]]
-    own = sent.tables
-    values, starts, end = [own.values], [], len(own.values)
+    """Build the delivery of a part: its tables first, then the received tables from other parts."""
+    to_part = np.isin(delivery.edges, part.edges)
+    tables, senders = delivery.tables.take(np.flatnonzero(to_part)), devices.indices[delivery.edges[to_part]]
+    local = sent.tables
+    values, starts, end = [local.values], [], len(local.values)
     for number, sender in enumerate(senders):
-        position = np.flatnonzero(part.which == sender)
+        position = np.flatnonzero(part.positions == sender)
         if len(position):
-            starts.append(int(own.starts[np.flatnonzero(sent.who == position[0])[0]]))
+            starts.append(int(local.starts[np.flatnonzero(sent.who == position[0])[0]]))
             continue
         values.append(tables.take(np.array([number])).flat())
         starts.append(end)
         end += len(values[-1])
-    edges = np.searchsorted(part.edges, delivery.edges[mine])
+    edges = np.searchsorted(part.edges, delivery.edges[to_part])
     return Delivery(edges, Tables(np.concatenate(values), np.array(starts, np.int64), tables.rows))
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Return whether arrays, or tuples of them, have the same bits."""
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, np.ndarray):
-        return one.shape == other.shape and one.tobytes() == other.tobytes()
-    return bool(one == other)
+def _same(a: Any, b: Any) -> bool:
+    """Check whether arrays, or tuples of arrays, are bit-identical."""
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, np.ndarray):
+        return a.shape == b.shape and a.tobytes() == b.tobytes()
+    return bool(a == b)
 
 
 def _arrays(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Yield all arrays in what a function is given, each with its name."""
+    """Yield all arrays in an argument, each with its name."""
     if isinstance(tree, np.ndarray):
         yield name, tree
         return

@@ -1,1 +1,1 @@
-"""Clustering behind scikit-learn's interface."""
+"""Estimators with the interface of scikit-learn."""

@@ -1,6 +1,6 @@
-"""The estimator: k-means on a communication graph for those who know scikit-learn.
+"""Estimator with the interface of scikit-learn: k-means on a communication graph.
 
-Imported when ``p2pkm.P2PKMeans`` is first used: its parents are scikit-learn's.
+Imported when ``p2pkm.P2PKMeans`` is first used, because its base classes require scikit-learn.
 """
 
 import warnings
@@ -29,88 +29,91 @@ from p2pkm.metrics.result import Result
 from p2pkm.network.graph import LARGE
 
 Points = NDArray[np.floating[Any]]
-KINDS = (np.float64, np.float32)
-_TOLD = 5  # names in a message
+KINDS = (np.float64, np.float32)  # types of rows that are not converted
+_MOST = 5  # names listed in a message
 
 
 class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Decentralized k-means on a communication graph.
 
-    The rows are dealt to devices, each device clusters its own rows and exchanges centroids with its neighbors alone.
-    Under ``mpirun`` the devices are dealt to the ranks: every rank calls `fit` with the same data and gets the same
-    result, bit for bit that of one process.
+    Each row belongs to a device. Each device clusters its local rows and exchanges centroids with its neighbors. Under
+    ``mpirun`` the devices are distributed over the ranks: every rank calls `fit` with the same data and gets the same
+    result, bit-identical to that of one process.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=8
-        "auto": the devices choose it first, by messages; see `p2pkm.methods.init.choose_k`.
+        "auto": the devices first choose the number by messages; see `p2pkm.methods.init.choose_k`.
     graph : str, networkx.Graph, CSRGraph, TimeVaryingGraph or Topology, default="ring"
-        A spec as on the command line, such as ``"small-world:degree=4"``, or a graph: device i is its i-th node in
-        sorted order, or, if nodes and `devices` of `fit` both have names, the one of that name. A method with a server
-        has a star of its own; leave this alone then.
+        A spec as on the command line, such as ``"small-world:degree=4"``, or a graph. Device i is the i-th node in
+        sorted order. If nodes and `devices` of `fit` both have names, they are matched by name. Server methods use
+        their star: do not set `graph` for them.
     n_devices : int, default=None
-        None: as many as the graph has nodes; where its spec leaves that open, as many as `devices` of `fit` names,
-        else 16, or one for each row if there are fewer.
+        None: the number of nodes of the graph. If its spec leaves that open: the number of different `devices` of
+        `fit`, otherwise 16, or the number of rows if that is smaller.
     algorithm : str or Algorithm, default="gtvmin"
-        Name or spec of any method (``p2pkm algorithms`` lists them), or the method itself, such as
-        ``p2pkm.GTVMin(8)``; what it says of its options goes before the defaults of `coupling`, `init` and `tol`.
+        Name or spec of a method (``p2pkm algorithms`` lists them), or a method such as ``p2pkm.GTVMin(8)``. Its
+        parameters take precedence over the defaults of `coupling`, `init` and `tol`.
     coupling : float or "auto", default=None
-        How strongly neighbors pull at each other; None: the method's default; ``"auto"``: as strongly as the graph
-        needs.
+        Link strength of GTVMin, dimensionless. None: the default of the method. "auto": chosen from the graph and the
+        number of points.
     init : str, Init or array_like of shape (n_clusters, n_features), default=None
-        None: the method's default. An array: all devices start from these centroids. Else how devices get their first
-        centroids: ``"global"`` chooses among clusterings of the
-        summaries of all devices,
-        ``"local"`` starts each device from its own points; all values: `p2pkm.Init`.
+        Initialization.
+
+        * None: the default of the method.
+        * "global": chosen among clusterings of the summaries of all devices.
+        * "local": each device starts from its local points.
+        * Other names: see `p2pkm.Init`.
+        * An array: initial centroids of all devices.
     groups : int, "auto" or bool, default=False
-        Of GTVMin and TreeLloyd: one clustering for each group of devices whose points differ, instead of one for all;
-        so many groups, or as many as the devices find (``"auto"``, True).
+        For GTVMin and TreeLloyd: separate clusterings for groups of devices with different points, instead of one for
+        all. An int sets the number of groups; "auto" and True let the devices choose it.
     max_iter : int, default=150
-        Most rounds.
+        Maximum number of rounds.
     tol : float, default=1e-3
-        Move of the centroids, relative to the scale of the data, below which a device sees no reason to go on; methods
-        with a tolerance of their own ignore the default.
+        A device has converged if its centroids move by less than `tol`, relative to the scale of the data. Methods with
+        another default tolerance ignore the default of this parameter.
     k_max : int, default=25
-        The largest number of clusters that is considered for "auto", or as many as there are rows if these are fewer.
+        Largest number of clusters considered for "auto"; at most the number of rows.
     random_state : int, RandomState, Generator or None, default=None
-        Decides the graph, the partition and all draws. The same int gives the same bits, on any number of ranks or
-        threads, and is the `seed` of `p2pkm.simulate` and of the command line. None: another start at every call.
+        Determines random graphs, the partition and all draws of the method. The same int gives bit-identical results
+        on any number of ranks or threads, and is the `seed` of `p2pkm.simulate` and of the command line. None: a new
+        seed for each call.
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features)
-        The centroids of the device whose set costs least on the rows of all devices (the first of them; of very many
-        devices and rows a sample is priced). Some methods find fewer clusters than were asked for: then there are
-        fewer rows.
+        Centroids of the device with the lowest cost on the rows of all devices (the first of them; for very many
+        devices and rows, on a sample). If the method finds fewer clusters than requested, there are fewer rows.
     labels_ : ndarray of shape (n_samples,)
-        Nearest row of `cluster_centers_`, alike for the rows of all devices.
+        Index of the nearest row of `cluster_centers_`.
     inertia_ : float
         Sum of squared distances to the nearest row of `cluster_centers_`, weighted by `sample_weight`.
     n_clusters_ : int
-        The number of clusters that was given or chosen.
+        Number of clusters, as given or chosen.
     n_iter_ : int
-        Rounds of the method, without seeding.
+        Rounds of the method, without initialization.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
-        Where the columns have names.
+        Only if the columns have names.
     device_centers_ : ndarray of shape (n_devices, n_clusters, n_features)
-        The centroids of every device; rows that it does not have are +inf.
+        Centroids of each device; absent rows are +inf.
     device_names_ : ndarray of shape (n_devices,)
-        Names of the devices in `devices` of `fit` or in the graph, sorted; integers if all names are integers, and 0 to
-        n_devices - 1 of devices without names.
+        Names of the devices in `devices` of `fit` or in the graph, sorted. Integers if all names are integers; 0 to
+        n_devices - 1 for devices without names.
     groups_ : ndarray of shape (n_devices,) or None
-        The group of every device, numbered by the lowest of their devices; None of a method without groups.
+        Group of each device, numbered by the lowest device in it; None for a method without groups.
     graph_ : networkx.Graph or CSRGraph
-        Devices and links, with points, cost, variation and traffic as attributes; above 100,000 devices the links
-        alone.
+        Devices and links with points, cost, total variation and traffic as attributes; above 100,000 devices, only the
+        links.
     history_ : list of dict
-        What was recorded of every round of every stage, such as the objective, messages and bytes so far.
+        Record of each round of each stage, with objective, messages and bytes.
     ledger_ : p2pkm.metrics.result.Traffic
-        Messages, bytes and rows of every directed link.
+        Messages, bytes and rows of each directed edge.
     result_ : p2pkm.Result
-        Everything about the last run: summary, clusters in one numbering for all devices, figures (``result_.plot()``).
+        Complete result of the last run: summary, clusters aligned across devices, figures (``result_.plot()``).
     wire_bytes_ : int
-        Bytes on the wire of `fit` and of all calls of `partial_fit` since.
+        Encoded bytes of `fit` and of all later calls of `partial_fit`.
 
     Examples
     --------
@@ -144,92 +147,108 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         Parameters
         ----------
         X : array_like of shape (n_samples, n_features)
-            Data frames will do; float32 and float64 stay what they are.
+            Data frames are accepted; float32 and float64 are not converted.
         y : Ignored
-            A warning says so if it looks like the devices of the rows: whole numbers or text, of which there are fewer
-            than half as many different ones as rows, more than one, and not just `n_clusters`.
+            A warning is issued if it looks like the devices of the rows: whole numbers or text with more than one
+            different value, at most half as many values as rows, and not exactly `n_clusters`.
         devices : array_like of int or str of shape (n_samples,), optional
-            Device of each row: numbers from 0, or names, which are numbered in sorted order. Numbers that leave some
-            out, such as the site codes 101, 205 and 309, are names, too, unless all are below `n_devices` or below the
-            number of nodes of a graph that is not a spec: then devices may be without rows. None: the rows are dealt at
-            random, evenly.
+            Device of each row: numbers from 0, or names, which are numbered in sorted order.
+
+            * Numbers with gaps, such as the site codes 101, 205 and 309, are names, unless all are below `n_devices`,
+              or below the number of nodes of a graph object. Then devices may be without rows.
+            * None: rows are assigned to devices at random, in equal numbers.
         sample_weight : array_like of shape (n_samples,), optional
-            Weight of each row; one of weight 0 counts as absent.
+            Weight of each row. Rows of weight 0 are ignored.
 
         Raises
         ------
         ValueError
-            If rows, graph or a parameter cannot be used; `p2pkm.core.errors` has the kinds.
+            If rows, graph or a parameter cannot be used; `p2pkm.core.errors` lists the subclasses.
         """
         points = validate_data(self, X, dtype=KINDS, order="C")
         check(self.get_params(deep=False), len(points))
-        given, start = split_start(self.get_params(deep=False), points.shape[1])
-        weights = weigh(sample_weight, len(points))
-        rows = len(points[_find_counted(weights)])
-        k_max = find_k_max(given, rows)
+        params, start = split_start(self.get_params(deep=False), points.shape[1])
+        weights = check_weights(sample_weight, len(points))
+        rows = len(points[_select_weighted(weights)])
+        k_max = find_k_max(params, rows)
         if k_max is None and rows < self.n_clusters:
             raise DataError(f"n_samples={rows} of weight above 0 should be >= n_clusters={self.n_clusters}.")
         if devices is None:
             _warn_of_devices(y, len(points), self.n_clusters)
-        at, shards = deal_rows(given, points, weights, devices)
-        result = simulate(at.method, at.graph, shards, rounds=self.max_iter, seed=at.seed, baselines=False,
-                          k_max=k_max, start=_repeat(start, at.devices))  # fmt: skip
+        resolved, shards = assign_rows(params, points, weights, devices)
+        result = simulate(
+            resolved.method,
+            resolved.graph,
+            shards,
+            rounds=self.max_iter,
+            seed=resolved.seed,
+            baselines=False,
+            k_max=k_max,
+            start=_repeat(start, resolved.devices),
+        )
         self.wire_bytes_ = 0
-        self._keep(result, points.dtype)
+        self._store(result, points.dtype)
         self.labels_, self.inertia_ = _assign(points, weights, self.cluster_centers_)
-        self._warn(at, result)
+        self._warn_unconverged(resolved, result)
         return self
 
     def partial_fit(self, X: Any, y: Any = None, *, devices: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803
-        """Go on from the centroids of the last fit on new rows, which take the place of the earlier ones.
+        """Continue from the centroids of the last fit on new rows, which replace the earlier rows.
 
-        The devices, their graph and the number of clusters stay those of the first fit; a device may be without rows.
-        Every device starts from its own centroids, so that nothing is initialized anew. Without an earlier fit this is
-        `fit`. Attributes are those of this call, but for `wire_bytes_`, to which its bytes are added.
+        Devices, graph and number of clusters remain those of the first fit; a device may be without rows. Each device
+        starts from its last centroids, without initialization. Without an earlier fit this is `fit`. Attributes
+        describe this call, except `wire_bytes_`, to which its bytes are added.
 
         Parameters
         ----------
         X : array_like of shape (n_samples, n_features)
-            As many rows of weight above 0 as clusters, at least.
+            At least as many rows of positive weight as clusters.
         y : Ignored
         devices : array_like of int or str of shape (n_samples,), optional
-            Device of each row, by its name in `device_names_`, or by its number from 0: one of the first call.
-            Where devices join later, number them from 0 in all calls and give `n_devices`. None: the rows are dealt at
-            random, evenly.
+            Device of each row, by its name in `device_names_`, or by its number from 0. Only devices of the first call
+            are accepted: if devices join later, number them from 0 in all calls and set `n_devices`. None: rows are
+            assigned at random, in equal numbers.
         sample_weight : array_like of shape (n_samples,), optional
             As in `fit`.
 
         Raises
         ------
         ValueError
-            If rows or devices cannot be used, or the method cannot start from given centroids: groups, and methods that
-            start from what the devices find in their points, such as those with a server.
+            If rows or devices cannot be used, or the method does not accept initial centroids, such as server methods
+            and methods with groups.
         """
         if "device_centers_" not in vars(self):
             return self.fit(X, y, devices=devices, sample_weight=sample_weight)
         points, (n, k, _) = self._check(X), self.device_centers_.shape
-        weights = weigh(sample_weight, len(points))
-        counted = _find_counted(weights)
-        own = points[counted]
-        given, _ = split_start(self.get_params(deep=False), points.shape[1])
-        given |= {"n_devices": n} | ({} if self.n_clusters != "auto" else {"n_clusters": k})
-        check(given, len(own))
-        at = arrange(given, len(own), None)[0]
+        weights = check_weights(sample_weight, len(points))
+        weighted = _select_weighted(weights)
+        rows = points[weighted]
+        params, _ = split_start(self.get_params(deep=False), points.shape[1])
+        params |= {"n_devices": n} | ({} if self.n_clusters != "auto" else {"n_clusters": k})
+        check(params, len(rows))
+        resolved = arrange(params, len(rows), None)[0]
         if devices is None:
-            owner = iid(len(own), n, seed=at.seed)
+            owner = iid(len(rows), n, seed=resolved.seed)
         else:
-            owner = _find_owners(devices, len(points), self.device_names_)[counted]
+            owner = _find_owners(devices, len(points), self.device_names_)[weighted]
         names = None if self._topology is None else self._topology.names
-        shards = _deal(own, owner, weights[counted], n, names)
-        result = simulate(at.method, self._topology, shards, rounds=self.max_iter, seed=at.seed, baselines=False,
-                          start=self.device_centers_.astype(np.float64))  # fmt: skip
-        self._keep(result, points.dtype)
+        shards = _build_shards(rows, owner, weights[weighted], n, names)
+        result = simulate(
+            resolved.method,
+            self._topology,
+            shards,
+            rounds=self.max_iter,
+            seed=resolved.seed,
+            baselines=False,
+            start=self.device_centers_.astype(np.float64),
+        )
+        self._store(result, points.dtype)
         self.labels_, self.inertia_ = _assign(points, weights, self.cluster_centers_)
-        self._warn(at, result)
+        self._warn_unconverged(resolved, result)
         return self
 
     def fit_predict(self, X: Any, y: Any = None, **options: Any) -> Integers:  # noqa: N803
-        """Return `labels_` of `fit` with the same arguments, int64[n_samples]."""
+        """Fit and return `labels_`, int64[n_samples]; arguments as in `fit`."""
         return self.fit(X, y, **options).labels_
 
     def predict(self, X: Any, devices: Any = None) -> Integers:  # noqa: N803
@@ -239,9 +258,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         ----------
         X : array_like of shape (n_samples, n_features)
         devices : array_like of int or str of shape (n_samples,), optional
-            Device of each row, by its name in `device_names_`, or by its number from 0. Its own centroids are taken
-            then: rows of `device_centers_`, -1 where a device has none. None: those of `cluster_centers_`, for every
-            row.
+            Device of each row, by its name in `device_names_`, or by its number from 0. Labels then refer to the rows
+            of `device_centers_` of this device, -1 if all its centroids are absent. None: to `cluster_centers_`.
         """
         points = self._check(X)
         return self._label(points, unweighted(len(points)), devices)[0]
@@ -253,9 +271,9 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         ----------
         X : array_like of shape (n_samples, n_features)
         devices : array_like of int or str of shape (n_samples,), optional
-            As in `predict`: the distances are to the own centroids of the row's device then, in the order of its rows
-            of `device_centers_`, +inf to those that it does not have; columns of different devices need not mean the
-            same cluster. None: to `cluster_centers_`, for every row.
+            As in `predict`: distances to the rows of `device_centers_` of the device of the row, +inf to absent
+            centroids. Equal columns of different devices need not be the same cluster. None: distances to
+            `cluster_centers_`.
         """
         points, (sets, owner) = self._check(X), (self.cluster_centers_[None], None)
         if devices is not None:
@@ -268,28 +286,28 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         return distances
 
     def score(self, X: Any, y: Any = None, *, devices: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
-        """Return minus the inertia of the rows: the larger, the nearer they are to the centroids.
+        """Return the negative inertia of the rows: larger is better.
 
         Parameters
         ----------
         X : array_like of shape (n_samples, n_features)
         y : Ignored
         devices : array_like of int or str of shape (n_samples,), optional
-            As in `predict`: a row counts by the own centroids of its device then; -inf if a device of a row has none.
-            None: by `cluster_centers_`, what `inertia_` is of.
+            As in `predict`: inertia with the centroids of the device of each row; -inf if such a device has no
+            centroids. None: with `cluster_centers_`, as `inertia_`.
         sample_weight : array_like of shape (n_samples,), optional
             As in `fit`.
         """
         points = self._check(X)
-        return -self._label(points, weigh(sample_weight, len(points)), devices)[1]
+        return -self._label(points, check_weights(sample_weight, len(points)), devices)[1]
 
     def report(self) -> Any:
-        """Return the report of the last fit, which a notebook shows; see `Result.report`."""
+        """Create the HTML report of the last fit, for notebooks; see `Result.report`."""
         check_is_fitted(self)
         return self.result_.report()
 
     def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn's tools should know."""
+        """Declare capabilities to the tools of scikit-learn."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = [np.dtype(kind).name for kind in KINDS]
         return tags
@@ -299,25 +317,26 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         return len(self.cluster_centers_)
 
     def _label(self, points: Points, weights: Floats, devices: Any) -> tuple[Integers, float]:
-        """Return the nearest centroid of each row, int64[m], of its device or of all, and the inertia."""
+        """Find the nearest centroid of each row, int64[m], and the inertia."""
         if devices is None:
             return _assign(points, weights, self.cluster_centers_)
         n, owner = len(self.device_centers_), _find_owners(devices, len(points), self.device_names_)
         rows, offsets = sort_by(owner, n)
         sets, labels = self.device_centers_.astype(np.float64), np.empty(len(points), np.int64)
         kernels = pick(1, n, points.size * sets.shape[1])
-        own, mass = points[rows].astype(np.float64), np.ascontiguousarray(weights[rows])
-        costs, labels[rows] = kernels.losses(own, mass, offsets, sets)
+        sorted_points, sorted_weights = points[rows].astype(np.float64), np.ascontiguousarray(weights[rows])
+        costs, labels[rows] = kernels.losses(sorted_points, sorted_weights, offsets, sets)
         return labels, float(np.cumsum(costs)[-1])
 
     def _check(self, X: Any) -> Points:  # noqa: N803
+        """Check rows for which labels, distances or scores are requested."""
         check_is_fitted(self)
         points = bounded(validate_data(self, X, dtype=KINDS, order="C", reset=False), "X")
         check_near(points, self.cluster_centers_, "X and the centroids")
         return points
 
-    def _keep(self, result: Result, dtype: Any) -> None:
-        """Take over what the run left behind; centroids in the type of the rows."""
+    def _store(self, result: Result, dtype: Any) -> None:
+        """Set the fitted attributes from the result of a run; centroids have the type of the rows."""
         self.result_: Any = result
         best = result.centroids[result.best]
         self.cluster_centers_ = best[best[:, 0] < np.inf].astype(dtype)
@@ -331,25 +350,32 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self.wire_bytes_ += int(result.summary["wire_bytes"])
         self._topology = result.topology if result.topology.hub < 0 else None
 
-    def _warn(self, at: ResolvedParameters, result: Result) -> None:
-        """State that there was no convergence, where the method has a notion of it."""
-        if result.summary["termination"] == "round-limit" and at.method.tol > 0.0:
+    def _warn_unconverged(self, resolved: ResolvedParameters, result: Result) -> None:
+        """Warn if the run has reached the round limit and the method has a tolerance."""
+        if result.summary["termination"] == "round-limit" and resolved.method.tol > 0.0:
             warnings.warn(
-                f"{at.method.name} did not converge within max_iter={self.max_iter} rounds: raise max_iter or tol",
+                f"{resolved.method.name} did not converge within max_iter={self.max_iter} rounds. Increase max_iter or "
+                "tol",
                 ConvergenceWarning,
                 stacklevel=3,
             )
 
 
-def weigh(sample_weight: ArrayLike | None, m: int) -> Floats:
-    """Return the weight of each row, float64[m]."""
+def check_weights(sample_weight: ArrayLike | None, m: int) -> Floats:
+    """Check and return the weight of each row, float64[m].
+
+    Raises
+    ------
+    DataError
+        If the shape is wrong, or weights are not finite numbers of at least 0, one of them positive.
+    """
     if sample_weight is None:
         return unweighted(m)
     weights = numeric(sample_weight, "sample_weight")
     if weights.ndim == 0:
         weights = np.broadcast_to(weights, (m,))
     if weights.shape != (m,):
-        raise DataError(f"sample_weight has shape {weights.shape}; expected ({m},): one weight for each row")
+        raise DataError(f"sample_weight has shape {weights.shape}; expected ({m},): one for each row")
     wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if wrong.size:
         raise DataError(
@@ -357,38 +383,38 @@ def weigh(sample_weight: ArrayLike | None, m: int) -> Floats:
             "least 0"
         )
     if not weights.any():
-        raise DataError("every sample_weight is zero; expected at least one row that counts")
+        raise DataError("every sample_weight is zero; expected at least one positive weight")
     return weights
 
 
 def _repeat(start: Floats | None, n: int) -> Floats | None:
-    """Return the same centroids for every device, float64[n, k, d]."""
+    """Repeat centroids for each device, float64[n, k, d]."""
     return None if start is None else np.broadcast_to(start, (n, *start.shape))
 
 
 def _are_discrete(values: NDArray[Any]) -> bool:
-    """Return whether all values are whole numbers or text."""
+    """Check whether all values are whole numbers or text."""
     return values.dtype.kind in "iuUS" or (
-        values.dtype.kind == "O" and all(isinstance(one, (str, Integral)) for one in values)
+        values.dtype.kind == "O" and all(isinstance(value, (str, Integral)) for value in values)
     )
 
 
 def _read_devices(devices: Any, m: int) -> NDArray[Any]:
-    """Return the device of each row as an identifier, int64[m] or object[m] of str."""
-    given = np.asarray(devices)
-    raw = None if given.shape != (m,) else to_raw(devices, "devices")
-    if raw is None or find_missing(raw).any() or (given.dtype.kind == "f" and raw.dtype.kind == "O"):
+    """Convert the device of each row to an identifier, int64[m] or object[m] of str."""
+    array = np.asarray(devices)
+    raw = None if array.shape != (m,) else to_raw(devices, "devices")
+    if raw is None or find_missing(raw).any() or (array.dtype.kind == "f" and raw.dtype.kind == "O"):
         raise DataError(
-            f"devices have shape {given.shape} and dtype {given.dtype}; expected ({m},) whole numbers from 0 or names, "
+            f"devices has shape {array.shape} and dtype {array.dtype}; expected ({m},) whole numbers from 0 or names, "
             "one for each row"
         )
     return raw
 
 
 def _find_owners(devices: Any, m: int, names: NDArray[Any]) -> Integers:
-    """Return the device of each row, int64[m], by the names of a fit.
+    """Find the number of the device of each row, int64[m], by the names of the fit.
 
-    Whole numbers are numbers from 0 where the devices have names that are not numbers.
+    If the names are not numbers, whole numbers are device numbers from 0.
     """
     raw, kinds = _read_devices(devices, m), identify(to_raw(names, "device_names_"))
     owner = np.append(np.argsort(kinds.codes), -1)[locate(raw, kinds.kinds)]
@@ -399,80 +425,87 @@ def _find_owners(devices: Any, m: int, names: NDArray[Any]) -> Integers:
         if raw.min() < 0 or raw.max() >= len(names):
             raise DataError(f"devices are {raw.min()} to {raw.max()}; expected 0 to {len(names) - 1}, as in fit")
         return raw
-    told = ", ".join(repr(one) for one in unknown[:_TOLD].tolist())
+    listed = ", ".join(repr(name) for name in unknown[:_MOST].tolist())
     raise DataError(
-        f"devices are {told}; expected some of device_names_, as in fit: the first call has to name all devices; where "
-        "some join later, number devices from 0 and give n_devices"
+        f"devices contains {listed}; expected names in device_names_: the first fit must name all devices. If devices "
+        "join later, number them from 0 and set n_devices"
     )
 
 
 def list_devices(names: tuple[str, ...] | None, n: int) -> NDArray[Any]:
-    """Return what the devices are called, without a server: codes are integers, as they were given."""
+    """List the names of the devices, without a server; names that are all integers become integers again."""
     if names is None:
         return np.arange(n)
-    own = list(names[:n])
-    return np.array([int(name) for name in own] if all(map(is_integer, own)) else own)
+    of_devices = list(names[:n])
+    return np.array([int(name) for name in of_devices] if all(map(is_integer, of_devices)) else of_devices)
 
 
-def _find_counted(weights: Floats) -> Any:
-    """Return which rows count: those of weight above 0."""
-    return np.flatnonzero(weights > 0) if any(weights.strides) else slice(None)  # a view of one number: 1
+def _select_weighted(weights: Floats) -> Any:
+    """Select the rows of positive weight."""
+    # Without given weights, the array is a zero-stride view of the number 1: all rows, without a copy.
+    return np.flatnonzero(weights > 0) if any(weights.strides) else slice(None)
 
 
-def deal_rows(
-    given: Mapping[str, Any], points: Points, weights: Floats, devices: Any
+def assign_rows(
+    params: Mapping[str, Any], points: Points, weights: Floats, devices: Any
 ) -> tuple[ResolvedParameters, Shards]:
-    """Return method, graph and seed, and the rows that count, dealt to the devices that they were given or at random.
+    """Resolve the parameters, and assign the rows of positive weight to their devices, or at random.
 
     Parameters
     ----------
-    given : mapping
-        The parameters of `P2PKMeans`.
-    points, weights
-        Of all rows, from `weigh`.
-    devices
-        As of `P2PKMeans.fit`.
+    params : mapping
+        Parameters of `P2PKMeans`.
+    points : float64[m, d] or float32[m, d]
+        All rows.
+    weights : float64[m]
+        Weight of each row, from `check_weights`.
+    devices : array_like or None
+        As in `P2PKMeans.fit`.
 
     Raises
     ------
     ValueError
         If devices or a parameter cannot be used.
     """
-    counted = _find_counted(weights)
-    own = points[counted]
-    at, all_owners, names = arrange(given, len(own), None if devices is None else _read_devices(devices, len(points)))
-    owner = iid(len(own), at.devices, seed=at.seed) if all_owners is None else all_owners[counted]
-    return at, _deal(own, owner, weights[counted], at.devices, names)
+    weighted = _select_weighted(weights)
+    rows = points[weighted]
+    identifiers = None if devices is None else _read_devices(devices, len(points))
+    resolved, all_owners, names = arrange(params, len(rows), identifiers)
+    owner = iid(len(rows), resolved.devices, seed=resolved.seed) if all_owners is None else all_owners[weighted]
+    return resolved, _build_shards(rows, owner, weights[weighted], resolved.devices, names)
 
 
-def _deal(own: Points, owner: Integers, mass: Floats, devices: int, names: tuple[str, ...] | None) -> Shards:
-    """Deal the rows that count to their devices."""
-    weights = None if (mass == 1.0).all() else mass
-    return replace(Shards.deal(own, owner, devices=devices, weights=weights, dtype=own.dtype), names=names)
+def _build_shards(
+    points: Points, owner: Integers, weights: Floats, devices: int, names: tuple[str, ...] | None
+) -> Shards:
+    """Assign rows to their devices; weights that are all 1 are not stored."""
+    stored = None if (weights == 1.0).all() else weights
+    return replace(Shards.deal(points, owner, devices=devices, weights=stored, dtype=points.dtype), names=names)
 
 
 def _warn_of_devices(y: Any, m: int, n_clusters: Any) -> None:
-    """State that y is ignored, if it is more likely the devices of the rows than their classes."""
-    given = np.empty(0) if y is None else np.asarray(y)
-    if given.shape != (m,) or not _are_discrete(given):
+    """Warn that y is ignored if it is more likely to be the devices of the rows than their classes."""
+    array = np.empty(0) if y is None else np.asarray(y)
+    if array.shape != (m,) or not _are_discrete(array):
         return
-    kinds = len(set(given.tolist()))
+    kinds = len(set(array.tolist()))
     if 1 < kinds <= m // 2 and kinds != n_clusters:
         warnings.warn(
-            f"y is ignored, and the rows are dealt to devices at random; if its {kinds} values are the devices of the "
-            "rows, give them as devices=",
+            f"y is ignored, and rows are assigned to devices at random. If its {kinds} values are the devices of the "
+            "rows, pass them as devices=",
             UserWarning,
             stacklevel=3,
         )
 
 
 def _assign(points: Points, weights: Floats, centers: Points) -> tuple[Integers, float]:
-    """Return the nearest center of each row, int64[m], and the weighted sum of squared distances to them."""
+    """Find the nearest center of each row, int64[m], and the weighted sum of squared distances."""
     sets: Floats = centers[None].astype(np.float64)
     labels, inertia = np.empty(len(points), np.int64), 0.0
     kernels, inputs = pick(1, 1, points.size * len(centers)), (points, weights)
     for block in blocks(len(points), centers.size):
-        own, mass = (np.require(part[block], np.float64, ["C", "W"]) for part in inputs)  # as compiled for
-        costs, labels[block] = kernels.losses(own, mass, np.array([0, len(own)]), sets)
+        # The compiled kernel accepts only contiguous, writable float64 arrays.
+        block_points, block_weights = (np.require(array[block], np.float64, ["C", "W"]) for array in inputs)
+        costs, labels[block] = kernels.losses(block_points, block_weights, np.array([0, len(block_points)]), sets)
         inertia += float(costs[0])
     return labels, inertia

@@ -1,4 +1,4 @@
-"""From what the estimator was given to a method, a graph and a seed that `simulate` takes."""
+"""Conversion of the parameters of an estimator to the method, graph and seed of `simulate`."""
 
 from collections.abc import Mapping
 from numbers import Integral
@@ -22,17 +22,28 @@ from p2pkm.methods.registry import known
 from p2pkm.network.graph import Topology
 from p2pkm.network.world import connect
 
-_DEVICES = 16  # unless somebody says how many
+_DEVICES = 16  # default number of devices
+# Parameters that are passed to the method, with the default values of the estimator.
 _OPTIONS: Mapping[str, Any] = {
     "coupling": None,
     "init": None,
     "groups": False,
     "tol": 1e-3,
-}  # of the method, and their defaults
+}
 
 
 class ResolvedParameters(NamedTuple):
-    """A method, its graph (None: the star of a server), the number of devices, and the seed of all draws."""
+    """Resolved parameters of an estimator.
+
+    Attributes
+    ----------
+    method : Algorithm or ServerMethod
+    graph : Topology or None
+        None: the star of a server method.
+    devices : int
+    seed : int
+        Seed of all random draws.
+    """
 
     method: Any
     graph: Topology | None
@@ -40,72 +51,81 @@ class ResolvedParameters(NamedTuple):
     seed: int
 
 
-def check(given: Mapping[str, Any], m: int) -> None:
-    """Refuse parameters of the estimator that are out of range, and fewer rows than clusters."""
-    auto = _is_auto(given)
-    if isinstance(given["n_clusters"], str) and not auto:
-        number = given["n_clusters"]
-        raise ExperimentError(f"n_clusters is {number!r}; expected a whole number of at least 1, or 'auto'")
-    for name in ("k_max" if auto else "n_clusters", "max_iter"):
-        whole(given[name], 1, name)
-    if given["n_devices"] is not None:
-        whole(given["n_devices"], 1, "n_devices")
-    for name in ("coupling", "groups", "n_clusters"):
-        single(given[name], name)
-    if given["coupling"] not in (None, "auto", "rehearsal"):
-        positive(given["coupling"], "coupling", zero=True)
-    positive(given["tol"], "tol", zero=True)
-    if not auto and m < given["n_clusters"]:
-        raise DataError(f"n_samples={m} should be >= n_clusters={given['n_clusters']}.")
-
-
-def _is_auto(given: Mapping[str, Any]) -> bool:
-    """Return whether the devices are to choose the number of clusters."""
-    return isinstance(given["n_clusters"], str) and given["n_clusters"] == "auto"
-
-
-def split_start(given: Mapping[str, Any], d: int) -> tuple[dict[str, Any], Floats | None]:
-    """Return the parameters without centroids to start from, and these, float64[k, d]; None if `init` is a name.
+def check(params: Mapping[str, Any], m: int) -> None:
+    """Check the ranges of the parameters of an estimator, and that there are at least as many rows as clusters.
 
     Raises
     ------
     ValueError
-        If `init` is neither a name nor a centroid for each cluster.
+        If a parameter is out of range or there are too few rows.
     """
-    init = given["init"]
+    auto = _is_auto(params)
+    if isinstance(params["n_clusters"], str) and not auto:
+        n_clusters = params["n_clusters"]
+        raise ExperimentError(f"n_clusters is {n_clusters!r}; expected a whole number of at least 1, or 'auto'")
+    for name in ("k_max" if auto else "n_clusters", "max_iter"):
+        whole(params[name], 1, name)
+    if params["n_devices"] is not None:
+        whole(params["n_devices"], 1, "n_devices")
+    for name in ("coupling", "groups", "n_clusters"):
+        single(params[name], name)
+    if params["coupling"] not in (None, "auto", "rehearsal"):
+        positive(params["coupling"], "coupling", zero=True)
+    positive(params["tol"], "tol", zero=True)
+    if not auto and m < params["n_clusters"]:
+        raise DataError(f"n_samples={m} should be >= n_clusters={params['n_clusters']}.")
+
+
+def _is_auto(params: Mapping[str, Any]) -> bool:
+    """Check whether the devices choose the number of clusters."""
+    return isinstance(params["n_clusters"], str) and params["n_clusters"] == "auto"
+
+
+def split_start(params: Mapping[str, Any], d: int) -> tuple[dict[str, Any], Floats | None]:
+    """Separate an `init` array, float64[k, d], from the other parameters; None if `init` is a name.
+
+    Raises
+    ------
+    ValueError
+        If `init` is neither a name nor one centroid for each cluster.
+    """
+    init = params["init"]
     if init is None or isinstance(init, str | Init):
-        return dict(given), None
-    if _is_auto(given):
-        raise ExperimentError("init is an array with n_clusters='auto'; expected a name, such as 'global', or a number")
-    start, shape = numeric(init, "init"), (given["n_clusters"], d)
+        return dict(params), None
+    if _is_auto(params):
+        raise ExperimentError(
+            "an init array cannot be combined with n_clusters='auto': it fixes the number of clusters. Set n_clusters "
+            "to a number, or init to a name such as 'global'"
+        )
+    start, shape = numeric(init, "init"), (params["n_clusters"], d)
     if start.shape != shape:
         raise DataError(
-            f"init has shape {start.shape}; expected {shape}, a centroid for each cluster, or a name, such as 'global'"
+            f"init has shape {start.shape}; expected {shape}, one centroid for each cluster, or a name such as 'global'"
         )
     if not np.isfinite(start).all():
-        raise DataError("init has NaN or infinite numbers; expected finite ones")
+        raise DataError("init contains NaN or infinite numbers; expected finite numbers")
     bounded(start, "init")
-    return {**given, "init": None}, start
+    return {**params, "init": None}, start
 
 
-def find_k_max(given: Mapping[str, Any], m: int) -> int | None:
-    """Return up to which number of clusters the devices choose, at most m, None if the number is given."""
-    return min(int(given["k_max"]), m) if _is_auto(given) else None
+def find_k_max(params: Mapping[str, Any], m: int) -> int | None:
+    """Return the largest number of clusters that the devices may choose, at most m; None if the number is given."""
+    return min(int(params["k_max"]), m) if _is_auto(params) else None
 
 
 def arrange(
-    given: Mapping[str, Any], m: int, devices: NDArray[Any] | None
+    params: Mapping[str, Any], m: int, devices: NDArray[Any] | None
 ) -> tuple[ResolvedParameters, Integers | None, tuple[str, ...] | None]:
-    """Build method and graph from checked parameters of the estimator, and number the devices.
+    """Build method and graph from checked parameters of an estimator, and number the devices.
 
     Parameters
     ----------
-    given : mapping
-        The parameters of `P2PKMeans`.
+    params : mapping
+        Parameters of `P2PKMeans`.
     m : int
-        Number of rows that count.
+        Number of rows of positive weight.
     devices : int64[rows], object[rows] or None
-        Identifiers of the devices of all rows, if they are known, those of rows that do not count among them.
+        Identifier of the device of each row, including rows of weight 0; None: rows are assigned at random.
 
     Returns
     -------
@@ -113,52 +133,55 @@ def arrange(
     owner : int64[rows] or None
         Number of the device of each row.
     names : tuple of str or None
-        Names of the devices; a graph whose nodes have names must have the same ones.
+        Names of the devices. If the nodes of the graph have names, these are equal.
 
     Raises
     ------
     DataError
-        If `devices` name another number of devices than there are.
+        If the number of different `devices` does not fit.
     ExperimentError
-        If an option does not exist or is out of range.
+        If an option is unknown or out of range.
     TopologyError
         If the graph cannot be used.
     """
-    wanted, text = given["n_devices"], isinstance(given["graph"], str)
-    found = None if text else Topology.from_graph(given["graph"])
-    owner, usual, names = None, min(_DEVICES, m), None
+    n_devices, is_spec = params["n_devices"], isinstance(params["graph"], str)
+    given_graph = None if is_spec else Topology.from_graph(params["graph"])
+    owner, default, names = None, min(_DEVICES, m), None
     if devices is not None:
-        owner, usual, names = _number(devices, wanted, found)
-    seed = _draw_seed(given["random_state"])
-    experiment = RunOptions(graph=given["graph"] if text else None, devices=wanted, seed=seed)
-    method = _find_method(given)
+        owner, default, names = _number(devices, n_devices, given_graph)
+    seed = _draw_seed(params["random_state"])
+    experiment = RunOptions(graph=params["graph"] if is_spec else None, devices=n_devices, seed=seed)
+    method = _build_method(params)
     if needs_hub(method):
-        if not text or given["graph"] not in {"ring", "star"}:
-            raise refuse_graph(method, repr(given["graph"]), "Remove graph")
-        return ResolvedParameters(method, None, wanted or usual, seed), owner, names
-    if found is None:
-        topology = build_topology(parse_graph(experiment, method), wanted, usual, names)
+        # "ring" is the default of the estimator, so it stands for no graph.
+        if not is_spec or params["graph"] not in {"ring", "star"}:
+            raise refuse_graph(method, repr(params["graph"]), "Remove graph")
+        return ResolvedParameters(method, None, n_devices or default, seed), owner, names
+    if given_graph is None:
+        topology = build_topology(parse_graph(experiment, method), n_devices, default, names)
     else:
-        topology = found.call(names)
-    count = int(topology.components.max()) + 1
-    if count > 1:
-        raise TopologyError(f"the graph is disconnected: it has {count} components, which can never agree; add links")
-    if wanted is not None and topology.n != wanted:
-        raise TopologyError(f"the graph has {topology.n} nodes, but n_devices is {wanted}; leave n_devices out")
+        topology = given_graph.call(names)
+    components = int(topology.components.max()) + 1
+    if components > 1:
+        raise TopologyError(f"the graph has {components} connected components; expected 1. Add links")
+    if n_devices is not None and topology.n != n_devices:
+        raise TopologyError(
+            f"n_devices is {n_devices}; expected {topology.n}, the number of nodes of the graph. Remove n_devices"
+        )
     if names is not None and topology.n != len(names):
         raise DataError(
-            f"devices name {len(names)} devices, but the graph has {topology.n} nodes; make them equal, or number the "
-            "devices from 0"
+            f"devices has {len(names)} different names; expected {topology.n}, the number of nodes of the graph. Use "
+            f"a graph with {len(names)} nodes, or number the devices from 0"
         )
     return ResolvedParameters(method, topology, topology.n, seed), owner, names
 
 
 def _number(
-    devices: NDArray[Any], wanted: int | None, graph: Topology | None
+    devices: NDArray[Any], n_devices: int | None, graph: Topology | None
 ) -> tuple[Integers, int, tuple[str, ...] | None]:
-    """Return the number of the device of each row, how many devices there are, and their names, None of numbers.
+    """Return the device number of each row, the number of devices, and their names; None for numbered devices.
 
-    graph: if it was given as an object; its nodes may be devices without rows.
+    `graph` is a graph given as an object: its nodes may be devices without rows.
     """
     codes, kinds = identify(devices)
     nodes = () if graph is None else graph.names or ()
@@ -166,55 +189,59 @@ def _number(
         ids = identify(to_raw(nodes, "nodes")).kinds
         owner = locate(devices, ids)
         if (owner < 0).any():
-            raise DataError(f"devices name {devices[owner.argmin()]}, which the graph has no node for; add it")
+            raise DataError(
+                f"devices contains {devices[owner.argmin()]}, which is not a node of the graph. Add the node"
+            )
         return owner, len(ids), name_devices(ids)
-    n = wanted if wanted is not None or graph is None else graph.n
+    n = n_devices if n_devices is not None or graph is None else graph.n
     if n is not None and name_devices(kinds, n) is None:
         return devices, n, None
-    if wanted not in (None, len(kinds)):
+    if n_devices not in (None, len(kinds)):
         raise DataError(
-            f"devices name {len(kinds)} devices, but n_devices is {wanted}; leave n_devices out, or give numbers "
-            f"from 0 to {wanted - 1}"
+            f"devices has {len(kinds)} different values; expected {n_devices}, as n_devices. Remove n_devices, or use "
+            f"numbers from 0 to {n_devices - 1}"
         )
     return codes, len(kinds), name_devices(kinds)
 
 
-def _find_method(given: Mapping[str, Any]) -> Any:
-    """Return the method that was named, with its options, or the one that was given."""
-    method = given["algorithm"]
+def _build_method(params: Mapping[str, Any]) -> Any:
+    """Build the method from its spec and the parameters of the estimator, or return the method object."""
+    method = params["algorithm"]
     if not isinstance(method, str):
-        return _check_method(method, given)
+        return _check_method(method, params)
     kinds = known(method)
     spec = parse(method, kinds, "algorithm")
     keys = parameters(kinds[spec.name])
     options = {
-        name: given[name]
-        for name, usual in _OPTIONS.items()
-        if given[name] != usual or (name in keys and name not in spec.options)
+        name: params[name]
+        for name, default in _OPTIONS.items()
+        # A default is passed on only if the method has this parameter, and the spec does not set it.
+        if params[name] != default or (name in keys and name not in spec.options)
     }
-    return parse_method(RunOptions(algorithm=method, **options)).build(
-        1 if _is_auto(given) else int(given["n_clusters"])
-    )
+    k = 1 if _is_auto(params) else int(params["n_clusters"])
+    return parse_method(RunOptions(algorithm=method, **options)).build(k)
 
 
-def _check_method(method: Any, given: Mapping[str, Any]) -> Any:
-    """Return a method that was given as an object, unless the estimator's parameters say something else."""
+def _check_method(method: Any, params: Mapping[str, Any]) -> Any:
+    """Return a method object, after checking that the parameters of the estimator do not contradict it."""
     if not isinstance(method, MethodBase):
         raise ExperimentError(f"algorithm is {method!r}; expected a name, or a method such as p2pkm.GTVMin(8)")
-    if not _is_auto(given) and method.k != given["n_clusters"]:
+    if not _is_auto(params) and method.k != params["n_clusters"]:
         raise ExperimentError(
-            f"n_clusters is {given['n_clusters']}, but the algorithm has {method.k} clusters; make them equal"
+            f"n_clusters is {params['n_clusters']}; expected {method.k}, the number of clusters of algorithm. Use "
+            f"n_clusters={method.k}"
         )
-    for name, usual in _OPTIONS.items():
-        if given[name] != usual:
+    for name, default in _OPTIONS.items():
+        if params[name] != default:
             raise ExperimentError(
-                f"{name} is {given[name]!r}, but algorithm is an object, which brings its own; leave {name} out"
+                f"{name} is {params[name]!r}, but algorithm is a method object, whose parameters are already set. "
+                f"Remove {name}, or set it in {type(method).__name__}(...)"
             )
     return method
 
 
 def _draw_seed(state: Any) -> int:
-    """Return a whole number, the same on every rank: what was given, or a draw from it."""
+    """Convert `random_state` to a seed, equal on all ranks; a generator or None is drawn from on rank 0."""
     if isinstance(state, Integral):
         seed = int(state)
     elif isinstance(state, np.random.Generator):

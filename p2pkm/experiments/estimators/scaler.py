@@ -1,6 +1,6 @@
-"""A scaler for pipelines whose mean and deviation the devices find by messages.
+"""Scaler for pipelines whose means and standard deviations are computed by messages between the devices.
 
-Imported when ``p2pkm.P2PStandardScaler`` is first used: its parents are scikit-learn's.
+Imported when ``p2pkm.P2PStandardScaler`` is first used, because its base classes require scikit-learn.
 """
 
 from typing import Any, Self
@@ -9,36 +9,37 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from p2pkm.experiments.estimators.estimator import KINDS, P2PKMeans, Points, deal_rows, list_devices, weigh
+from p2pkm.experiments.estimators.estimator import KINDS, P2PKMeans, Points, assign_rows, check_weights, list_devices
 from p2pkm.experiments.estimators.parameters import check
 from p2pkm.experiments.simulate import simulate
 
-_STAGE = "standardization"
+_STAGE = "standardization"  # name of the stage in the records
 
 
 class P2PStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Standardize features by mean and deviation of all rows, which the devices find without a server.
+    """Standardize features by mean and standard deviation of all rows, computed without a server.
 
-    Every device floods weight, mean and squared deviations of its own rows (`p2pkm.methods.init.standardization`, the
-    stage of ``--scale standard``); so all find the same. In a pipeline with `P2PKMeans`, give both the same graph, the
-    same `random_state` and the same `devices`; then centroids are those of ``p2pkm.simulate(..., scale="standard")``.
+    Each device floods the weight, mean and squared deviations of its local rows (`p2pkm.methods.init.standardization`,
+    the stage of ``--scale standard``), so all devices compute the same statistics. In a pipeline with `P2PKMeans`, use
+    the same `graph`, `random_state` and `devices` for both: then the centroids equal those of
+    ``p2pkm.simulate(..., scale="standard")``.
 
     Parameters
     ----------
     graph, n_devices, random_state
-        As of `P2PKMeans`.
+        As in `P2PKMeans`.
 
     Attributes
     ----------
     mean_, scale_ : ndarray of shape (n_features,)
-        Mean and standard deviation; 1 where the deviation is 0.
+        Mean and standard deviation of each feature; a scale of 1 replaces a deviation of 0.
     messages_, bytes_ : int
-        What was sent for them: messages, and bytes (8 per number).
+        Messages sent by `fit`, and their bytes (8 per value).
     device_names_ : ndarray of shape (n_devices,)
-        As of `P2PKMeans`.
+        As in `P2PKMeans`.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
-        Where the columns have names.
+        Only if the columns have names.
 
     Examples
     --------
@@ -57,7 +58,7 @@ class P2PStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator): 
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, *, devices: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803
-        """Let the devices find mean and deviation.
+        """Compute mean and standard deviation by messages between the devices.
 
         Parameters
         ----------
@@ -74,32 +75,41 @@ class P2PStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator): 
             If rows, devices or graph cannot be used.
         """
         points = validate_data(self, X, dtype=KINDS, order="C")
-        given = P2PKMeans(1).get_params(deep=False) | self.get_params(deep=False)
-        check(given, len(points))
-        at, shards = deal_rows(given, points, weigh(sample_weight, len(points)), devices)
-        start = np.zeros((at.devices, 1, points.shape[1]))
-        result = simulate(at.method, at.graph, shards, rounds=0, seed=at.seed, baselines=False, scale="standard",
-                          start=start)  # fmt: skip
+        params = P2PKMeans(1).get_params(deep=False) | self.get_params(deep=False)
+        check(params, len(points))
+        resolved, shards = assign_rows(params, points, check_weights(sample_weight, len(points)), devices)
+        # A run of no rounds: only the scaling stage is needed, so initialization is skipped as well.
+        result = simulate(
+            resolved.method,
+            resolved.graph,
+            shards,
+            rounds=0,
+            seed=resolved.seed,
+            baselines=False,
+            scale="standard",
+            start=np.zeros((resolved.devices, 1, points.shape[1])),
+        )
         self.mean_, self.scale_ = (part[0].copy() for part in result.scaling or ())
-        own = [record for record in result.rounds if record["stage"] == _STAGE]
-        self.messages_, self.bytes_ = int(own[-1]["messages"]), int(own[-1]["bytes"])
-        self.device_names_ = list_devices(result.topology.names, at.devices)
+        records = [record for record in result.rounds if record["stage"] == _STAGE]
+        self.messages_ = int(records[-1]["messages"])
+        self.bytes_ = int(records[-1]["bytes"])
+        self.device_names_ = list_devices(result.topology.names, resolved.devices)
         return self
 
     def transform(self, X: Any) -> Points:  # noqa: N803
-        """Return the rows in the units of the deviations, from the means."""
+        """Subtract the means and divide by the standard deviations."""
         check_is_fitted(self)
         points = validate_data(self, X, dtype=KINDS, order="C", reset=False)
         return ((points - self.mean_) / self.scale_).astype(points.dtype, copy=False)
 
     def inverse_transform(self, X: Any) -> Points:  # noqa: N803
-        """Return rows, such as centroids, in the units of the data."""
+        """Convert rows, such as centroids, back to the units of the data."""
         check_is_fitted(self)
         points = np.asarray(X)
         return points * self.scale_ + self.mean_
 
     def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn's tools should know."""
+        """Declare capabilities to the tools of scikit-learn."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = [np.dtype(kind).name for kind in KINDS]
         return tags

@@ -1,1 +1,1 @@
-"""Graphs without a run: reports, comparisons and fault traces."""
+"""Graph commands, without a run: reports, comparisons and fault traces."""

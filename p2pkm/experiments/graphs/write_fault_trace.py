@@ -1,4 +1,4 @@
-"""Fault traces, written before a run."""
+"""Command ``faults``: sample a fault trace before a run and write it."""
 
 from typing import NamedTuple
 
@@ -12,11 +12,27 @@ from p2pkm.experiments.config import build_topology
 from p2pkm.experiments.console import print_file_summary
 from p2pkm.network.graph import Topology
 
-_USUAL = 16  # devices
+_DEVICES = 16  # default number of devices
 
 
 class TraceRequest(NamedTuple):
-    """What to write: the faults, the graph, how many rounds, and turns in each; server: on the star around one."""
+    """Fault trace to write.
+
+    Attributes
+    ----------
+    faults : str
+        Fault model.
+    graph : str
+        Spec.
+    devices : int or None
+        None: 16, or the number of nodes of a graph of fixed size.
+    rounds : int
+    turns : int
+        Turns per round.
+    seed : int
+    server : bool
+        Use the star of a server method instead of `graph`.
+    """
 
     faults: str
     graph: str
@@ -27,23 +43,31 @@ class TraceRequest(NamedTuple):
     server: bool = False
 
 
-def write_fault_trace(wish: TraceRequest, out: str | None) -> tuple[list[str], str]:
-    """Write the trace into a file, or return its lines; and what there is to say of it.
+def write_fault_trace(request: TraceRequest, out: str | None) -> tuple[list[str], str]:
+    """Sample a fault trace and write it into a file.
+
+    Returns
+    -------
+    lines : list of str
+        Lines of the trace if `out` is None, otherwise empty.
+    summary : str
+        Number of events of each kind.
 
     Raises
     ------
     P2PKMError
-        If the faults or the graph cannot be used, it would have too many events, or the file cannot be written.
+        If the faults or the graph cannot be used, the trace has too many events, or the file cannot be written.
     """
-    if wish.server:
-        topology = Topology.star(wish.devices or _USUAL)
+    if request.server:
+        topology = Topology.star(request.devices or _DEVICES)
     else:
-        kinds = families(wish.graph)
-        spec = complete(parse(wish.graph, kinds, "graph"), kinds, wish.seed)
-        topology = build_topology(spec, wish.devices, _USUAL)
+        kinds = families(request.graph)
+        spec = complete(parse(request.graph, kinds, "graph"), kinds, request.seed)
+        topology = build_topology(spec, request.devices, _DEVICES)
         print_file_summary(topology.file_summary)
-    trace = record(build_fault_model(Faults.of(wish.faults), topology, wish.seed), topology, wish.rounds, wish.turns)
-    lines, summary = list(write_trace(trace, topology.clients)), _count(trace, wish.rounds)
+    model = build_fault_model(Faults.of(request.faults), topology, request.seed)
+    trace = record(model, topology, request.rounds, request.turns)
+    lines, summary = list(write_trace(trace, topology.clients)), _count(trace, request.rounds)
     if out is None:
         return lines, summary
     try:
@@ -51,13 +75,13 @@ def write_fault_trace(wish: TraceRequest, out: str | None) -> tuple[list[str], s
             file.writelines(f"{line}\n" for line in lines)
     except OSError as error:
         raise NetworkError(
-            f"the fault trace {out} cannot be written: {error.strerror or error}; choose another file"
+            f"the fault trace {out} cannot be written: {error.strerror or error}. Use another file"
         ) from None
     return [], f"{summary}, in {out}"
 
 
 def _count(trace: FaultTrace, rounds: int) -> str:
-    """State how many events of which kind there are."""
-    counts = [(word, int((trace.events[:, KIND] == kind).sum())) for kind, word in enumerate(WORDS)]
-    found = ", ".join(f"{count:,} {word}" for word, count in counts if count) or "no events"
-    return f"rounds 0 to {rounds}: {found}"
+    """Summarize the number of events of each kind."""
+    counts = [(name, int((trace.events[:, KIND] == kind).sum())) for kind, name in enumerate(WORDS)]
+    listed = ", ".join(f"{count:,} {kind}" for kind, count in counts if count) or "no events"
+    return f"rounds 0 to {rounds}: {listed}"

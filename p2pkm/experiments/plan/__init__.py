@@ -1,1 +1,1 @@
-"""What a run would need, estimated before it starts: memory, messages, bytes, seconds."""
+"""Resource estimates of a run before it starts: memory, messages, bytes and seconds."""

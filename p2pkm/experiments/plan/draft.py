@@ -1,4 +1,4 @@
-"""An experiment in outline: what a run would be made of, without its points."""
+"""Outline of an experiment: graph, sizes and stages of a run, without its points."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -27,31 +27,33 @@ from p2pkm.methods.init.pipelines import Stage, choosing_stage, imputing_stage, 
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.network.graph import Topology
 
-_CLUSTERS, _DEVICES = 8, 16  # where neither data nor options say
+_CLUSTERS, _DEVICES = 8, 16  # if neither data nor options determine them
 
 
 class RunPlan(NamedTuple):
-    """A run that is planned.
+    """Outline of a run.
 
     Attributes
     ----------
     experiment : RunOptions
-        The resolved options.
+        Resolved options.
     algorithm : Algorithm or ServerMethod
     topology : Topology
     size : Size
+        Size of the data.
     sizes : int64[n]
-        Points of each device, a hub included: as they will be if `dealt`, else in equal parts.
-    dealt : bool
+        Points of each device, including a hub: actual numbers if `sizes_known`, otherwise equal parts.
+    sizes_known : bool
+        The partition determines the number of points of each device in advance.
     stages : tuple of Stage
-        In their order, scaling among them; without the seeding if that is refused.
+        All stages in order, including feature scaling; without initialization if that is rejected.
     refusal : P2PKMError or None
-        Why `run` would refuse, for reasons other than memory.
+        Error that `run` would raise, except for memory.
     graph : Spec
     run : RunConfig or None
-        None: it was refused.
+        None if the run is rejected.
     partition : Spec or None
-        None: the default of the source.
+        None: default partition of the source.
     """
 
     experiment: RunOptions
@@ -59,7 +61,7 @@ class RunPlan(NamedTuple):
     topology: Topology
     size: Size
     sizes: Integers
-    dealt: bool
+    sizes_known: bool
     stages: tuple[Stage, ...]
     refusal: P2PKMError | None
     graph: Spec
@@ -67,22 +69,27 @@ class RunPlan(NamedTuple):
     partition: Spec | None = None
 
     @property
-    def least(self) -> int:
-        """Return how many points every client has for sure."""
+    def min_points(self) -> int:
+        """Number of points that every client is certain to have."""
         clients = self.sizes[: self.topology.clients]
-        return int(clients.min()) if self.dealt else 0
+        return int(clients.min()) if self.sizes_known else 0
 
     @property
     def known(self) -> Known:
-        """Return what is known of the data."""
+        """Facts about the data that are known before the run."""
         connected = int(self.topology.components.max()) == 0
         return Known(
-            self.topology.clients, self.size.points, self.size.distinct, self.size.features, self.least, connected
+            self.topology.clients,
+            self.size.points,
+            self.size.distinct,
+            self.size.features,
+            self.min_points,
+            connected,
         )
 
     @property
-    def used(self) -> float | None:
-        """Return how many links are in use in a round, on average; None: all, in all rounds."""
+    def links_in_use(self) -> float | None:
+        """Mean number of links in use per round; None if the graph is static."""
         from topologies.measures import active_degrees
 
         graph = self.topology.varying
@@ -90,45 +97,57 @@ class RunPlan(NamedTuple):
 
 
 def resolve_experiment(specs: RunSpecs, ranks: int | None, *, count: bool = True) -> tuple[RunOptions, Any, Size]:
-    """Return the options with devices, clusters and rounds filled in, the method, and the size of the data.
+    """Fill in devices, clusters and rounds without generating points or graph.
 
-    Cheap: neither points nor the graph are made. Where the devices are to choose the number of clusters, all is for the
-    largest one.
+    If the devices are to choose the number of clusters, its maximum is used.
 
     Parameters
     ----------
+    specs : RunSpecs
     ranks : int or None
-        Number of MPI ranks, the default number of devices; None without MPI: 16.
+        Number of MPI ranks, which is the default number of devices; None without MPI: 16 devices.
     count : bool
-        Whether to read a file to the end if its classes or devices are to be counted.
+        Read a file to its end if its classes or devices must be counted.
+
+    Returns
+    -------
+    options : RunOptions
+    method : Algorithm or ServerMethod
+    size : Size
+        Size of the data.
     """
     import topologies
     from p2pkm.data.sources import SOURCES
 
     experiment, graph, source, partition = specs.options, specs.graph, specs.source, specs.partition
     columns = experiment.name_columns()
-    unknown = count and (experiment.clusters is None or (experiment.devices is None and ranks is None))
-    size = measure(source, **columns, whole_file=unknown, partition=partition)
+    must_count = count and (experiment.clusters is None or (experiment.devices is None and ranks is None))
+    size = measure(source, **columns, whole_file=must_count, partition=partition)
     if experiment.dtype == "float32":
-        size = size._replace(distinct=1)  # points that differ in double precision may be one
+        # Points that differ in double precision may be equal in single precision.
+        size = size._replace(distinct=1)
     auto = experiment.clusters == "auto"
     k_max = (experiment.k_max or min(K_MAX, max(1, size.points))) if auto else None
     clusters = k_max or experiment.clusters or size.classes or _CLUSTERS
-    column = partition is None or partition.name == "column"
-    n = experiment.devices or (size.devices if column else None)
+    by_column = partition is None or partition.name == "column"
+    n = experiment.devices or (size.devices if by_column else None)
     if n is None and graph.name not in topologies.FIXED:
         n = ranks or _DEVICES
     resolved = replace(
-        experiment, graph=str(graph), clusters="auto" if auto else clusters, k_max=k_max, devices=n,
+        experiment,
+        graph=str(graph),
+        clusters="auto" if auto else clusters,
+        k_max=k_max,
+        devices=n,
         data=str(complete(source, SOURCES, experiment.seed) if source.name != "file" else source),
         rounds=specs.draft.default_rounds if experiment.rounds is None else experiment.rounds,
-    )  # fmt: skip
-    early = RunOutline(None, disturbed="a graph that is not built yet", image=size.image)
-    return resolved, specs.method.build(int(clusters)).configure(early), size
+    )
+    outline = RunOutline(None, disturbed="a graph that is not built yet", image=size.image)
+    return resolved, specs.method.build(int(clusters)).configure(outline), size
 
 
 def build_plan(experiment: RunOptions, ranks: int | None) -> RunPlan:
-    """Return a run in outline; the graph is built, points are not.
+    """Build the outline of a run, with its graph but without its points.
 
     Raises
     ------
@@ -141,10 +160,11 @@ def build_plan(experiment: RunOptions, ranks: int | None) -> RunPlan:
     topology = Topology.star(n or _DEVICES) if needs_hub(method) else build_topology(graph, n, 1)
     outline = RunOutline(topology, disturbed="a run that is rejected", image=size.image)
     points = PointCount(topology.n, size.points, size.features)
-    check_fit(method, outline, points)  # nor can a plan time it
+    # Errors of this check end the plan: even the pilot could not run.
+    check_fit(method, outline, points)
     resolved = replace(resolved, devices=topology.clients)
-    sizes, dealt = _deal(specs.partition, size, topology)
-    setting = InitContext(topology, sizes, _key(resolved.seed), method.k, size.features)
+    sizes, sizes_known = _estimate_sizes(specs.partition, size, topology)
+    setting = InitContext(topology, sizes, _shared_key(resolved.seed), method.k, size.features)
     run, refusal = None, None
     try:
         run = build_run(method, resolved, topology, points, graph=read_attributes(resolved, graph), image=size.image)
@@ -154,36 +174,52 @@ def build_plan(experiment: RunOptions, ranks: int | None) -> RunPlan:
         resolved = record_defaults(resolved, specs.method, run)
     method = method.configure(outline._replace(points=size.points)) if run is None else run.configure(size.points)
     channel = ChannelPlan() if run is None else run.channel
-    played, other = _arrange(resolved, method, setting, channel)
+    sequence, stage_refusal = _list_stages(resolved, method, setting, channel)
     return RunPlan(
-        resolved, method, topology, size, sizes, dealt, played, refusal or other, graph, run, specs.partition
+        resolved,
+        method,
+        topology,
+        size,
+        sizes,
+        sizes_known,
+        sequence,
+        refusal or stage_refusal,
+        graph,
+        run,
+        specs.partition,
     )
 
 
-def _deal(partition: Spec | None, size: Size, topology: Topology) -> tuple[Integers, bool]:
-    """Return the points of each device, and whether they are known: they are if dealt in equal parts."""
+def _estimate_sizes(partition: Spec | None, size: Size, topology: Topology) -> tuple[Integers, bool]:
+    """Divide the points into equal parts; True if the partition does so, too, so that the sizes are exact."""
     n, m = topology.clients, size.points
     sizes = np.full(n, m // n)
     sizes[: m % n] += 1
-    spec = partition or Spec(_usual(size, n), {})
-    even = spec.name in ("iid", "blocks") and spec.options.get("minimum", 0) <= m // n
-    return np.append(sizes, np.zeros(topology.n - n, np.int64)), even
+    spec = partition or Spec(_default_partition(size, n), {})
+    is_even = spec.name in ("iid", "blocks") and spec.options.get("minimum", 0) <= m // n
+    return np.append(sizes, np.zeros(topology.n - n, np.int64)), is_even
 
 
-def _usual(size: Size, n: int) -> str:
-    """Return the partition that a run takes if none is given."""
+def _default_partition(size: Size, n: int) -> str:
+    """Name the partition that a run uses by default."""
     if size.stored:
         return "column" if size.devices == n else "blocks"
-    return "column" if size.devices is not None else "dirichlet" if size.labeled else "iid"
+    if size.devices is not None:
+        return "column"
+    return "dirichlet" if size.labeled else "iid"
 
 
-def _arrange(
+def _list_stages(
     experiment: RunOptions, method: Any, setting: InitContext, channel: ChannelPlan
 ) -> tuple[tuple[Stage, ...], P2PKMError | None]:
-    """Return the stages, and why they would be refused."""
-    before: tuple[Stage, ...] = (imputing_stage(experiment.missing, setting),) if experiment.missing in FILLING else ()
-    before = before if experiment.scale == "none" else (*before, scaling_stage(experiment.scale, setting))
-    before = before if experiment.k_max is None else (*before, choosing_stage(method, setting))
+    """List the stages, and the error that rejects the initialization, if any."""
+    before: tuple[Stage, ...] = ()
+    if experiment.missing in FILLING:
+        before = (imputing_stage(experiment.missing, setting),)
+    if experiment.scale != "none":
+        before = (*before, scaling_stage(experiment.scale, setting))
+    if experiment.k_max is not None:
+        before = (*before, choosing_stage(method, setting))
     rounds = experiment.rounds or 0
     try:
         return before + channel.prepare(setting) + stages(method, setting, rounds, seeded=False), None
@@ -191,7 +227,7 @@ def _arrange(
         return (*before, Stage(method.name, method.on(setting.topology), rounds)), error
 
 
-def _key(seed: int) -> int:
+def _shared_key(seed: int) -> int:
     from p2pkm.kernels.streams import shared_key
 
     return shared_key(seed)

@@ -1,4 +1,4 @@
-"""The load of an experiment on memory, and the check before a run."""
+"""Inputs of the memory model for an experiment or a plan, and the memory check before a run."""
 
 from typing import Any
 
@@ -13,95 +13,116 @@ from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import RunSpecs
 from p2pkm.experiments.plan.draft import RunPlan, resolve_experiment
 from p2pkm.experiments.plan.free_memory import available_memory
-from p2pkm.experiments.plan.memory_model import MemoryInputs, refuse
-from p2pkm.experiments.plan.volume import flood
+from p2pkm.experiments.plan.memory_model import MemoryInputs, check_fits_memory
+from p2pkm.experiments.plan.volume import count_flood_steps
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.metrics.monitor import usual_every
 from p2pkm.network.graph import LARGE, Topology
 
-_DEGREE = 2  # of a graph whose spec has no degree, at least; and of a star
-_ENTRY, _SHARE, _CHAIN = 4, 8, 9  # bytes per link in use and round, with own weights; per directed edge if drawn anew
-_SERVED, _SHIPPED = 2, 5  # tables of all points: of methods with a server, and where all points go there
+_DEGREE = 2  # minimum degree assumed for a graph whose spec has none, and mean degree of a star
+# Bytes of a stored round of a time-varying graph, per edge in use, and in addition with given mixing weights.
+_EDGE_IN_ROUND, _EDGE_WEIGHT = 4, 8
+_DRAWN_EDGE = 9  # bytes per directed edge if each round is drawn and not stored
+# Copies of all points: by server methods, and by those whose clients send their points to the server.
+_SERVER_COPIES, _SHIPPED_COPIES = 2, 5
 
 
 def check_memory(specs: RunSpecs, ranks: int | None) -> None:
-    """Refuse a run that cannot fit into the memory of this machine, before anything is read or built.
+    """Check that a run fits into the memory of this machine, before anything is read or built.
 
-    What is wrong otherwise is left to those who say so better.
+    Other errors are ignored: later checks report them with better messages.
 
     Parameters
     ----------
+    specs : RunSpecs
     ranks : int or None
         Number of MPI ranks; None without MPI.
 
     Raises
     ------
     DataError
-        If it cannot, with what to change.
+        If the run does not fit; the message lists remedies.
     """
     limit = available_memory()
     if limit is None:
         return
     try:
-        if not has_header(specs.source):  # to look would be to read it twice
+        # Without a header, the size is known only after reading the file, which would then be read twice.
+        if not has_header(specs.source):
             return
         resolved, method, size = resolve_experiment(specs, ranks, count=False)
     except (P2PKMError, OSError):
         return
-    if resolved.devices is None:  # a graph in a file has as many as a file holds
+    if resolved.devices is None:
+        # The number of nodes of a graph file is not known yet, and is limited by the file.
         return
     n = resolved.devices
     edges = n * int(specs.graph.options.get("degree", _DEGREE)) if not needs_hub(method) else _DEGREE * n
-    refuse(weigh(resolved, specs.partition, method, size, (n, edges), ranks or 1), limit, local_size())
+    inputs = memory_inputs(resolved, specs.partition, method, size, (n, edges), ranks or 1)
+    check_fits_memory(inputs, limit, local_size())
 
 
-def weigh(
+def memory_inputs(
     experiment: RunOptions, partition: Spec | None, method: Any, size: Size, graph: tuple[int, int], ranks: int
 ) -> MemoryInputs:
-    """Return the load of an experiment; graph: devices and directed edges."""
+    """Collect the inputs of the memory model; `graph` is the number of devices and of directed edges."""
     records = (experiment.rounds or 0) // (experiment.record_every or usual_every(graph[0])) + 2
-    drawn = draws(partition or Spec("column", {}))
-    sent = method.expected_messages(Known(graph[0], size.points, size.distinct, size.features, 0, True))
-    ships = isinstance(sent, Reports) and sent.by_points
+    pattern = method.expected_messages(Known(graph[0], size.points, size.distinct, size.features, 0, True))
+    ships_points = isinstance(pattern, Reports) and pattern.by_points
+    copies = _SHIPPED_COPIES if ships_points else _SERVER_COPIES
+    reader = "first"
+    if size.stored:
+        reader = "drawn" if draws(partition or Spec("column", {})) else "each"
     return MemoryInputs(
-        size.points, size.features, *graph, method.k, records, experiment.baselines, ranks=ranks,
-        word=4 if experiment.dtype == "float32" else 8,
-        copies=(_SHIPPED if ships else _SERVED) if needs_hub(method) else 0,
-        reading="first" if not size.stored else "drawn" if drawn else "each", compiles=method.traits.derives_features,
-    )  # fmt: skip
+        size.points,
+        size.features,
+        *graph,
+        method.k,
+        records,
+        experiment.baselines,
+        ranks=ranks,
+        value_bytes=4 if experiment.dtype == "float32" else 8,
+        server_copies=copies if needs_hub(method) else 0,
+        reader=reader,
+        trains_networks=method.traits.derives_features,
+    )
 
 
-def weigh_plan(plan: RunPlan, ranks: int, ghosts: int) -> MemoryInputs:
-    """Return the load of a plan on so many ranks."""
+def plan_memory_inputs(plan: RunPlan, ranks: int, halo: int) -> MemoryInputs:
+    """Collect the inputs of the memory model for a plan on a number of ranks."""
     topology = plan.topology
-    load = weigh(plan.experiment, plan.partition, plan.algorithm, plan.size, (topology.n, len(topology.indices)), ranks)
-    load = _weigh_changes(plan, load._replace(ghosts=ghosts))
+    graph = topology.n, len(topology.indices)
+    inputs = memory_inputs(plan.experiment, plan.partition, plan.algorithm, plan.size, graph, ranks)
+    inputs = _add_graph_history(plan, inputs._replace(halo=halo))
     floods = [
-        one
-        for one in (stage.algorithm.traits for stage in plan.stages)
-        if one.message_content is MessageContent.SUMMARIES
+        traits
+        for traits in (stage.algorithm.traits for stage in plan.stages)
+        if traits.message_content is MessageContent.SUMMARIES
     ]
     if not floods:
-        return load
-    waves = flood(topology, floods[0].hops)
-    swell = topology.n if waves is None else max(wave.tables for wave in waves) / max(len(topology.indices), 1)
-    return load._replace(flooded=plan.algorithm.k, swell=swell)
+        return inputs
+    steps = count_flood_steps(topology, floods[0].hops)
+    if steps is None:
+        arriving = float(topology.n)
+    else:
+        arriving = max(step.tables for step in steps) / max(len(topology.indices), 1)
+    return inputs._replace(flooded_rows=plan.algorithm.k, arriving_tables=arriving)
 
 
-def _weigh_changes(plan: RunPlan, load: MemoryInputs) -> MemoryInputs:
-    """Add what a graph that changes takes: its rounds, and the masks that the ledger keeps."""
-    topology, graph, used = plan.topology, plan.topology.varying, plan.used
-    if graph is None or used is None:
-        return load
-    each = _ENTRY + (_SHARE if graph.own_mixing is not None else 0)
-    tape = int(2 * used * each) * graph.period if graph.period else _CHAIN * len(topology.indices)
+def _add_graph_history(plan: RunPlan, inputs: MemoryInputs) -> MemoryInputs:
+    """Add the rounds of a time-varying graph and the masks of edges in use that the ledger stores."""
+    topology, graph, links = plan.topology, plan.topology.varying, plan.links_in_use
+    if graph is None or links is None:
+        return inputs
+    per_edge = _EDGE_IN_ROUND + (_EDGE_WEIGHT if graph.own_mixing is not None else 0)
+    history = int(2 * links * per_edge) * graph.period if graph.period else _DRAWN_EDGE * len(topology.indices)
     exchanges = (plan.experiment.rounds or 0) * _count_turns(plan.algorithm, topology) + 1
-    return load._replace(tape=max(tape, 1), exchanges=exchanges if topology.n <= LARGE else 0)
+    return inputs._replace(graph_history_bytes=max(history, 1), exchanges=exchanges if topology.n <= LARGE else 0)
 
 
 def _count_turns(algorithm: Any, topology: Topology) -> int:
-    """Return the number of exchanges of a round."""
-    word, _, turns = algorithm.on(topology).schedule.partition("*")
-    if word == "colored":
+    """Count the exchanges of a round."""
+    schedule, _, turns = algorithm.on(topology).schedule.partition("*")
+    if schedule == "colored":
         return int(topology.colors.max(initial=0)) + 1
-    return int(turns or (2 if word == "star" else 1))
+    return int(turns or (2 if schedule == "star" else 1))

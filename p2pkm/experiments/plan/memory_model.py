@@ -1,4 +1,8 @@
-"""Memory: what every rank needs, what there is, and what to change where the first is more than the second."""
+"""Model of the memory that each rank needs, the check against the free memory, and remedies if it does not suffice.
+
+The constants are bytes per item, each fitted to the peak resident memory of measured runs. docs/scale.md compares the
+model with such runs.
+"""
 
 from typing import NamedTuple
 
@@ -6,51 +10,83 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.units import write_size
 from p2pkm.experiments.plan.free_memory import LIMIT
 
-_PROGRAM, _COMPILER = 180_000_000, 450_000_000  # Python, libraries and compiled kernels; JAX beside them
-# Bytes, as measured: what a run holds of each point, link and device beside points and centroids; and how many copies
-# of points and centroids there are at a time.
-_READ, _READING, _DRAWN = 28, 2, 24  # per point while rank 0 makes and deals all; copies; while each rank draws whose
-_HELD, _LABELED, _UNLABELED = 48, 10_000_000, 16  # from then on, up to so many points; of more, labels are not kept
-_EDGE, _COUNTS, _OBJECT = 51, 40, 250  # per directed edge; counts in the end; more if the graph is of Python objects
-_MASK = 18  # per directed edge, where it is looked at which of them are in use
-_DEVICE, _TABLES, _MOVING = 400, 3, 5  # tables of centroids all the time, and more of them in a round
-_RETURNED, _KEPT = 4_000_000, 200  # devices of which a number each, 32 MB, is given back when freed; per device then
-_OBJECTS = 100_000  # devices up to which it does
-# As in `p2pkm.metrics.cost_ratio`: distances that the last record takes, without and with baseline; sets that it prices
-# at least, and points at most; what it costs to visit a device; values of the baseline.
-_SAMPLE, _COMPARED, _LEAST, _PRICED, _VISIT, _POOLED = 1e9, 2e10, 16, 4_000_000, 64, 2_000_000
-_DIGEST, _DIGESTS, _LAST = 64, 128_000_000, 24  # per device and record, so much at most; of the last record
-_RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+_PROGRAM = 180_000_000  # Python, libraries and compiled kernels
+_COMPILER = 450_000_000  # in addition, if JAX trains networks
+
+# Reading and distributing the points.
+_READ = 28  # per point, while rank 0 generates and distributes all points
+_READ_COPIES = 2  # copies of the points at that time
+_DRAWN = 24  # per point of all ranks, while a rank draws the device of each point
+
+# Points of a rank while the run lasts. Beyond _LABELED points, labels are not stored.
+_POINT = 48
+_LABELED = 10_000_000
+_UNLABELED_POINT = 16
+
+# Graph, per directed edge.
+_EDGE = 51
+_EDGE_COUNTS = 40  # counts of the ledger, at the end
+_EDGE_OBJECT = 250  # if the graph consists of Python objects, as in networkx
+_OBJECT_DEVICES = 100_000  # number of devices up to which it does
+_EDGE_MASK = 18  # while the edges in use of a time-varying graph are determined
+
+# Devices.
+_DEVICE = 400
+_CENTROID_SETS = 3  # stored for each device
+_ROUND_CENTROID_SETS = 5  # more of them during a round
+# Freed arrays of 32 MB are returned to the system, which is one number for each of 4 million devices: above, less is
+# retained per device.
+_RETURNED_DEVICES = 4_000_000
+_DEVICE_IF_RETURNED = 200
+
+# Final evaluation; the limits are those of `p2pkm.metrics.cost_ratio`.
+_DISTANCES = 1e9  # distances computed for the last record
+_DISTANCES_WITH_BASELINES = 2e10
+_MIN_EVALUATED_SETS = 16
+_MAX_EVALUATED_POINTS = 4_000_000
+_DEVICE_VISIT = 64  # distances that take as long as proceeding to the next device
+_POOLED_VALUES = 2_000_000  # values on which central k-means works
+_DIGEST = 64  # per device and record
+_MAX_DIGESTS = 128_000_000  # bytes of all digests
+_LAST_RECORD = 24  # per device
+
+_RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)  # numbers of ranks that a remedy may suggest
 
 
 class MemoryInputs(NamedTuple):
-    """What the memory of a run depends on.
+    """Inputs of the memory model.
 
     Attributes
     ----------
     points, features, devices, edges, clusters : int
-        Of the whole run; edges are directed.
+        Sizes of the whole run; edges are directed.
     records : int
-        Rounds that are recorded.
+        Number of recorded rounds.
     baselines : bool
-    flooded : int
-        Rows of the table of each device that is flooded, 0 if none is.
-    swell : float
-        Of these tables, how many arrive at a device at a time, on average in the busiest turn.
-    ghosts : int
-        Neighbors on other ranks, of the rank that has most.
+        Central k-means and the local-only baseline are computed.
+    flooded_rows : int
+        Rows of the table that each device floods; 0 without flooding.
+    arriving_tables : float
+        Flooded tables that arrive at a device in one exchange, mean over devices in the busiest exchange.
+    halo : int
+        Neighbors on other ranks, of the rank with the most.
     ranks : int
-    word : int
+    value_bytes : int
         Bytes of a coordinate of a point.
-    copies : int
-        Tables of 8 bytes per number, one column wider than the points, that a method with a server makes of them.
-    reading : {"first", "each", "drawn"}
-        Who reads the points: rank 0 all of them, or every rank its own, and whether it draws for all whose they are.
-    tape, exchanges : int
-        Of a graph that changes: bytes in which every rank keeps its rounds, and exchanges whose links are kept for the
-        ledger; 0 of other graphs.
-    compiles : bool
-        Whether networks are trained.
+    server_copies : int
+        Copies of all points as tables with one additional column and 8 bytes per value, made by server methods.
+    reader : {"first", "each", "drawn"}
+        Reader of the points.
+
+        * "first": rank 0 reads or generates all points.
+        * "each": each rank reads its own points.
+        * "drawn": as "each", after drawing the device of every point.
+    graph_history_bytes : int
+        Bytes in which each rank stores the rounds of a time-varying graph; 0 for a static graph.
+    exchanges : int
+        Exchanges for which the ledger stores the edges in use of a time-varying graph; 0 for a static graph.
+    trains_networks : bool
+        The method trains neural networks, which needs a compiler.
     """
 
     points: int
@@ -60,29 +96,33 @@ class MemoryInputs(NamedTuple):
     clusters: int
     records: int = 2
     baselines: bool = False
-    flooded: int = 0
-    swell: float = 0.0
-    ghosts: int = 0
+    flooded_rows: int = 0
+    arriving_tables: float = 0.0
+    halo: int = 0
     ranks: int = 1
-    word: int = 8
-    copies: int = 0
-    reading: str = "first"
-    tape: int = 0
+    value_bytes: int = 8
+    server_copies: int = 0
+    reader: str = "first"
+    graph_history_bytes: int = 0
     exchanges: int = 0
-    compiles: bool = False
+    trains_networks: bool = False
 
 
 class MemoryEstimate(NamedTuple):
-    """Bytes of one rank: what it holds while the method runs, and what comes on top for a time.
+    """Bytes of one rank. The names of the fields are printed by ``p2pkm plan``.
 
     Attributes
     ----------
     program, points, graph, centroids, messages, monitor : int
-        What it holds.
-    seeding, rounds, reading, closing : int
-        The tables of a flood; of a round; the points of all ranks while rank 0 makes and deals them (as a whole, in the
-        place of all else but program and graph); the price of centroids in the end, or of the baseline, and what went
-        over each edge.
+        Held while the method runs.
+    seeding : int
+        Tables of a flood, in addition.
+    rounds : int
+        Arrays of a round, in addition.
+    reading : int
+        Points of all ranks while rank 0 distributes them, in addition to program and graph only.
+    closing : int
+        Final evaluation of centroids and baselines, and the counts of the ledger, in addition.
     """
 
     program: int
@@ -97,101 +137,128 @@ class MemoryEstimate(NamedTuple):
     closing: int
 
     @property
-    def held(self) -> int:
-        """Return what the rank holds while the method runs."""
+    def resident(self) -> int:
+        """Bytes held while the method runs."""
         return sum(self[:6])
 
     @property
     def peak(self) -> int:
-        """Return what the rank needs at a time, at most."""
-        return max(self.held + max(self.seeding, self.rounds, self.closing), self.program + self.graph + self.reading)
+        """Largest number of bytes at any time."""
+        temporary = max(self.seeding, self.rounds, self.closing)
+        return max(self.resident + temporary, self.program + self.graph + self.reading)
 
 
-def need(load: MemoryInputs, *, first: bool = True) -> MemoryEstimate:
-    """Return what a rank needs; first: rank 0, which makes all points and keeps the records."""
-    m, d, n, e, k = load[:5]
-    own, mine, links = -(-m // load.ranks), -(-n // load.ranks), -(-e // load.ranks)
+def estimate_memory(inputs: MemoryInputs, *, first: bool = True) -> MemoryEstimate:
+    """Estimate the memory of a rank; `first` is rank 0, which also generates the points and stores the records."""
+    m, d, n, e, k = inputs[:5]
+    local_points, local_devices, local_edges = (-(-total // inputs.ranks) for total in (m, n, e))
     table = 8 * k * d
-    graph = 32 * n + 24 * e + (_EDGE - 24) * links
-    if first and n <= _OBJECTS and not load.tape:
-        graph += _OBJECT * e
-    graph += load.tape
-    messages = 2 * (mine + load.ghosts) * (table + 8 * (d + k + 1)) if load.ranks > 1 else 0
-    flood = 4 * mine * n + load.flooded * (2 * n + 2 * load.swell * mine) * 8 * (d + 2) if load.flooded else 0
+    graph = 32 * n + 24 * e + (_EDGE - 24) * local_edges
+    if first and n <= _OBJECT_DEVICES and not inputs.graph_history_bytes:
+        graph += _EDGE_OBJECT * e
+    graph += inputs.graph_history_bytes
+    messages = 0
+    if inputs.ranks > 1:
+        messages = 2 * (local_devices + inputs.halo) * (table + 8 * (d + k + 1))
+    flood = 0.0
+    if inputs.flooded_rows:
+        stored_rows = 2 * n + 2 * inputs.arriving_tables * local_devices
+        flood = 4 * local_devices * n + inputs.flooded_rows * stored_rows * 8 * (d + 2)
+    per_point = _POINT if m <= _LABELED else _UNLABELED_POINT
+    per_device = _DEVICE if local_devices <= _RETURNED_DEVICES else _DEVICE_IF_RETURNED
     return MemoryEstimate(
-        program=_PROGRAM + _COMPILER * load.compiles,
-        points=own * (load.word * d + 8 * load.copies * (d + 1) + (_HELD if m <= _LABELED else _UNLABELED)),
+        program=_PROGRAM + _COMPILER * inputs.trains_networks,
+        points=local_points * (inputs.value_bytes * d + 8 * inputs.server_copies * (d + 1) + per_point),
         graph=graph,
-        centroids=mine * ((_DEVICE if mine <= _RETURNED else _KEPT) + _TABLES * table),
-        messages=int(messages) + links * load.exchanges,
-        monitor=min(_DIGEST * n * load.records, _DIGESTS) + _LAST * n if first else 0,
+        centroids=local_devices * (per_device + _CENTROID_SETS * table),
+        messages=int(messages) + local_edges * inputs.exchanges,
+        monitor=min(_DIGEST * n * inputs.records, _MAX_DIGESTS) + _LAST_RECORD * n if first else 0,
         seeding=int(flood),
-        rounds=mine * _MOVING * table + 2 * links * k + (_MASK * e if load.tape else 0),
-        reading=_read(load, own, first=first),
-        closing=_price(load, mine, first=first) + _COUNTS * links,
+        rounds=local_devices * _ROUND_CENTROID_SETS * table
+        + 2 * local_edges * k
+        + (_EDGE_MASK * e if inputs.graph_history_bytes else 0),
+        reading=_estimate_reading(inputs, local_points, first=first),
+        closing=_estimate_evaluation(inputs, local_devices, first=first) + _EDGE_COUNTS * local_edges,
     )
 
 
-def _read(load: MemoryInputs, own: int, *, first: bool) -> int:
-    """Return what a rank needs while the points are made or read, `own` of which it keeps."""
-    m, d = load.points, load.features
-    if load.reading == "first":
-        return m * (_READING * 8 * d + _READ) if first else 0
-    return own * (load.word + 8) * d + (_DRAWN * m if load.reading == "drawn" else 0)
+def _estimate_reading(inputs: MemoryInputs, local_points: int, *, first: bool) -> int:
+    """Estimate the bytes that a rank needs while points are generated or read."""
+    m, d = inputs.points, inputs.features
+    if inputs.reader == "first":
+        return m * (_READ_COPIES * 8 * d + _READ) if first else 0
+    return local_points * (inputs.value_bytes + 8) * d + (_DRAWN * m if inputs.reader == "drawn" else 0)
 
 
-def _price(load: MemoryInputs, mine: int, *, first: bool) -> int:
-    """Return what a rank with so many devices needs to price centroids: costs of each set on each device, and sets."""
-    m, d, n, _, k = load[:5]
-    most = _COMPARED if load.baselines else _SAMPLE
-    sets = min(n, max(int(most / max(min(m, _PRICED) * k * d + _VISIT * n, 1)), _LEAST)) + load.baselines
-    several = load.ranks > 1
-    pooled = 3 * 8 * min(_POOLED, m * d) if load.baselines and first else 0
-    return 8 * sets * (mine + (n if first and several else 0)) + (n * 8 * k * d if several else 0) + pooled
+def _estimate_evaluation(inputs: MemoryInputs, local_devices: int, *, first: bool) -> int:
+    """Estimate the bytes of the final evaluation: costs of each evaluated centroid set on each device, and the sets."""
+    m, d, n, _, k = inputs[:5]
+    distances = _DISTANCES_WITH_BASELINES if inputs.baselines else _DISTANCES
+    per_set = max(min(m, _MAX_EVALUATED_POINTS) * k * d + _DEVICE_VISIT * n, 1)
+    sets = min(n, max(int(distances / per_set), _MIN_EVALUATED_SETS)) + inputs.baselines
+    several = inputs.ranks > 1
+    pooled = 3 * 8 * min(_POOLED_VALUES, m * d) if inputs.baselines and first else 0
+    return 8 * sets * (local_devices + (n if first and several else 0)) + (n * 8 * k * d if several else 0) + pooled
 
 
-def together(load: MemoryInputs, ranks: int = 1) -> int:
-    """Return what so many of the ranks need, rank 0 among them, that share a machine."""
-    return need(load).peak + (ranks - 1) * need(load, first=False).peak
+def machine_memory(inputs: MemoryInputs, local_ranks: int = 1) -> int:
+    """Add the memory of the ranks that share a machine, one of which is rank 0."""
+    return estimate_memory(inputs).peak + (local_ranks - 1) * estimate_memory(inputs, first=False).peak
 
 
-def refuse(load: MemoryInputs, limit: int | None, here: int = 1) -> None:
-    """Refuse a run if those of its ranks that are on this machine need more than there is.
+def check_fits_memory(inputs: MemoryInputs, limit: int | None, local_ranks: int = 1) -> None:
+    """Check that the ranks on this machine fit into its free memory.
+
+    Parameters
+    ----------
+    inputs : MemoryInputs
+    limit : int or None
+        Bytes that are free; None: unknown, no check.
+    local_ranks : int
+        Number of ranks on this machine.
 
     Raises
     ------
     DataError
-        With what to change.
+        If they need more than `limit`; the message lists remedies.
     """
-    wanted = together(load, here)
-    if limit is None or wanted <= limit:
+    required = machine_memory(inputs, local_ranks)
+    if limit is None or required <= limit:
         return
-    ranks = "1 process" if load.ranks == 1 else f"{here} of {load.ranks} ranks"
+    ranks = "1 process" if inputs.ranks == 1 else f"{local_ranks} of {inputs.ranks} ranks"
     raise DataError(
-        f"the run does not fit into memory: {ranks} would need {write_size(wanted)}, and {write_size(limit)} are free "
-        f"here. {'; '.join(advise(load, limit, here))}. ({LIMIT}=8G sets how much there is, {LIMIT}=0: no check)"
+        f"the run does not fit into memory: {ranks} would need {write_size(required)}; {write_size(limit)} is free on "
+        f"this machine. Use {_join_words(list_remedies(inputs, limit, local_ranks))}. (Environment variable {LIMIT}: "
+        f"{LIMIT}=8G sets the free memory, {LIMIT}=0 disables this check)"
     )
 
 
-def advise(load: MemoryInputs, limit: int, here: int = 1) -> list[str]:
-    """Return what would make a run fit, at least one thing."""
-    found = []
+def list_remedies(inputs: MemoryInputs, limit: int, local_ranks: int = 1) -> list[str]:
+    """List changes of the options each of which makes a run fit into memory, at least one."""
+    remedies = []
     changes = {
-        "--no-baselines": load._replace(baselines=False),
-        "a larger --record-every": load._replace(records=2),
-        "--dtype float32": load._replace(word=4),
-        "--no-baselines and a larger --record-every": load._replace(baselines=False, records=2),
-        "--init bounding-box": load._replace(flooded=0),
+        "--no-baselines": inputs._replace(baselines=False),
+        "a larger --record-every": inputs._replace(records=2),
+        "--dtype float32": inputs._replace(value_bytes=4),
+        "--no-baselines and a larger --record-every": inputs._replace(baselines=False, records=2),
+        "--init bounding-box": inputs._replace(flooded_rows=0),
     }
-    for what, other in changes.items():
-        if other != load and together(other, here) <= limit:
-            found.append(f"{what} would do: {write_size(together(other, here))}")
-    enough = next((r for r in _RANKS if r > load.ranks and need(load._replace(ranks=r)).peak <= limit), None)
-    if enough is not None:
-        found.append(f"or {enough} ranks on as many machines like this one")
-    if not found:
-        least = load._replace(baselines=False, records=2, flooded=0)
-        share = max((limit - together(least._replace(points=0), here)) / max(together(least, here), 1), 0.0)
-        most = int(load.points * share)
-        found.append(f"take fewer points (about {most:,} would fit)" if most else "take fewer devices")
-    return found
+    for options, changed in changes.items():
+        if changed != inputs and machine_memory(changed, local_ranks) <= limit:
+            remedies.append(f"{options} ({write_size(machine_memory(changed, local_ranks))})")
+    more_ranks = (r for r in _RANKS if r > inputs.ranks)
+    ranks = next((r for r in more_ranks if estimate_memory(inputs._replace(ranks=r)).peak <= limit), None)
+    if ranks is not None:
+        remedies.append(f"{ranks} ranks on {ranks} machines like this one")
+    if not remedies:
+        smallest = inputs._replace(baselines=False, records=2, flooded_rows=0)
+        fixed = machine_memory(smallest._replace(points=0), local_ranks)
+        share = max((limit - fixed) / max(machine_memory(smallest, local_ranks), 1), 0.0)
+        points = int(inputs.points * share)
+        remedies.append(f"fewer points (about {points:,} fit)" if points else "fewer devices")
+    return remedies
+
+
+def _join_words(words: list[str]) -> str:
+    """Join alternatives: "a, b or c"."""
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))

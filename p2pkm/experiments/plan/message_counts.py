@@ -1,4 +1,7 @@
-"""Messages and bytes of every round of a plan, without a run: exact where the data have no say, else at most."""
+"""Predicted messages and bytes of each round of a plan, without running it.
+
+Exact if they do not depend on the points, otherwise an upper bound.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,112 +11,126 @@ import numpy as np
 from p2pkm.channel.byzantine import ByzantineMessages
 from p2pkm.core.expected_messages import Volume
 from p2pkm.experiments.plan.draft import RunPlan
-from p2pkm.experiments.plan.patterns import Facts, Rounds, add_up, read
+from p2pkm.experiments.plan.patterns import SentByRound, TrafficInputs, add_up, predict_sent
 from p2pkm.methods.init.pipelines import Stage, find_own
 
-Volumes = Callable[[int], Volume]
-# bits of an integer on the wire, about: of a move on the grid, in int8 or beside the method, else
+VolumeByRound = Callable[[int], Volume]
+# Approximate bits per integer: moves on a grid, int8 or messages outside the method, all other differences.
 _MOVE, _INT8, _DIFFERENCE = 4, 8, 10
 
 
-class Course(NamedTuple):
-    """What a stage sends.
+class StageTraffic(NamedTuple):
+    """Predicted messages of a stage.
 
     Attributes
     ----------
     name : str
     rounds : int
-        At most.
-    volume : callable
-        Returns what is sent in round t, the opening being 0; None: unknown.
+        Maximum number of rounds.
+    volume : callable or None
+        Messages and bytes of round t as a function of t; round 0 is the initial exchange. None: unknown.
     steady : bool
-        Whether all rounds but the opening are the same.
+        All rounds after round 0 are equal.
     """
 
     name: str
     rounds: int
-    volume: Volumes | None
+    volume: VolumeByRound | None
     steady: bool = False
 
     def total(self) -> Volume:
-        """Return what the opening and all rounds send together, if there are as many as possible."""
+        """Add up the initial exchange and the maximum number of rounds."""
         if self.volume is None:
             return Volume(0, 0, False, False)
         if self.steady:
-            one = self.volume(1)
-            return self.volume(0) + one.times(self.rounds)
+            return self.volume(0) + self.volume(1).times(self.rounds)
         return sum((self.volume(t) for t in range(1, self.rounds + 1)), self.volume(0))
 
 
-def stage_traffic(plan: RunPlan) -> list[Course]:
-    """Return what every stage of a plan sends."""
-    asked = plan.experiment
-    found, full = [], False
-    open_k = asked.clusters == "auto"  # planned with the largest k, of which fewer may be chosen
-    narrow = open_k or asked.min_cluster_size > 1 or asked.byzantine is not None or asked.transforms is not None
-    lies = _suspect(plan)
+def stage_traffic(plan: RunPlan) -> list[StageTraffic]:
+    """Predict the messages of each stage of a plan."""
+    options = plan.experiment
+    traffic, full = [], False
+    # Each of these can shorten tables: a k that the devices choose is planned with its maximum.
+    is_bound = (
+        options.clusters == "auto"
+        or options.min_cluster_size > 1
+        or options.byzantine is not None
+        or options.transforms is not None
+    )
+    byzantine = _find_malformed_messages(plan)
     for stage in plan.stages:
-        sent = stage.algorithm.expected_messages(plan.known)
-        course = Course(stage.name, stage.rounds, None)
-        if sent is not None:
-            rounds, steady = read(sent, Facts(plan, stage, full))
-            volume = _encode(_count(rounds, stage, plan, lies), stage, plan)
-            silent = asked.quantize.in_integers and stage.algorithm.traits.moves_on_grid  # who has not moved
-            course = Course(stage.name, stage.rounds, _loosen(volume) if narrow or silent else volume, steady)
-        found.append(course)
+        pattern = stage.algorithm.expected_messages(plan.known)
+        predicted = StageTraffic(stage.name, stage.rounds, None)
+        if pattern is not None:
+            sent, steady = predict_sent(pattern, TrafficInputs(plan, stage, full))
+            volume = _encode(_count(sent, stage, plan, byzantine), stage, plan)
+            # A device whose integers have not changed sends nothing.
+            may_be_silent = options.quantize.in_integers and stage.algorithm.traits.moves_on_grid
+            if is_bound or may_be_silent:
+                volume = _as_upper_bound(volume)
+            predicted = StageTraffic(stage.name, stage.rounds, volume, steady)
+        traffic.append(predicted)
         full = stage.algorithm.finds_all(plan.known, full)
-        narrow |= stage.algorithm.traits.cuts_links
-    return found
+        # Stages after one that deactivates links send less.
+        is_bound |= stage.algorithm.traits.cuts_links
+    return traffic
 
 
-def _encode(volume: Volumes, stage: Stage, plan: RunPlan) -> Volumes:
-    """Return the same with about as many bytes on the wire as integers take, if the run sends them in this stage."""
+def _encode(volume: VolumeByRound, stage: Stage, plan: RunPlan) -> VolumeByRound:
+    """Add the approximate encoded bytes, if the run encodes the messages of the stage as integers."""
     spec, traits = plan.experiment.quantize, stage.algorithm.traits
     if not spec.in_integers or not (traits.moves_on_grid or traits.counts_on_grid or stage is find_own(plan.stages)):
         return volume
-    fixed = str(spec).startswith("int8") or traits.counts_on_grid
-    bits = _INT8 if fixed else _MOVE if traits.moves_on_grid else _DIFFERENCE
+    if str(spec).startswith("int8") or traits.counts_on_grid:
+        bits = _INT8
+    else:
+        bits = _MOVE if traits.moves_on_grid else _DIFFERENCE
 
-    def at(t: int) -> Volume:
-        found = volume(t)
-        opening = traits.moves_on_grid and t == 0  # of the start that all hold, nothing is sent
-        return found._replace(wire=0 if opening else found.messages + found.bytes * bits // 64)
+    def encoded(t: int) -> Volume:
+        plain = volume(t)
+        # All devices hold the same initial centroids, so no differences are sent in round 0.
+        is_free = traits.moves_on_grid and t == 0
+        return plain._replace(wire=0 if is_free else plain.messages + plain.bytes * bits // 64)
 
-    return at
+    return encoded
 
 
-def _loosen(volume: Volumes) -> Volumes:
-    """Return the same as bounds: links may have gone out of use."""
+def _as_upper_bound(volume: VolumeByRound) -> VolumeByRound:
+    """Mark messages and bytes as upper bounds."""
     return lambda t: volume(t)._replace(exact_messages=False, exact_bytes=False)
 
 
-def _suspect(plan: RunPlan) -> ByzantineMessages | None:
-    """Return who may send tables that are a row too long, and in which stages; None: nobody."""
+def _find_malformed_messages(plan: RunPlan) -> ByzantineMessages | None:
+    """Return the transform of Byzantine devices if they send malformed tables, which may have an extra row."""
     if plan.run is None:
         return None
-    found = plan.run.channel.find(ByzantineMessages)
-    if found is None or found["spec"].kind != "nan":
+    settings = plan.run.channel.find(ByzantineMessages)
+    if settings is None or settings["spec"].kind != "nan":
         return None
-    return ByzantineMessages(**found, method=type(find_own(plan.stages).algorithm))
+    return ByzantineMessages(**settings, method=type(find_own(plan.stages).algorithm))
 
 
-def _count(rounds: Rounds, stage: Stage, plan: RunPlan, lies: ByzantineMessages | None) -> Volumes:
-    """Return the volume of each round, with one more row in every table of a Byzantine device: of the wrong shape."""
-    told = None if lies is None else lies.begin(stage, closing=False)
-    if lies is None or told is None or not told.acts:
-        return lambda t: add_up(rounds(t))
-    liars, opening = np.isin(np.arange(plan.topology.n), lies.ids), told.opening
+def _count(sent: SentByRound, stage: Stage, plan: RunPlan, byzantine: ByzantineMessages | None) -> VolumeByRound:
+    """Count messages and bytes of each round, with an extra row in the malformed tables of Byzantine devices."""
+    behavior = None if byzantine is None else byzantine.begin(stage, closing=False)
+    if byzantine is None or behavior is None or not behavior.acts:
+        return lambda t: add_up(sent(t))
+    is_byzantine, only_in_opening = np.isin(np.arange(plan.topology.n), byzantine.ids), behavior.opening
 
-    def at(t: int) -> Volume:
-        sent = rounds(t)
-        found = add_up(sent)
-        if opening and t:
-            return found
-        more = sum(
-            # every table may be a Byzantine device's; none is wider than a centroid and its count
-            8 * part.messages * (plan.size.features + 1) if isinstance(part, Volume) else part.one_more_row(liars)
-            for part in sent
+    def count(t: int) -> Volume:
+        parts = sent(t)
+        volume = add_up(parts)
+        if only_in_opening and t:
+            return volume
+        extra = sum(
+            # The senders of a `Volume` are unknown, so any of them may be Byzantine. No table is wider than a centroid
+            # with its count.
+            8 * part.messages * (plan.size.features + 1)
+            if isinstance(part, Volume)
+            else part.extra_row_bytes(is_byzantine)
+            for part in parts
         )
-        return found._replace(bytes=found.bytes + more)
+        return volume._replace(bytes=volume.bytes + extra)
 
-    return at
+    return count

@@ -1,4 +1,8 @@
-"""Tables that devices send in each round of a stage, by the message pattern that its algorithm declares."""
+"""Messages of each device in each round of a stage, predicted from the message pattern that its algorithm declares.
+
+Each pattern of `p2pkm.core.expected_messages` has one rule here. Round 0 is the initial exchange of a stage. A
+prediction is exact if it cannot depend on the points, otherwise an upper bound.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
@@ -26,7 +30,7 @@ from p2pkm.core.expected_messages import (
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.experiments.plan.draft import RunPlan
-from p2pkm.experiments.plan.volume import spread
+from p2pkm.experiments.plan.volume import count_flooded_tables
 from p2pkm.kernels import reference as plain
 from p2pkm.methods.building_blocks.random_matching import match, pick_neighbor
 from p2pkm.methods.init.pipelines import Stage, find_own
@@ -37,21 +41,21 @@ from p2pkm.network.local import LocalNetwork
 
 
 class SentTables(NamedTuple):
-    """Equal tables of each device that are sent in a round.
+    """Messages of a round, with tables of equal shape for each device.
 
     Attributes
     ----------
     messages : int64[n]
-        Messages of each device, a table in each.
+        Number of messages of each device.
     rows : int64[n]
-        Rows of the tables of each device.
+        Rows of each message table of a device.
     columns : int
     certain : bool
-        Whether the number of messages is certain, else an upper bound.
+        The numbers of messages are exact, otherwise upper bounds.
     exact : bool
-        Whether the number of rows is certain, else an upper bound.
+        The numbers of rows are exact, otherwise upper bounds.
     wire : int or None
-        Approximate bytes of all tables as encoded; None: 8 per number.
+        Approximate encoded bytes of all tables; None: 8 per value.
     """
 
     messages: Integers
@@ -64,21 +68,30 @@ class SentTables(NamedTuple):
     @property
     def volume(self) -> Volume:
         """Messages and bytes."""
-        numbers = int((self.messages * self.rows).sum()) * self.columns
-        return Volume(int(self.messages.sum()), 8 * numbers, self.certain, self.certain and self.exact, self.wire)
+        values = int((self.messages * self.rows).sum()) * self.columns
+        return Volume(int(self.messages.sum()), 8 * values, self.certain, self.certain and self.exact, self.wire)
 
-    def one_more_row(self, senders: Mask) -> int:
-        """Return the bytes of one more row in each table of these devices."""
+    def extra_row_bytes(self, senders: Mask) -> int:
+        """Compute the bytes of one additional row in each table of these devices."""
         return 8 * self.columns * int(self.messages[senders & (self.rows > 0)].sum())
 
 
-# of a round: where only a bound of all devices together is known, a volume
+# Messages of a round. A `Volume` is a bound over all devices, where the devices that send are not known.
 Sent = tuple[SentTables | Volume, ...]
-Rounds = Callable[[int], Sent]
+# Messages of round t as a function of t.
+SentByRound = Callable[[int], Sent]
 
 
-class Facts(NamedTuple):
-    """Plan and stage, and whether all k rows are in every table that the stage starts from."""
+class TrafficInputs(NamedTuple):
+    """Inputs of a prediction.
+
+    Attributes
+    ----------
+    plan : RunPlan
+    stage : Stage
+    full : bool
+        All k centroids are present on every device when the stage begins.
+    """
 
     plan: RunPlan
     stage: Stage
@@ -86,7 +99,7 @@ class Facts(NamedTuple):
 
     @property
     def topology(self) -> Topology:
-        """Graph of the plan."""
+        """Communication graph of the plan."""
         return self.plan.topology
 
 
@@ -95,192 +108,209 @@ def add_up(sent: Iterable[SentTables | Volume]) -> Volume:
     return sum((part if isinstance(part, Volume) else part.volume for part in sent), NOTHING)
 
 
-def read(pattern: Any, facts: Facts) -> tuple[Rounds, bool]:
-    """Return what is sent in round t, 0 being the opening, and whether all rounds but the opening are the same."""
-    return _RULES[type(pattern)](facts, pattern)
+def predict_sent(pattern: Any, inputs: TrafficInputs) -> tuple[SentByRound, bool]:
+    """Predict the messages of each round, and whether all rounds after round 0 are equal."""
+    return _RULES[type(pattern)](inputs, pattern)
 
 
-def _every_turn(facts: Facts, sent: EveryTurn) -> tuple[Rounds, bool]:
-    """Send one table over all links in use, in each turn of an active device."""
-    plan, stage, degrees = facts.plan, facts.stage, facts.topology.degrees
-    rows, full = np.full(len(degrees), sent.rows), sent.absent_rows or facts.full
-    word, _, turns = stage.algorithm.schedule.partition("*")
+def _every_turn(inputs: TrafficInputs, sent: EveryTurn) -> tuple[SentByRound, bool]:
+    """Predict one table over each link in use, in each turn of an active device."""
+    plan, stage, degrees = inputs.plan, inputs.stage, inputs.topology.degrees
+    rows, full = np.full(len(degrees), sent.rows), sent.absent_rows or inputs.full
+    schedule, _, turns = stage.algorithm.schedule.partition("*")
     opening = SentTables(degrees, rows, sent.columns, exact=full)
     if _is_event_driven(stage, plan):
-        most, alike = len(degrees) * int(degrees.max()), bool(degrees.min() == degrees.max())  # n turns of any devices
-        later = tables(most, sent.rows, sent.columns, certain=alike, full=full)
+        # A round has n turns, but which devices act depends on the clocks: exact only if all degrees are equal.
+        most, is_regular = len(degrees) * int(degrees.max()), bool(degrees.min() == degrees.max())
+        later = tables(most, sent.rows, sent.columns, certain=is_regular, full=full)
         return lambda t: (later if t else opening,), True
-    if word == "async" or sent.to != "all" or _changes(stage, plan):
-        count = _count_by_round(facts, sent)
+    if schedule == "async" or sent.to != "all" or _varies(stage, plan):
+        count = _count_by_round(inputs, sent)
         return lambda t: (opening._replace(messages=count(t)),), False
-    again = opening._replace(messages=degrees * int(turns or 1))
-    return lambda t: (again if t else opening,), True
+    later_tables = opening._replace(messages=degrees * int(turns or 1))
+    return lambda t: (later_tables if t else opening,), True
 
 
 def _is_event_driven(stage: Stage, plan: RunPlan) -> bool:
-    """Check whether clocks decide which device acts, one per turn."""
+    """Check whether simulated clocks decide which device acts next."""
     timed = plan.experiment.link_model is not None and plan.topology.varying is None
     return stage.algorithm.schedule == "async" and timed and stage is find_own(plan.stages)
 
 
-def _changes(stage: Stage, plan: RunPlan) -> bool:
-    """Check whether the links of a stage change from round to round."""
+def _varies(stage: Stage, plan: RunPlan) -> bool:
+    """Check whether the stage runs on a time-varying graph."""
     return plan.topology.varying is not None and stage is find_own(plan.stages)
 
 
-def _count_by_round(facts: Facts, sent: EveryTurn) -> Callable[[int], Integers]:
-    """Return a function that counts the messages of each device in round t, int64[n].
+def _count_by_round(inputs: TrafficInputs, sent: EveryTurn) -> Callable[[int], Integers]:
+    """Build a function that counts the messages of each device in round t, int64[n].
 
-    Where the links change, all devices send over the new ones; where they repeat, so do the counts.
+    The schedule and the random neighbors are drawn as in the run. On a time-varying graph all devices send over the
+    new links. For a periodic graph, counts of a period are computed once.
     """
-    plan, stage, topology = facts.plan, facts.stage, facts.topology
-    devices = _imitate(plan)
+    plan, stage, topology = inputs.plan, inputs.stage, inputs.topology
+    devices = _placeholder_devices(plan)
     schedule = make(stage.algorithm.schedule, devices, topology.colors)
-    graph = topology.varying if _changes(stage, plan) else None
-    every, everybody = np.ones(len(topology.indices), np.bool_), np.ones(topology.n, np.bool_)
-    links = (lambda t: every) if graph is None else lru_cache(2)(graph.active)
+    graph = topology.varying if _varies(stage, plan) else None
+    all_edges, all_devices = np.ones(len(topology.indices), np.bool_), np.ones(topology.n, np.bool_)
+    links = (lambda t: all_edges) if graph is None else lru_cache(2)(graph.active)
 
-    def turn(now: int, sending: Mask) -> Integers:
-        edges = links(now)
+    def count_turn(turn: int, senders: Mask) -> Integers:
+        edges = links(turn)
         if sent.to == "partner":
-            partner = match(topology, devices.shared_key, now + 1, None if graph is None else edges)
-            sending, edges = partner >= 0, partner[topology.sources] == topology.indices
+            partner = match(topology, devices.shared_key, turn + 1, None if graph is None else edges)
+            senders, edges = partner >= 0, partner[topology.sources] == topology.indices
         elif sent.to == "one":
-            edges = pick_neighbor(devices.with_active_edges(edges, devices.neighbor_degrees), now)
-        return np.bincount(topology.sources[edges & sending[topology.sources]], minlength=topology.n)
+            edges = pick_neighbor(devices.with_active_edges(edges, devices.neighbor_degrees), turn)
+        return np.bincount(topology.sources[edges & senders[topology.sources]], minlength=topology.n)
 
-    # where neighbors of a turn are drawn, links may repeat without the messages repeating
+    # Neighbors drawn at random differ in every round, even if the links repeat.
     period = graph.period if graph is not None and sent.to == "all" else None
 
     @lru_cache(period or 2)
     def count(t: int) -> Integers:
-        woken, total = [schedule.opening] if t == 0 else list(schedule.turns(t)), np.zeros(topology.n, np.int64)
-        for number, awake in enumerate(woken, 1):
-            due = schedule.is_synchronous or number == len(woken)
-            now = 0 if t == 0 else (t - 1) * len(woken) + number if schedule.is_synchronous else t - (not due)
-            total += turn(now, everybody if graph is not None and due else awake)
+        turns = [schedule.opening] if t == 0 else list(schedule.turns(t))
+        total = np.zeros(topology.n, np.int64)
+        for number, active in enumerate(turns, 1):
+            # The links advance in every turn if the schedule is in step, otherwise only in the last turn of a round.
+            advances = schedule.is_synchronous or number == len(turns)
+            if t == 0:
+                turn = 0
+            elif schedule.is_synchronous:
+                turn = (t - 1) * len(turns) + number
+            else:
+                turn = t - (not advances)
+            total += count_turn(turn, all_devices if graph is not None and advances else active)
         return total
 
     return lambda t: count(t if period is None or t == 0 else (t - 1) % period + 1)
 
 
-def _imitate(plan: RunPlan) -> Devices:
-    """Return all devices with one point each: a schedule does not depend on the points."""
+def _placeholder_devices(plan: RunPlan) -> Devices:
+    """Build devices with one point each: schedules do not depend on the points."""
     n = plan.topology.n
     points = Shards(np.zeros((n, 1)), np.arange(n + 1), np.ones(n), None, np.arange(n))
     return build_batch(plan.topology, points, LocalNetwork(place(plan.topology, 0, 1)), plan.experiment.seed, plain)
 
 
-def _reports(facts: Facts, sent: Reports) -> tuple[Rounds, bool]:
-    """Send reports in the opening; in a round the server sends, then the clients if the method has several rounds."""
-    topology, method = facts.topology, facts.plan.algorithm
+def _reports(inputs: TrafficInputs, sent: Reports) -> tuple[SentByRound, bool]:
+    """Predict reports in round 0, then an answer of the server in each round, followed by reports for the next one."""
+    topology, method = inputs.topology, inputs.plan.algorithm
     hub = np.arange(topology.n) == topology.hub
-    each = facts.plan.sizes if sent.by_points else np.full(topology.n, sent.rows // topology.clients)
+    each = inputs.plan.sizes if sent.by_points else np.full(topology.n, sent.rows // topology.clients)
     reports = SentTables((~hub).astype(np.int64), each, sent.columns, exact=sent.exact)
     rows = np.full(topology.n, method.k)
-    down = SentTables(topology.clients * hub, rows, facts.plan.size.features, exact=sent.answered)
+    down = SentTables(topology.clients * hub, rows, inputs.plan.size.features, exact=sent.answered)
     if method.traits.one_shot:
-        return lambda t: ((reports,), (down,))[t] if t <= 1 else (), False
-    again = down, reports._replace(exact=sent.exact and sent.answered)
-    return lambda t: again if t else (reports,), True
+        return lambda t: ((reports,), (down,))[t] if t < 2 else (), False
+    later = down, reports._replace(exact=sent.exact and sent.answered)
+    return lambda t: later if t else (reports,), True
 
 
-def _flooding(facts: Facts, sent: Flooding) -> tuple[Rounds, bool]:
-    """Spread a table of each device."""
-    e, degrees, counts = len(facts.topology.indices), facts.topology.degrees, spread(facts.topology)
-    if counts is None:  # each device sends in every turn at most, and each table travels each way once
+def _flooding(inputs: TrafficInputs, sent: Flooding) -> tuple[SentByRound, bool]:
+    """Predict the flood of a table of each device."""
+    e, degrees, counts = len(inputs.topology.indices), inputs.topology.degrees, count_flooded_tables(inputs.topology)
+    if counts is None:
+        # Bounds: each device sends in every turn, and each table passes each edge once. Round 0 accounts for the bytes.
         size = 8 * sent.rows * sent.columns
-        return lambda t: (Volume(e, e * facts.topology.n * size if t == 0 else 0, False, False),), False
-    waves, sure = counts[: sent.hops], facts.plan.least >= 1 and sent.all_send
+        return lambda t: (Volume(e, e * inputs.topology.n * size if t == 0 else 0, False, False),), False
+    counts = counts[: sent.hops]
+    all_have_tables = inputs.plan.min_points >= 1 and sent.all_send
 
-    def at(t: int) -> Sent:
-        if t >= len(waves):
+    def predict(t: int) -> Sent:
+        if t >= len(counts):
             return ()
-        messages = np.where((waves[t] > 0) | (t == 0), degrees, 0)
-        certain = sure or t == 0
-        return (SentTables(messages, waves[t] * sent.rows, sent.columns, certain, sure and sent.exact),)
+        messages = np.where((counts[t] > 0) | (t == 0), degrees, 0)
+        certain, exact = all_have_tables or t == 0, all_have_tables and sent.exact
+        return (SentTables(messages, counts[t] * sent.rows, sent.columns, certain, exact),)
 
-    return at, False
+    return predict, False
 
 
-def _until_quiet(facts: Facts, sent: UntilQuiet) -> tuple[Rounds, bool]:
-    """Send a table of each device in the opening; then the data decide which devices send."""
-    topology = facts.topology
-    rows = np.where(np.arange(topology.n) == topology.hub, 0, sent.rows)  # a hub has no point
+def _until_quiet(inputs: TrafficInputs, sent: UntilQuiet) -> tuple[SentByRound, bool]:
+    """Predict a table of each device in round 0; the points decide which devices send later."""
+    topology = inputs.topology
+    # A server is without points and sends an empty table.
+    rows = np.where(np.arange(topology.n) == topology.hub, 0, sent.rows)
     opening = SentTables(topology.degrees, rows, sent.columns, exact=sent.exact)
     most = opening._replace(rows=np.full(topology.n, sent.rows), certain=False)
     return lambda t: (most if t else opening,), True
 
 
-def _tree_broadcast(facts: Facts, sent: TreeBroadcast) -> tuple[Rounds, bool]:
-    """Send from each layer of a tree to the next one."""
-    layers = facts.topology.layers(np.flatnonzero(sent.parent < 0))
-    full, n = facts.stage.algorithm.finds_all(facts.plan.known, facts.full), facts.topology.n
+def _tree_broadcast(inputs: TrafficInputs, sent: TreeBroadcast) -> tuple[SentByRound, bool]:
+    """Predict messages from each layer of a tree to the next, one layer per round."""
+    layers = inputs.topology.layers(np.flatnonzero(sent.parent < 0))
+    full, n = inputs.stage.algorithm.finds_all(inputs.plan.known, inputs.full), inputs.topology.n
 
-    def at(t: int) -> Sent:
+    def predict(t: int) -> Sent:
         messages = np.bincount(sent.parent[layers == t + 1], minlength=n)
-        return (SentTables(messages, np.full(n, sent.rows), sent.columns, facts.plan.dealt, full),)
+        return (SentTables(messages, np.full(n, sent.rows), sent.columns, inputs.plan.sizes_known, full),)
 
-    return at, False
-
-
-def _tree_walk(facts: Facts, sent: TreeWalk) -> tuple[Rounds, bool]:
-    """Send along the ways of a tree, layer by layer: the deepest one in the opening."""
-    linked = sent.layer > 0
-    deepest = sent.layer == max(int(sent.layer.max()), 1)
-    first, *others = sent.ways
-    opening = (_along(sent.parent, first, deepest),)
-    rest = _along(sent.parent, first, linked & ~deepest)._replace(exact=bool(first.exact[linked].all()))
-    whole = (rest, *(_along(sent.parent, way, linked) for way in others))
-    again = tuple(_along(sent.parent, way, linked) for way in sent.again)
-    if facts.plan.experiment.all_rounds:  # once the root has found the end, nothing is sent any more
-        again = tuple(part._replace(certain=False) for part in again)
-    return lambda t: (opening, whole)[t] if t < 2 else again, False
+    return predict, False
 
 
-def _along(parent: Integers, way: Way, links: Mask) -> SentTables:
-    """Return the tables of a way over the links from these devices to their parents, or in the other direction."""
-    ends = np.flatnonzero(links)
-    messages = np.bincount(ends if way.up else parent[ends], minlength=len(parent))
-    found = SentTables(messages, way.rows, way.columns, way.certain, bool(way.exact[links].all()))
+def _tree_walk(inputs: TrafficInputs, sent: TreeWalk) -> tuple[SentByRound, bool]:
+    """Predict passes up and down a tree; the deepest layer sends in round 0."""
+    has_parent = sent.layer > 0
+    is_deepest = sent.layer == max(int(sent.layer.max()), 1)
+    first, *other_ways = sent.ways
+    opening = (_tree_pass(sent.parent, first, is_deepest),)
+    rest = _tree_pass(sent.parent, first, has_parent & ~is_deepest)
+    rest = rest._replace(exact=bool(first.exact[has_parent].all()))
+    first_round = (rest, *(_tree_pass(sent.parent, way, has_parent) for way in other_ways))
+    later = tuple(_tree_pass(sent.parent, way, has_parent) for way in sent.again)
+    if inputs.plan.experiment.all_rounds:
+        # With --all-rounds the rounds go past convergence, after which nothing is sent.
+        later = tuple(part._replace(certain=False) for part in later)
+    return lambda t: (opening, first_round)[t] if t < 2 else later, False
+
+
+def _tree_pass(parent: Integers, way: Way, children: Mask) -> SentTables:
+    """Predict the messages between these devices and their parents, in one direction."""
+    ids = np.flatnonzero(children)
+    messages = np.bincount(ids if way.up else parent[ids], minlength=len(parent))
+    sent = SentTables(messages, way.rows, way.columns, way.certain, bool(way.exact[children].all()))
     if way.bits is None:
-        return found
-    return found._replace(wire=int(found.volume.bytes * way.bits / 64) + len(ends) * way.certain)
+        return sent
+    # A partly used last byte per message, at most 1, unless the message may be absent.
+    return sent._replace(wire=int(sent.volume.bytes * way.bits / 64) + len(ids) * way.certain)
 
 
-def _tree_sums(facts: Facts, sent: TreeSums) -> tuple[Rounds, bool]:
-    """Send keys over all links in the opening, then a table up and one down each link of a tree in every round."""
-    n, sure = facts.topology.n, np.ones(facts.topology.n, np.bool_)
-    keys = (SentTables(facts.topology.degrees, np.ones(n, np.int64), sent.keys),) if sent.keys else ()
+def _tree_sums(inputs: TrafficInputs, sent: TreeSums) -> tuple[SentByRound, bool]:
+    """Predict keys over all links in round 0, then one table up and one down each tree link in every round."""
+    n = inputs.topology.n
+    exact = np.ones(n, np.bool_)
+    keys = (SentTables(inputs.topology.degrees, np.ones(n, np.int64), sent.keys),) if sent.keys else ()
 
-    def at(t: int) -> Sent:
+    def predict(t: int) -> Sent:
         if not 1 <= t <= len(sent.tables):
             return () if t else keys
         rows, columns = sent.tables[t - 1]
-        ways = (Way(up, np.full(n, rows), columns, sure) for up in (True, False))
-        return tuple(_along(sent.parent, way, sent.layer > 0) for way in ways)
+        ways = (Way(up, np.full(n, rows), columns, exact) for up in (True, False))
+        return tuple(_tree_pass(sent.parent, way, sent.layer > 0) for way in ways)
 
-    return at, False
-
-
-def _flood_then_pool(facts: Facts, sent: FloodThenPool) -> tuple[Rounds, bool]:
-    """Flood a number of each device, then rows; one round."""
-    number, _ = _flooding(facts, Flooding(1, 1))
-    first, rest = number(0), add_up(part for t in range(1, sent.hops + 1) for part in number(t))
-    size = 8 * len(facts.topology.indices) * sent.rows * sent.columns
-    rows = Volume(add_up(first).messages + rest.messages, size, rest.exact_messages, False)
-    return lambda t: ((add_up(first),), (rest, rows))[t] if t < 2 else (), False
+    return predict, False
 
 
-def _by_round(facts: Facts, sent: ByRound) -> tuple[Rounds, bool]:
+def _flood_then_pool(inputs: TrafficInputs, sent: FloodThenPool) -> tuple[SentByRound, bool]:
+    """Predict a flood of one number of each device, then of rows, within one round."""
+    flood, _ = _flooding(inputs, Flooding(1, 1))
+    opening = add_up(flood(0))
+    rest = add_up(part for t in range(1, sent.hops + 1) for part in flood(t))
+    size = 8 * len(inputs.topology.indices) * sent.rows * sent.columns
+    rows = Volume(opening.messages + rest.messages, size, rest.exact_messages, False)
+    return lambda t: ((opening,), (rest, rows))[t] if t < 2 else (), False
+
+
+def _by_round(inputs: TrafficInputs, sent: ByRound) -> tuple[SentByRound, bool]:
     return lambda t: ((sent.opening, sent.rest, sent.later)[min(t, 2)],), False
 
 
-def _silent(facts: Facts, sent: Silent) -> tuple[Rounds, bool]:
+def _silent(inputs: TrafficInputs, sent: Silent) -> tuple[SentByRound, bool]:
     return lambda t: (), True
 
 
-_RULES: Mapping[type, Callable[[Facts, Any], tuple[Rounds, bool]]] = {
+_RULES: Mapping[type, Callable[[TrafficInputs, Any], tuple[SentByRound, bool]]] = {
     EveryTurn: _every_turn,
     Reports: _reports,
     Silent: _silent,

@@ -1,4 +1,4 @@
-"""How tables flood a graph."""
+"""Number of tables that a flood sends in each exchange."""
 
 from typing import NamedTuple
 
@@ -7,60 +7,75 @@ import numpy as np
 from p2pkm.core.batch import Integers
 from p2pkm.network.graph import Topology
 
-_WORK = 2e9  # 64-bit words that following a flood may touch
-_HELD = 1 << 23  # of them at a time
+_MAX_WORK = 2e9  # 64-bit words read while a flood is followed; more would take seconds
+_BLOCK = 1 << 23  # of these words at a time
 
 
-class Wave(NamedTuple):
-    """One turn of a flood: directed edges that are sent over, and the origins' tables that travel over them."""
+class FloodStep(NamedTuple):
+    """One exchange of a flood.
+
+    Attributes
+    ----------
+    messages : int
+        Directed edges over which a message is sent.
+    tables : int
+        Tables of the origins in these messages.
+    """
 
     messages: int
     tables: int
 
 
-def flood(topology: Topology, hops: int | None = None) -> list[Wave] | None:
-    """Return what every turn of a flood sends, see `spread`; all send at the opening. None where that is much work."""
-    counts, degrees = spread(topology), topology.degrees
+def count_flood_steps(topology: Topology, hops: int | None = None) -> list[FloodStep] | None:
+    """Count messages and tables of each exchange of a flood; all devices send in the first one.
+
+    None if the graph is too large, see `count_flooded_tables`.
+    """
+    counts, degrees = count_flooded_tables(topology), topology.degrees
     if counts is None:
         return None
     return [
-        Wave(int(degrees[(count > 0) | (t == 0)].sum()), int((degrees * count).sum()))
+        FloodStep(int(degrees[(count > 0) | (t == 0)].sum()), int((degrees * count).sum()))
         for t, count in enumerate(counts[:hops])
     ]
 
 
-def spread(topology: Topology) -> list[Integers] | None:
-    """Return how many tables each device sends in every turn of a flood, int64[n] each; None where that is much work.
+def count_flooded_tables(topology: Topology) -> list[Integers] | None:
+    """Count the tables that each device sends in each exchange of a flood, int64[n] per exchange.
 
-    Each device but a hub, which has no points, has a table of its own. A device forwards in turn t the tables of the
-    devices at distance t, to all its neighbors.
+    Each device with points is the origin of one table; a hub is not. In exchange t, a device forwards the tables of
+    the devices at distance t to all its neighbors. None if the graph is so large that this would take seconds.
     """
-    n, most = topology.n, topology.hops + 1
-    if most * len(topology.indices) * (n / 64) > _WORK:
+    n, exchanges = topology.n, topology.hops + 1
+    if exchanges * len(topology.indices) * (n / 64) > _MAX_WORK:
         return None
-    step = max(1, _HELD // max(len(topology.indices), 1))
+    block = max(1, _BLOCK // max(len(topology.indices), 1))
     counts: list[Integers] = []
     origins = np.flatnonzero(np.arange(n) != topology.hub)
-    for first in range(0, len(origins), 64 * step):
-        for t, arrived in enumerate(_follow(topology, origins[first : first + 64 * step])):
+    for first in range(0, len(origins), 64 * block):
+        for t, arrived in enumerate(_count_at_distance(topology, origins[first : first + 64 * block])):
             if t == len(counts):
                 counts.append(np.zeros(n, np.int64))
             counts[t] += arrived
     return counts
 
 
-def _follow(topology: Topology, origins: Integers) -> list[Integers]:
-    """Return how many of the origins are at distance 0, 1, ... of every device, each int64[n]."""
-    news = np.zeros((topology.n, -(-len(origins) // 64)), np.uint64)
+def _count_at_distance(topology: Topology, origins: Integers) -> list[Integers]:
+    """Count the origins at distance 0, 1, ... from each device, int64[n] per distance.
+
+    Breadth-first search from 64 origins at a time: one bit per origin in a word of each device.
+    """
+    newest = np.zeros((topology.n, -(-len(origins) // 64)), np.uint64)
     place = np.arange(len(origins))
-    news[origins, place // 64] = np.uint64(1) << (place % 64).astype(np.uint64)
-    known, linked = news.copy(), np.flatnonzero(topology.degrees)
-    starts, found = topology.indptr[linked], []
-    while news.any():
-        found.append(np.bitwise_count(news).sum(axis=1).astype(np.int64))
-        arrived = np.zeros_like(news)
+    newest[origins, place // 64] = np.uint64(1) << (place % 64).astype(np.uint64)
+    reached, linked = newest.copy(), np.flatnonzero(topology.degrees)
+    # Without isolated devices, whose empty ranges `reduceat` would misread.
+    starts, counts = topology.indptr[linked], []
+    while newest.any():
+        counts.append(np.bitwise_count(newest).sum(axis=1).astype(np.int64))
+        arrived = np.zeros_like(newest)
         if len(linked):
-            arrived[linked] = np.bitwise_or.reduceat(news[topology.indices], starts, axis=0)
-        news = arrived & ~known
-        known |= news
-    return found
+            arrived[linked] = np.bitwise_or.reduceat(newest[topology.indices], starts, axis=0)
+        newest = arrived & ~reached
+        reached |= newest
+    return counts

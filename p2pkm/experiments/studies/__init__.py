@@ -1,1 +1,1 @@
-"""Many runs and what they say together: seeds, studies, comparisons, sweeps of the coupling."""
+"""Studies of many runs: seeds, parameter studies, comparisons and coupling paths."""

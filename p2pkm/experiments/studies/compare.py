@@ -1,4 +1,4 @@
-"""Methods side by side: the same points, partitions and seeds, the same message layer, and paired differences."""
+"""Comparison of methods with the same points, partitions, seeds and message layer, by paired differences."""
 
 import csv
 import io
@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from p2pkm.core.cache import sharing
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.core.mpi_environment import launched
 from p2pkm.core.spec import split_specs
 from p2pkm.core.termination import INTERRUPTED
 from p2pkm.core.units import count, tell_folder
@@ -22,12 +21,13 @@ from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import parse_graph, parse_method
 from p2pkm.experiments.run import OutputOptions
 from p2pkm.experiments.studies.run_study import (
-    describe,
+    announce_study_compilation,
+    check_jobs,
+    format_progress,
     open_folder,
-    refuse_ranks,
+    print_graph_notes,
+    reject_mpi_call,
     run_study,
-    tell_compilation,
-    tell_graphs,
 )
 from p2pkm.experiments.studies.study_file import check_runs, read_seeds
 from p2pkm.methods.init.pipelines import needs_hub
@@ -49,9 +49,9 @@ from p2pkm.storage.study_table import (
     tell_worse,
 )
 
-_FAILED = 4
-MARK = "comparison.json"
-_JUDGED = ("ratio_mean",)
+_FAILED = 4  # exit code if a run failed
+MARK = "comparison.json"  # file that marks the folder of a comparison, with its configuration
+_JUDGED = ("ratio_mean",)  # metrics with verdicts in the summary
 
 
 @sharing()
@@ -60,85 +60,98 @@ def compare(  # noqa: PLR0913 - the public signature
     reference: str | None = None, jobs: int = 1, out: str | os.PathLike[str] | None = None, plot: bool = False,
     progress: bool = True, margin: float = MARGIN, **options: Any,
 ) -> Study:  # fmt: skip
-    """Run methods on graphs over seeds, all on the same points, as ``p2pkm compare`` does.
+    """Run methods on graphs with several seeds, all on the same points, as ``p2pkm compare`` does.
 
     Parameters
     ----------
     algorithms : str or iterable of str
-        ``"gtvmin,fkm:server_n_init=20"`` or ``["gtvmin", "fkm"]``.
-    graphs : str or iterable of str
-        For the peer-to-peer methods; those with a server run once, as a star.
-    seeds : str or iterable of int
+        Specs of the methods: ``"gtvmin,fkm:server_n_init=20"`` or ``["gtvmin", "fkm"]``.
+    graphs : str or iterable of str, default="ring"
+        Specs of the graphs of peer-to-peer methods. Server methods run once, on their star.
+    seeds : str or iterable of int, default="0-4"
         ``"0-4"``, ``[0, 1, 7]`` or ``range(10)``.
     reference : str, optional
-        The method that ``summary.json`` compares the others with; None: the first.
-    jobs : int
+        Method with which ``summary.json`` compares the others; None: the first.
+    jobs : int, default=1
         Number of processes.
     out : path, optional
-        Folder; a comparison that was interrupted goes on there. None: nothing is written.
-    plot : bool
-        Whether to draw figures into the folder.
-    progress : bool
-        Whether to tell on standard error which runs have ended.
-    margin : float
-        Log ratio within which two configurations are equivalent: 0.005 is 0.5 %; 0: never.
+        Folder of the comparison. An interrupted comparison continues there. None: nothing is written.
+    plot : bool, default=False
+        Draw figures into the folder.
+    progress : bool, default=True
+        Print a line on standard error for each finished run.
+    margin : float, default=0.005
+        Largest absolute log ratio at which two configurations are equivalent: 0.005 is 0.5 %; 0: never.
     **options
-        Options of all runs, by their names on the command line with ``_`` for ``-``, such as ``devices=16``.
+        Options of all runs, named as on the command line with ``_`` for ``-``, such as ``devices=16``.
 
     Returns
     -------
     Study
-        With `to_frame`, `to_latex`, `conclusion` and `plot`. A run that failed is a row with its ``error``.
+        With `to_frame`, `to_latex`, `conclusion` and `plot`. A failed run is a row with its ``error``.
 
     Raises
     ------
     P2PKMError
-        If an option is unknown or wrong; nothing has been computed then.
+        If an option is unknown or invalid; nothing has been computed then.
     KeyboardInterrupt
-        If it was interrupted; what has ended is in the folder, if there is one.
+        If the comparison is interrupted; finished runs are in the folder, if there is one.
 
     Examples
     --------
     >>> import p2pkm
-    >>> found = p2pkm.compare(["gtvmin", "fkm"], seeds=range(3), devices=4, data="grid16:points=10", rounds=3)
-    >>> sorted(found.configurations())
+    >>> study = p2pkm.compare(["gtvmin", "fkm"], seeds=range(3), devices=4, data="grid16:points=10", rounds=3)
+    >>> sorted(study.configurations())
     ['fkm with a server', 'gtvmin on ring']
     """
-    refuse_ranks("compare", "compare")
+    reject_mpi_call("compare", "compare")
     where = "compare(...)"
-    methods, places = (
-        split_specs(_read_names(given, where, what)) for given, what in ((algorithms, "algorithms"), (graphs, "graphs"))
-    )
+    methods = split_specs(_read_names(algorithms, where, "algorithms"))
+    graph_specs = split_specs(_read_names(graphs, where, "graphs"))
     wrong = sorted(options.keys() & {"algorithm", "graph", "seed"})
     if wrong:
-        raise ExperimentError(f"{where}: {wrong[0]} is given; give {wrong[0]}s, a list")
+        raise ExperimentError(f"{where}: {wrong[0]} is set. Use {wrong[0]}s, a list")
     folder = "none" if out is None else os.fspath(out)
     base = RunOptions.from_mapping(options | {"plot": plot, "out": folder}, where)
-    chosen = read_seeds(seeds if isinstance(seeds, str) else list_of(seeds, f"{where}: seeds"), where)
+    seed_list = read_seeds(seeds if isinstance(seeds, str) else list_of(seeds, f"{where}: seeds"), where)
     single(reference, "reference")
     single(progress, "progress")
-    asked = Comparison.of(base, methods, places, chosen, reference)._replace(margin=check_margin(margin))
-    cells = expand_runs(asked)
-    rows, _ = run_comparison(asked, cells, OutputOptions(quiet=not progress), whole(jobs, 1, "jobs"))
+    comparison = Comparison.of(base, methods, graph_specs, seed_list, reference)
+    comparison = comparison._replace(margin=check_margin(margin))
+    cells = expand_runs(comparison)
+    rows, _ = run_comparison(comparison, cells, OutputOptions(quiet=not progress), whole(jobs, 1, "jobs"))
     if len(rows) < len(cells):
         raise KeyboardInterrupt
-    return Study([_without(row, "trace") for row in rows], None if out is None else Path(out), asked.margin)
+    return Study([_without(row, "trace") for row in rows], None if out is None else Path(out), comparison.margin)
 
 
-def _read_names(given: str | Iterable[str], where: str, what: str) -> list[str]:
-    """Return specs as they were given, and refuse a class, a method or a graph in the place of its name."""
-    names: list[Any] = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list_of(given, what)
-    if not all(isinstance(one, str) for one in names):
-        example = {"algorithms": "gtvmin:coupling=30", "graphs": "small-world:degree=4"}[what]
+def _read_names(specs: str | Iterable[str], where: str, name: str) -> list[str]:
+    """List specs, and reject classes, methods and graphs that are not specs."""
+    listed: list[Any] = [specs] if isinstance(specs, str) or not isinstance(specs, Iterable) else list_of(specs, name)
+    if not all(isinstance(spec, str) for spec in listed):
+        example = {"algorithms": "gtvmin:coupling=30", "graphs": "small-world:degree=4"}[name]
         raise ExperimentError(
-            f"{where}: {what} is {given!r}; expected specs as on the command line, such as {example}. Give one of "
-            "your own a name by an entry point (docs/tutorial.md), or run it with p2pkm.simulate"
+            f"{where}: {name} is {specs!r}; expected specs as on the command line, such as {example}. Register a "
+            "custom method or graph by an entry point (docs/tutorial.md), or run it with p2pkm.simulate"
         )
-    return names
+    return listed
 
 
 class Comparison(NamedTuple):
-    """What is compared: every method on every graph, over seeds."""
+    """Configuration of a comparison: all methods on all graphs with all seeds.
+
+    Attributes
+    ----------
+    base : RunOptions
+        Options of all runs.
+    algorithms, graphs : sequence of str
+        Specs.
+    seeds : sequence of int
+    reference : str
+        Method with which the others are compared.
+    margin : float
+        Largest absolute log ratio at which two configurations are equivalent.
+    """
 
     base: RunOptions
     algorithms: Sequence[str]
@@ -152,37 +165,37 @@ class Comparison(NamedTuple):
         cls, base: RunOptions, algorithms: Sequence[str], graphs: Sequence[str], seeds: Sequence[int],
         reference: str | None = None,
     ) -> "Comparison":  # fmt: skip
-        """Return the comparison with a reference, by default the first method.
+        """Create a comparison whose reference is by default the first method.
 
         Raises
         ------
         ExperimentError
-            If the reference is not one of the methods.
+            If the reference is not among the methods.
         """
         reference = reference or algorithms[0]
         if reference not in algorithms:
-            raise ExperimentError(f"--reference {reference} is not one of the methods: {', '.join(algorithms)}")
+            listed = ", ".join(algorithms)
+            raise ExperimentError(f"--reference is {reference}; expected one of the compared methods: {listed}")
         return cls(base, algorithms, graphs, seeds, reference)
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return it as the folder keeps it."""
+        """Convert to the content of the file in the folder."""
         return self._asdict() | {"base": self.base.to_mapping()}
 
 
 @sharing()
-def run_compare_command(asked: Comparison, manner: OutputOptions, jobs: int = 1) -> int:
-    """Run methods on graphs over seeds, print the table, write the folder, and return the exit code.
+def run_compare_command(comparison: Comparison, output: OutputOptions, jobs: int = 1) -> int:
+    """Run a comparison, print its table, write its folder, and return the exit code.
 
     Raises
     ------
     ExperimentError
         If a method, a graph or the folder cannot be used; nothing has been computed then.
     """
-    if jobs > 1 and launched():
-        raise ExperimentError(f"--jobs {jobs} under mpirun, which deals the runs to its ranks; give one of them")
-    cells = expand_runs(asked)
-    rows, compared = run_comparison(asked, cells, manner, jobs)
-    if manner.json:
+    check_jobs(jobs)
+    cells = expand_runs(comparison)
+    rows, compared = run_comparison(comparison, cells, output, jobs)
+    if output.json:
         print(json.dumps({"rows": [_without(row, "trace") for row in rows], **compared}), flush=True)
     else:
         print(tabulate(compared), flush=True)
@@ -191,42 +204,44 @@ def run_compare_command(asked: Comparison, manner: OutputOptions, jobs: int = 1)
     return _FAILED if compared["failed"] else 0
 
 
-def resume_compare(folder: Path, jobs: int, manner: OutputOptions) -> int:
-    """Run what is missing in the folder of a comparison, and close as `run_compare_command` does.
+def resume_compare(folder: Path, jobs: int, output: OutputOptions) -> int:
+    """Complete the runs in the folder of a comparison, and end as `run_compare_command` does.
 
     Raises
     ------
     DataError
-        If the folder does not hold what it was begun with.
+        If the configuration in the folder cannot be read.
     """
     mark = folder / MARK
     try:
-        found = json.loads(mark.read_text("utf-8"))
-        given = [found[name] for name in ("algorithms", "graphs", "seeds", "reference")]
-        base = RunOptions.from_mapping(found["base"] | {"out": str(folder)}, str(mark))
+        content = json.loads(mark.read_text("utf-8"))
+        parts = [content[name] for name in ("algorithms", "graphs", "seeds", "reference")]
+        base = RunOptions.from_mapping(content["base"] | {"out": str(folder)}, str(mark))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{mark} cannot be read: {type(error).__name__}: {error}; give compare --out anew") from None
-    margin = check_margin(found.get("margin", MARGIN))
-    return run_compare_command(Comparison.of(base, *given)._replace(margin=margin), manner, jobs)
+        raise DataError(
+            f"{mark} cannot be read: {type(error).__name__}: {error}. Start the comparison again with compare --out NEW"
+        ) from None
+    margin = check_margin(content.get("margin", MARGIN))
+    return run_compare_command(Comparison.of(base, *parts)._replace(margin=margin), output, jobs)
 
 
 def run_comparison(
-    asked: Comparison, cells: Sequence[RunOptions], manner: OutputOptions, jobs: int
+    comparison: Comparison, cells: Sequence[RunOptions], output: OutputOptions, jobs: int
 ) -> tuple[list[Row], dict[str, Any]]:
-    """Run the cells of a comparison, write its folder, if any; return its rows, and means and differences."""
-    folder = open_folder(asked.base.out, "comparison", MARK)
+    """Run the cells of a comparison and write its folder, if any; return rows, and means with differences."""
+    folder = open_folder(comparison.base.out, "comparison", MARK)
 
-    def tell(row: Row, number: int, count: int) -> None:
-        if not manner.quiet:
-            print(describe(row, number, count), file=sys.stderr, flush=True)
+    def print_progress(row: Row, number: int, count: int) -> None:
+        if not output.quiet:
+            print(format_progress(row, number, count), file=sys.stderr, flush=True)
 
     with nullcontext() if folder is None else Lock(folder):
         if folder is not None:
-            write_json(folder, MARK, asked.to_mapping())
-        tell_compilation(quiet=manner.quiet)
-        tell_graphs(cells, quiet=manner.quiet)
-        rows = [_without(row, "options") for row in run_study(cells, folder, connect(), tell, jobs=jobs)]
-        compared = compare_rows(rows, asked.reference, asked.margin)
+            write_json(folder, MARK, comparison.to_mapping())
+        announce_study_compilation(quiet=output.quiet)
+        print_graph_notes(cells, quiet=output.quiet)
+        rows = [_without(row, "options") for row in run_study(cells, folder, connect(), print_progress, jobs=jobs)]
+        compared = compare_rows(rows, comparison.reference, comparison.margin)
         errors = [row["error"] for row in rows if row["error"] is not None]
         compared |= {
             "out": None if folder is None else str(folder),
@@ -234,87 +249,101 @@ def run_comparison(
             "error": next(iter(errors), None),
         }
         if folder is not None:
-            write_folder(folder, rows, compared, asked.base)
+            write_folder(folder, rows, compared, comparison.base)
     return rows, compared
 
 
-def expand_runs(asked: Comparison) -> list[RunOptions]:
-    """Return the runs: every method on every graph, methods with a server once, as a star; for every seed.
+def expand_runs(comparison: Comparison) -> list[RunOptions]:
+    """List the runs: all methods on all graphs with all seeds; server methods once, on their star.
 
-    All have the same number of devices: the given one, else that of the device column or of the graphs, else 16.
+    All runs have the same number of devices: the given one, else that of the device column or of the graphs, else 16.
 
     Raises
     ------
     P2PKMError
-        If a method on a graph can never run, or the graphs have different numbers of devices.
+        If a method cannot run on a graph with any seed, or the graphs have different numbers of devices.
     """
-    on_graphs, served = list[RunOptions](), list[RunOptions]()
+    on_graphs, on_stars = list[RunOptions](), list[RunOptions]()
     configurations = []
-    for algorithm in asked.algorithms:
-        method = parse_method(replace(asked.base, algorithm=algorithm, graph=None)).build(asked.base.draft_k)
-        hub = needs_hub(method)
-        for graph in (None,) if hub else asked.graphs:
-            one = replace(asked.base, algorithm=algorithm, graph=graph, out=None)
-            parse_graph(one, method)
-            (served if hub else on_graphs).append(one)
-            configurations.append(one)
+    for algorithm in comparison.algorithms:
+        with_method = replace(comparison.base, algorithm=algorithm, graph=None)
+        method = parse_method(with_method).build(comparison.base.draft_k)
+        is_on_star = needs_hub(method)
+        for graph in (None,) if is_on_star else comparison.graphs:
+            configuration = replace(comparison.base, algorithm=algorithm, graph=graph, out=None)
+            parse_graph(configuration, method)
+            (on_stars if is_on_star else on_graphs).append(configuration)
+            configurations.append(configuration)
 
-    def with_seeds(some: Sequence[RunOptions], **more: Any) -> list[RunOptions]:
-        return [replace(one, seed=seed, **more) for one in some for seed in asked.seeds]
+    def with_seeds(options: Sequence[RunOptions], **changes: Any) -> list[RunOptions]:
+        return [replace(one_options, seed=seed, **changes) for one_options in options for seed in comparison.seeds]
 
-    found = check_runs(with_seeds(on_graphs), _name_cell)
-    sizes = {int(one.devices or 0): one.graph for one in found}
+    resolved = check_runs(with_seeds(on_graphs), _label_cell)
+    sizes = {int(options.devices or 0): options.graph for options in resolved}
     if len(sizes) > 1:
         listed = ", ".join(f"{graph} has {size}" for size, graph in sizes.items())
         raise ExperimentError(
             f"the graphs have different numbers of devices: {listed}; expected one number for all. Use --devices "
             f"{max(sizes)}, or graphs of one size"
         )
-    size = next(iter(sizes), asked.base.devices)
-    resolved = check_runs(with_seeds(served, devices=size), _name_cell)
-    return with_seeds(configurations, devices=size or resolved[0].devices)
+    # The stars take the size of the graphs; without graphs, all runs take the size of the first star.
+    size = next(iter(sizes), comparison.base.devices)
+    resolved_stars = check_runs(with_seeds(on_stars, devices=size), _label_cell)
+    return with_seeds(configurations, devices=size or resolved_stars[0].devices)
 
 
-def _name_cell(cell: RunOptions) -> str:
-    """Return what tells a configuration from the others."""
+def _label_cell(cell: RunOptions) -> str:
+    """Label a configuration in messages."""
     return f"algorithm = {cell.algorithm}" + (f", graph = {cell.graph}" if cell.graph else "")
 
 
 def compare_rows(rows: Sequence[Row], reference: str, margin: float = MARGIN) -> dict[str, Any]:
-    """Return means over seeds for every method and graph, verdicts beside the reference, and the conclusion.
+    """Compute means over seeds for each method and graph, verdicts against the reference, and the conclusion.
 
-    Methods are compared over the seeds that both have, on the same graph (a method with a server stands for all
-    graphs). Verdicts and intervals are those of `p2pkm.storage.paired_tests`, corrected for all pairs.
+    Methods are compared over their common seeds on the same graph; a server method is compared on every graph.
+    Verdicts and intervals are those of `p2pkm.storage.paired_tests`, corrected for all pairs.
     """
     groups: dict[tuple[str, str], dict[int, Row]] = {}
     for row in rows:
         if row["error"] is None:
             groups.setdefault((row["algorithm"], row["graph"]), {})[row["seed"]] = row
     table = [_average(name, graph, list(group.values())) for (name, graph), group in groups.items()]
-    ours = {graph: group for (name, graph), group in groups.items() if name == reference}
-    verdicts = {figure: Verdicts(groups, figure, margin) for figure in keys(ShownIn.PAIRED)}
+    references = {graph: group for (name, graph), group in groups.items() if name == reference}
+    verdicts = {metric: Verdicts(groups, metric, margin) for metric in keys(ShownIn.PAIRED)}
     differences = []
     for (name, graph), group in groups.items():
-        for against, other in ours.items():
-            if name != reference and (graph == against or SERVED in (graph, against)):
-                sides = {"algorithm": name, "graph": graph, "reference": reference, "reference_graph": against}
-                gaps = {figure: found.pair((name, graph), (reference, against)) for figure, found in verdicts.items()}
-                seeds = {"seeds": len(group.keys() & other.keys())}
-                differences.append(sides | seeds | {key: gap and gap._asdict() for key, gap in gaps.items()})
+        for reference_graph, reference_group in references.items():
+            if name != reference and (graph == reference_graph or SERVED in (graph, reference_graph)):
+                pair = (name, graph), (reference, reference_graph)
+                tests = {metric: metric_verdicts.pair(*pair) for metric, metric_verdicts in verdicts.items()}
+                difference = {
+                    "algorithm": name,
+                    "graph": graph,
+                    "reference": reference,
+                    "reference_graph": reference_graph,
+                    "seeds": len(group.keys() & reference_group.keys()),
+                }
+                differences.append(difference | {key: test and test._asdict() for key, test in tests.items()})
     named = {name_run(*sides): group for sides, group in groups.items()}
-    found: dict[str, Any] = {"reference": reference, "margin": margin, "table": table, "differences": differences}
-    return found | {"conclusion": conclude(named, margin=margin), "verdicts": list_verdicts(named, _JUDGED, margin)}
+    return {
+        "reference": reference,
+        "margin": margin,
+        "table": table,
+        "differences": differences,
+        "conclusion": conclude(named, margin=margin),
+        "verdicts": list_verdicts(named, _JUDGED, margin),
+    }
 
 
 def _average(name: str, graph: str, group: Sequence[Row]) -> dict[str, Any]:
-    """Return the means over seeds of one method on one graph, the worst device of all, and an interval of the ratio."""
-    found: dict[str, Any] = {"algorithm": name, "graph": graph, "seeds": len(group)}
-    found |= average(group, keys(ShownIn.MEANS))
+    """Average the runs of one method on one graph over seeds, with a confidence interval of the cost ratio."""
+    means: dict[str, Any] = {"algorithm": name, "graph": graph, "seeds": len(group)}
+    means |= average(group, keys(ShownIn.MEANS))
     ratios = [row["ratio_mean"] for row in group]
-    found["ratio_low"], found["ratio_high"] = (None, None) if None in ratios else interval(ratios)
-    found["worse"] = tell_worse(group) or None
-    found["terminations"] = sorted({row["termination"] for row in group})
-    return found
+    means["ratio_low"], means["ratio_high"] = (None, None) if None in ratios else interval(ratios)
+    means["worse"] = tell_worse(group) or None
+    means["terminations"] = sorted({row["termination"] for row in group})
+    return means
 
 
 def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], base: RunOptions) -> None:
@@ -331,39 +360,51 @@ def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], ba
     write_json(folder, "summary.json", compared)
     verdicts = write_verdicts(Study(plain).configurations(), keys(ShownIn.PAIRED), compared["margin"])
     write_bytes(folder, "verdicts.csv", lambda file: file.write(verdicts.encode()))
-    if base.plot and any(one["ratio_mean"] is not None for one in compared["table"]):
+    if base.plot and any(means["ratio_mean"] is not None for means in compared["table"]):
         from p2pkm.viz import draw_comparison
 
         draw_comparison(compared["table"], folder / "figures", **base.draw_kinds())
 
 
 def tabulate(compared: dict[str, Any]) -> str:
-    """Return the comparison as text."""
-    names = [name_run(one["algorithm"], one["graph"]) for one in compared["table"]]
-    shown = columns(ShownIn.COMPARISON, compared["table"])
-    lines = [["", *(metric.column for metric in shown)]]
-    for name, one in zip(names, compared["table"], strict=True):
-        cells = [metric.write_mean(one) for metric in shown]
-        lines.append([name, *cells])
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))] if names else []
-    text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines if names]
-    text += [EXPLAINED] if names else []
-    text += [f"quality got worse: {name}, {one['worse']}" for name, one in zip(names, compared["table"], strict=True)
-             if one["worse"]]  # fmt: skip
-    if compared["differences"]:
-        text += ["", f"beside {compared['reference']}, same seeds:"]
-    for one in compared["differences"]:
-        if one["ratio_mean"] is not None:
-            gap = PairedTest(**one["ratio_mean"])
-            sides = " - ".join(name_sides(one))
-            effect = tell_effect(gap, "ratio_mean")
-            text.append(f"  {sides}: ratio {gap.difference:+.4f}, {effect}, {tell_verdict(gap)}")
-    if any(one["ratio_mean"] is not None for one in compared["table"]):
+    """Format a comparison as a text table."""
+    table = compared["table"]
+    names = [name_run(means["algorithm"], means["graph"]) for means in table]
+    metrics = columns(ShownIn.COMPARISON, table)
+    lines = [["", *(metric.column for metric in metrics)]]
+    lines += [
+        [name, *(metric.write_mean(means) for metric in metrics)] for name, means in zip(names, table, strict=True)
+    ]
+    text = []
+    if names:
+        widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+        text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines]
+        text.append(EXPLAINED)
+    for name, means in zip(names, table, strict=True):
+        if means["worse"]:
+            text.append(f"quality got worse: {name}, {means['worse']}")
+    text += _format_differences(compared)
+    if any(means["ratio_mean"] is not None for means in table):
         text += ["", compared["conclusion"]]
     if compared["failed"]:
         text.append(f"{count(compared['failed'], 'run')} failed, the first of them: {compared['error']}")
     return "\n".join([*text, tell_folder(compared["out"])])
 
 
-def _without(row: Row, unwanted: str) -> Row:
-    return {name: value for name, value in row.items() if name != unwanted}
+def _format_differences(compared: dict[str, Any]) -> list[str]:
+    """Format the paired differences of cost ratios, one line each."""
+    if not compared["differences"]:
+        return []
+    lines = ["", f"compared with {compared['reference']}, same seeds:"]
+    for difference in compared["differences"]:
+        if difference["ratio_mean"] is not None:
+            test = PairedTest(**difference["ratio_mean"])
+            sides = " - ".join(name_sides(difference))
+            effect = tell_effect(test, "ratio_mean")
+            lines.append(f"  {sides}: ratio {test.difference:+.4f}, {effect}, {tell_verdict(test)}")
+    return lines
+
+
+def _without(row: Row, key: str) -> Row:
+    """Copy a row without one entry."""
+    return {name: value for name, value in row.items() if name != key}

@@ -1,4 +1,4 @@
-"""A path of couplings: the same points at one strength of the links after the other, each from where the last ended."""
+"""Coupling path: runs of GTVMin at a sequence of couplings, each initialized with the result of the previous one."""
 
 import csv
 import io
@@ -22,7 +22,14 @@ from p2pkm.core.units import tell_folder
 from p2pkm.data.shards import Shards
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import Prepared
-from p2pkm.experiments.run import OutputOptions, code_of, execute, hold_default, hold_out, prepare_and_validate
+from p2pkm.experiments.run import (
+    OutputOptions,
+    execute,
+    exit_code,
+    lock_default_folder,
+    lock_output_folder,
+    prepare_and_validate,
+)
 from p2pkm.metrics.registry import ShownIn, keys
 from p2pkm.metrics.result import Result
 from p2pkm.network.graph import Topology
@@ -34,10 +41,11 @@ from p2pkm.storage.save import write_bytes, write_json
 if TYPE_CHECKING:
     import networkx as nx
 
-_MOST = 1_000  # values of a path
-_SLACK = 1e-9  # of a step: a value so close before the end of a list is the end
-_ALIKE = 0.1  # of the points' standard deviation: rows that are one centroid for whoever counts clusterings
-_NAMES = ("algorithm", "graph", "devices", "ranks", "clusters", "data", "partition", "init", "seed")
+_MAX_COUPLINGS = 1_000
+_TOLERANCE = 1e-9  # in steps: a value within it of the end of a list is replaced by the end
+_SAME_CENTROID = 0.1  # distance of equal centroids when clusterings are counted, in standard deviations of the points
+_SUMMARY = ("algorithm", "graph", "devices", "ranks", "clusters", "data", "partition", "init", "seed")  # common to all
+# Key, title and format of each column.
 _COLUMNS = (
     ("coupling", "coupling", "g"), ("local_fit", "local fit", ".6g"), ("gtv", "GTV", ".4g"),
     ("ratio_mean", "ratio", ".4f"), ("clusterings", "clusterings", "d"), ("rounds", "rounds", "d"),
@@ -48,29 +56,31 @@ _COLUMNS = (
 def parse_couplings(text: str) -> list[float]:
     """Read a list of couplings such as ``0.1,0.2,...,30``: numbers of at least 0, ascending or descending.
 
-    ``...`` goes on as the two numbers before it do until the number after it, which ends the list even if it is no full
-    step away: by their ratio if all three are above 0 (0.1, 0.2, 0.4, ..., 25.6, 30), else by their difference
-    (``0,5,...,20`` is 0, 5, 10, 15, 20). Values are rounded to 12 digits.
+    ``...`` continues the two numbers before it up to the number after it, which ends the list even if the last step is
+    shorter. If all three numbers are positive, the ratio is constant (0.1, 0.2, 0.4, ..., 25.6, 30), otherwise the
+    difference (``0,5,...,20`` is 0, 5, 10, 15, 20). Values are rounded to 12 digits.
 
     Raises
     ------
     ExperimentError
-        If it is not such a list, or has more than 1,000 values.
+        If the text is not such a list, or has more than 1,000 values.
     """
-    words = [word.strip() for word in text.split(",")]
+    entries = [entry.strip() for entry in text.split(",")]
     values: list[float] = []
-    for place, word in enumerate(words):
-        if word != "...":
-            values.append(_read(word, text))
+    for position, entry in enumerate(entries):
+        if entry != "...":
+            values.append(_parse_coupling(entry, text))
             continue
-        if len(values) < 2 or place + 1 == len(words):
-            raise ExperimentError(f"couplings {text!r}: '...' needs two numbers before it and one after it")
-        values += _go_on(values[-2], values[-1], _read(words[place + 1], text), text)
+        if len(values) < 2 or position + 1 == len(entries):
+            raise ExperimentError(
+                f"couplings {text!r}: '...' requires two numbers before it and one after it, as in 0.1,0.2,...,30"
+            )
+        values += _fill_in(values[-2], values[-1], _parse_coupling(entries[position + 1], text), text)
     return check_couplings(values)
 
 
 def check_couplings(couplings: Sequence[float]) -> list[float]:
-    """Return couplings as a list, if they are two or more numbers of at least 0 that only rise or only fall.
+    """Check that couplings are two or more numbers of at least 0, ascending or descending, and return a list.
 
     Raises
     ------
@@ -78,36 +88,49 @@ def check_couplings(couplings: Sequence[float]) -> list[float]:
         If they are not.
     """
     values = [float(value) for value in couplings]
-    shown = ", ".join(f"{value:g}" for value in values[:8]) + ("" if len(values) <= 8 else ", ...")
-    moves = np.diff(values)
-    if len(values) < 2 or not ((moves > 0).all() or (moves < 0).all()) or min(values) < 0:
-        raise ExperimentError(f"couplings {shown}: expected two or more numbers of at least 0, ascending or descending")
-    if len(values) > _MOST:
-        raise ExperimentError(f"couplings {shown} are {len(values)} values; expected at most {_MOST}")
+    listed = ", ".join(f"{value:g}" for value in values[:8]) + ("" if len(values) <= 8 else ", ...")
+    steps = np.diff(values)
+    if len(values) < 2 or not ((steps > 0).all() or (steps < 0).all()) or min(values) < 0:
+        raise ExperimentError(
+            f"couplings are {listed}; expected two or more numbers of at least 0, ascending or descending"
+        )
+    if len(values) > _MAX_COUPLINGS:
+        raise ExperimentError(
+            f"couplings are {len(values)} values; expected at most {_MAX_COUPLINGS}. Use larger steps"
+        )
     return values
 
 
-def _read(word: str, text: str) -> float:
+def _parse_coupling(entry: str, text: str) -> float:
+    """Read one number of a list."""
     try:
-        value = float(word)
+        value = float(entry)
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise ExperimentError(f"couplings {text!r}: {word!r} is not a number of at least 0; as in 0.1,0.2,...,30")
+        raise ExperimentError(
+            f"couplings {text!r}: a value is {entry!r}; expected a number of at least 0, as in 0.1,0.2,...,30"
+        )
     return value
 
 
-def _go_on(first: float, second: float, end: float, text: str) -> list[float]:
-    """Return what lies between the second number and the end, both left out."""
-    geometric = min(first, second, end) > 0
-    step, way = (math.log(second / first), math.log(end / second)) if geometric else (second - first, end - second)
-    if step * way <= 0:
-        raise ExperimentError(f"couplings {text!r}: {first:g}, {second:g} does not lead to {end:g}")
-    if way / step > _MOST + 1:
-        raise ExperimentError(f"couplings {text!r} are more than {_MOST} values; take a larger step")
-    count = math.ceil(way / step - _SLACK) - 1
-    between = [second * (second / first) ** i if geometric else second + step * i for i in range(1, count + 1)]
-    return [float(f"{value:.12g}") for value in between]
+def _fill_in(first: float, second: float, end: float, text: str) -> list[float]:
+    """List the values between the second number and the end, excluding both."""
+    is_geometric = min(first, second, end) > 0
+    if is_geometric:
+        step, distance = math.log(second / first), math.log(end / second)
+    else:
+        step, distance = second - first, end - second
+    if step * distance <= 0:
+        raise ExperimentError(
+            f"couplings {text!r}: continuing {first:g}, {second:g} does not reach {end:g}. Write all numbers in "
+            "ascending or in descending order"
+        )
+    if distance / step > _MAX_COUPLINGS + 1:
+        raise ExperimentError(f"couplings {text!r} are more than {_MAX_COUPLINGS} values. Use larger steps")
+    count = math.ceil(distance / step - _TOLERANCE) - 1
+    values = [second * (second / first) ** i if is_geometric else second + step * i for i in range(1, count + 1)]
+    return [float(f"{value:.12g}") for value in values]
 
 
 def coupling_path(  # noqa: PLR0913 - the public signature
@@ -115,29 +138,31 @@ def coupling_path(  # noqa: PLR0913 - the public signature
     rounds: int | None = None, seed: int = 0, record_every: int | None = None, baselines: bool = True,
     allow_disconnected: bool = False, **options: Any,
 ) -> list[Result]:  # fmt: skip
-    """Run GTVMin at one coupling after the other, each from the centroids that the one before ended with.
+    """Run GTVMin at a sequence of couplings, each run from the final centroids of the previous one.
 
-    The first run begins with its initialization, as `simulate` does. The start decides the quality, and a weak
-    coupling gives a good one up: to keep what it has found, descend.
+    The first run starts with its initialization stages, as in `simulate`. The initial centroids decide the quality,
+    and a weak coupling loses good ones: use descending couplings to preserve them.
 
     Parameters
     ----------
     k, graph, shards, rounds, seed, record_every, baselines, allow_disconnected
-        As in `simulate` and `GTVMin`; `rounds` is for each run.
+        As in `GTVMin` and `simulate`; `rounds` applies to each run.
     couplings : sequence of float
         Two or more numbers of at least 0, ascending or descending.
     **options
-        Of `GTVMin`, but for alpha and coupling.
+        Parameters of `GTVMin` except `alpha` and `coupling`.
 
     Returns
     -------
     list of Result
-        One per coupling; `measure` and `p2pkm.viz.plot_coupling_path` show them side by side.
+        One for each coupling; `p2pkm.viz.plot_coupling_path` draws them.
 
     Raises
     ------
+    ExperimentError
+        If a coupling or an option is out of range, before anything runs.
     P2PKMError
-        As `simulate`; ExperimentError, before anything runs, if a coupling or an option is out of range.
+        As in `simulate`.
 
     Examples
     --------
@@ -155,115 +180,127 @@ def coupling_path(  # noqa: PLR0913 - the public signature
     results: list[Result] = []
     for method in [GTVMin(k, coupling=coupling, **options) for coupling in check_couplings(couplings)]:
         start = results[-1].centroids if results else None
-        results.append(simulate(
-            method, graph, shards, rounds=rounds, seed=seed, start=start, record_every=record_every,
+        result = simulate(
+            method,
+            graph,
+            shards,
+            rounds=rounds,
+            seed=seed,
+            start=start,
+            record_every=record_every,
             baselines=baselines,
             allow_disconnected=allow_disconnected,
-        ))  # fmt: skip
+        )
+        results.append(result)
     return results
 
 
 def measure(result: Result) -> dict[str, Any]:
-    """Return what a path says of the run at one coupling.
+    """Collect the metrics of the run at one coupling.
 
-    ``local_fit`` is the sum of the devices' costs (6) on their own points, None if a device has points and no centroid;
-    ``gtv`` the sum of (4) over the links, unweighted; ``clusterings`` what `count_clusterings` counts among the devices
-    within a tenth of the points' standard deviation (square root of the total variance, of a sample of 5,000 points).
+    * ``local_fit``: sum of the local losses (6) over the devices; None if a device has points and no centroid.
+    * ``gtv``: unweighted sum of the total variation (4) over the links.
+    * ``clusterings``: distinct clusterings of the devices, see `count_clusterings`, with a tolerance of a tenth of the
+      standard deviation of the points (square root of the total variance of a sample of 5,000 points).
     """
     fit = float(np.cumsum(result.losses)[-1])
     spread = float(np.sqrt(result.census.sample.var(axis=0).sum()))
     return {
         "coupling": result.summary["coupling"],
         "local_fit": fit if math.isfinite(fit) else None,
-        "clusterings": count_clusterings(result.centroids, _ALIKE * spread),
+        "clusterings": count_clusterings(result.centroids, _SAME_CENTROID * spread),
         **{name: result.summary[name] for name in keys(ShownIn.PATH)},
     }
 
 
 def count_clusterings(centroids: Floats, tolerance: float) -> int:
-    """Return how many of the devices' clusterings are distinct.
+    """Count the distinct clusterings of the devices.
 
-    Two sets of rows are alike if every row of either has a row of the other within the tolerance, in whatever order. In
-    ascending device order a set that is like the first set of a clustering belongs to it, else it begins a new one.
+    Two centroid sets are equal if their Hausdorff distance is within the tolerance; the order of rows is irrelevant.
+    In ascending device order, each set joins the first clustering whose first set equals it, or starts a new one.
 
     Parameters
     ----------
     centroids : float64[n, k, d]
-        Absent rows are +inf; devices without any row are left out.
+        Absent rows are +inf; devices without centroids are not counted.
     tolerance : float
+        Maximum distance of equal centroids.
     """
     _, first = np.unique(centroids, axis=0, return_index=True)
-    found: list[Floats] = []
+    distinct: list[Floats] = []
     for rows in centroids[np.sort(first)]:
-        real = rows[rows[:, 0] < np.inf]
-        if len(real) and not any(_differ(real, other) <= tolerance for other in found):
-            found.append(real)
-    return len(found)
+        present = rows[rows[:, 0] < np.inf]
+        if len(present) and not any(_hausdorff(present, other) <= tolerance for other in distinct):
+            distinct.append(present)
+    return len(distinct)
 
 
-def _differ(one: Floats, other: Floats) -> float:
-    """Return the largest distance of a row of either set to the nearest row of the other."""
-    squared = ((one[:, None] - other) ** 2).sum(axis=2)
+def _hausdorff(a: Floats, b: Floats) -> float:
+    """Compute the largest distance from a row of either set to the nearest row of the other."""
+    squared = ((a[:, None] - b) ** 2).sum(axis=2)
     return float(np.sqrt(max(squared.min(axis=0).max(), squared.min(axis=1).max())))
 
 
-def run_coupling_path_command(experiment: RunOptions, couplings: Sequence[float], manner: OutputOptions) -> int:
-    """Run an experiment along a path, print the table, write the folder, and return the exit code.
+def run_coupling_path_command(experiment: RunOptions, couplings: Sequence[float], output: OutputOptions) -> int:
+    """Run an experiment along a coupling path, print the table, write the folder, and return the exit code.
 
-    Every run is one of all ranks; the same points are dealt anew, with the centroids to start from.
+    All ranks execute each run. The points are distributed again for each run, with the initial centroids.
 
     Raises
     ------
     P2PKMError
-        If something cannot be used; before anything was written.
+        If options, graph, data or folder cannot be used; nothing has been written then.
     """
     if experiment.coupling is not None:
-        raise ExperimentError(f"--coupling {experiment.coupling} and --coupling-path are both given; give one")
-    with ExitStack() as held:
-        return _run_path(experiment, couplings, manner, held)
+        raise ExperimentError(f"--coupling {experiment.coupling} and --coupling-path are both set. Remove one")
+    with ExitStack() as stack:
+        return _run_path(experiment, couplings, output, stack)
 
 
-def _run_path(experiment: RunOptions, couplings: Sequence[float], manner: OutputOptions, held: ExitStack) -> int:
-    """Do what `run_coupling_path_command` says; held: until when the folder is."""
-    lock = hold_out(experiment, manner, held)
+def _run_path(experiment: RunOptions, couplings: Sequence[float], output: OutputOptions, stack: ExitStack) -> int:
+    """Run a coupling path; the lock of the folder is held until the stack is closed."""
+    lock = lock_output_folder(experiment, output, stack)
     world = connect()
     prepared = prepare_and_validate(replace(experiment, coupling=couplings[0]), world)
-    steps = [_at(prepared, coupling) for coupling in couplings]
+    steps = [_with_coupling(prepared, coupling) for coupling in couplings]
     config = prepared.experiment.to_mapping() | {"coupling": list(couplings)}
-    if manner.dry_run:
-        print(json.dumps(config, indent=None if manner.json else 1))
+    if output.dry_run:
+        print(json.dumps(config, indent=None if output.json else 1))
         return 0
-    lock = lock or hold_default(prepared, held)
+    lock = lock or lock_default_folder(prepared, stack)
     folder = None if lock is None else lock.folder
     try:
         old = None if folder is None else set_aside(folder)
-        results = _walk(steps, lock, manner)
-        closing = {name: results[0].summary[name] for name in _NAMES} if results else {}
-        closing |= {"config": config, "path": [measure(one) for one in results], "out": folder and str(folder)}
+        results = _run_steps(steps, lock, output)
+        closing = {name: results[0].summary[name] for name in _SUMMARY} if results else {}
+        path = [measure(result) for result in results]
+        closing |= {"config": config, "path": path, "out": folder and str(folder)}
         if lock is not None:
             lock.check()
             _write(lock.folder, results, closing, experiment)
         if old is not None and len(results) == len(steps):
             shutil.rmtree(old)
     except OSError as error:
-        raise NetworkError(f"the folder {folder} cannot be written: {error.strerror or error}") from None
-    print(json.dumps(closing) if manner.json else tabulate(closing), flush=True)
-    codes = [code_of(one.summary["termination"], experiment) for one in results]
+        raise NetworkError(
+            f"folder {folder} cannot be written: {error.strerror or error}. Use another --out, or free disk space"
+        ) from None
+    print(json.dumps(closing) if output.json else tabulate(closing), flush=True)
+    codes = [exit_code(result.summary["termination"], experiment) for result in results]
     return INTERRUPTED if len(results) < len(steps) else max(codes)
 
 
-def _at(prepared: Prepared, coupling: float) -> Prepared:
-    """Return the same points and graph with another coupling."""
-    changed = replace(prepared.experiment, coupling=coupling, out=None)
+def _with_coupling(prepared: Prepared, coupling: float) -> Prepared:
+    """Replace the coupling of a prepared run."""
+    options = replace(prepared.experiment, coupling=coupling, out=None)
     run = replace(prepared.run, algorithm=prepared.run.algorithm.replaced(coupling=coupling))
-    return prepared._replace(experiment=changed, run=run)
+    return prepared._replace(experiment=options, run=run)
 
 
-def _walk(steps: Sequence[Prepared], lock: Lock | None, manner: OutputOptions) -> list[Result]:
-    """Run one step after the other and append it to path.jsonl; an interrupted one ends the path and is left out."""
+def _run_steps(steps: Sequence[Prepared], lock: Lock | None, output: OutputOptions) -> list[Result]:
+    """Run the steps in order and append each to path.jsonl; an interrupted step ends the path and is not recorded."""
     world, results = connect(), list[Result]()
     for step in steps:
-        result = execute(step, world, None, manner, results[-1].centroids if results else None)
+        result = execute(step, world, None, output, results[-1].centroids if results else None)
         if result.summary["termination"] in STOPPED:
             break
         results.append(result)
@@ -272,9 +309,9 @@ def _walk(steps: Sequence[Prepared], lock: Lock | None, manner: OutputOptions) -
             lock.check()
             with open(lock.folder / "path.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
-        if not manner.quiet:
-            shown = [f"{title} {_show(line[name], form)}" for name, title, form in _COLUMNS]
-            print(f"{len(results)} of {len(steps)}: {', '.join(shown)}", file=sys.stderr, flush=True)
+        if not output.quiet:
+            cells = [f"{title} {_format(line[name], form)}" for name, title, form in _COLUMNS]
+            print(f"{len(results)} of {len(steps)}: {', '.join(cells)}", file=sys.stderr, flush=True)
     return results
 
 
@@ -288,7 +325,10 @@ def _write(folder: Path, results: Sequence[Result], closing: dict[str, Any], exp
     writer.writeheader()
     writer.writerows(rows)
     write_bytes(folder, "path.csv", lambda file: file.write(text.getvalue().encode()))
-    arrays: Any = {"couplings": [row["coupling"] for row in rows], "centroids": [one.centroids for one in results]}
+    arrays: Any = {
+        "couplings": [row["coupling"] for row in rows],
+        "centroids": [result.centroids for result in results],
+    }
     write_bytes(folder, "centroids.npz", lambda file: np.savez_compressed(file, **arrays))
     if experiment.plot:
         from p2pkm.viz import plot_coupling_path
@@ -299,13 +339,13 @@ def _write(folder: Path, results: Sequence[Result], closing: dict[str, Any], exp
 
 
 def tabulate(closing: dict[str, Any]) -> str:
-    """Return the path as text."""
+    """Format a path as a text table."""
     lines = [[title for _, title, _ in _COLUMNS]]
-    lines += [[_show(row[name], form) for name, _, form in _COLUMNS] for row in closing["path"]]
+    lines += [[_format(row[name], form) for name, _, form in _COLUMNS] for row in closing["path"]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
     table = ["  " + "  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)) for line in lines]
     return "\n".join([*table, f"  {tell_folder(closing['out'])}"])
 
 
-def _show(value: Any, form: str) -> str:
+def _format(value: Any, form: str) -> str:
     return "-" if value is None else format(value, form)

@@ -1,4 +1,4 @@
-"""Whatever was killed goes on in its own folder: a run, one over several seeds, a study, a comparison."""
+"""Resumption of the contents of a folder: a run, runs with several seeds, a study or a comparison."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,33 +10,34 @@ from p2pkm.experiments.studies import compare, seeds, sweep
 from p2pkm.storage.lock import holder
 
 
-def resume_folder(path: Path, manner: OutputOptions, jobs: int = 1) -> int:
-    """Finish what a folder was begun with, and return the exit code; what has ended in it is not computed again.
+def resume_folder(path: Path, output: OutputOptions, jobs: int = 1) -> int:
+    """Complete the runs of a folder and return the exit code; finished runs are not repeated.
 
     Parameters
     ----------
     path : Path
-        Of a run, of a run with ``--seeds``, of a study or of a comparison.
-    manner : OutputOptions
+        Folder of a run, of a run with ``--seeds``, of a study or of a comparison.
+    output : OutputOptions
     jobs : int
         Number of processes of a study or a comparison.
 
     Raises
     ------
     P2PKMError
-        If it is no such folder, somebody is still at it, or what it was begun with has changed.
+        If the folder holds none of these, is used by another process, or its configuration or data have changed.
     """
-    many: dict[str, Callable[[], int]] = {
-        sweep.MARK: lambda: sweep.run_sweep_command(
-            str(path / sweep.MARK), str(path), jobs, manner, plot=None, part=None
-        ),
-        compare.MARK: lambda: compare.resume_compare(path, jobs, manner),
+    study_file = path / sweep.MARK
+    with_marks: dict[str, Callable[[], int]] = {
+        sweep.MARK: lambda: sweep.run_sweep_command(str(study_file), str(path), jobs, output, plot=None, part=None),
+        compare.MARK: lambda: compare.resume_compare(path, jobs, output),
     }
-    for mark, go_on in many.items():
+    for mark, resume_study in with_marks.items():
         if (path / mark).is_file():
-            if who := holder(path):
-                raise DataError(f"{path} is in use: {who} is still at it; wait for it, or end it first")
-            return go_on()
+            if process := holder(path):
+                raise DataError(f"{path} is in use by {process}. Wait until it ends, or stop it first")
+            return resume_study()
     if jobs > 1:
-        raise ExperimentError(f"--jobs {jobs} is for studies and comparisons, and {path} is neither; leave it out")
-    return seeds.resume_seeds(path, manner) if (path / seeds.MARK).is_file() else resume(path, manner)
+        raise ExperimentError(
+            f"--jobs {jobs} cannot be used with {path}: it holds neither a study nor a comparison. Remove --jobs"
+        )
+    return seeds.resume_seeds(path, output) if (path / seeds.MARK).is_file() else resume(path, output)

@@ -1,4 +1,8 @@
-"""Many runs as one study: dealt to ranks or processes, each kept under the hash of its configuration."""
+"""Execution of the runs of a study on ranks or processes.
+
+Each run executes in a single process. Its row is stored under a hash of configuration, data and program, so that an
+interrupted study continues with the missing runs.
+"""
 
 import hashlib
 import json
@@ -21,7 +25,7 @@ from p2pkm.core.termination import STOPPED
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.experiments.config import Prepared, build_topology, parse_graph, parse_method
-from p2pkm.experiments.console import tell
+from p2pkm.experiments.console import print_note
 from p2pkm.experiments.run import OutputOptions, execute, prepare_and_validate
 from p2pkm.experiments.studies.process_pool import serve, work_through
 from p2pkm.kernels.compile_time import announce_compilation
@@ -37,83 +41,106 @@ from p2pkm.storage.run_folder import check_target, make_new, name_folder
 from p2pkm.storage.study_table import OPTIONS, SERVED, Row, keep_row, name_run, read_row
 from topologies import FIXED
 
-Tell = Callable[[Row, int, int], None]
-_KEPT = "runs"  # folder of the rows, one file each
-MEASURES = ("degree_min", "degree_mean", "degree_max", "diameter", "mean_path", "algebraic_connectivity",
-            "spectral_gap", "effective_neighbors")  # fmt: skip
-_MEASURED, _GRAPHS = 20_000, 64  # devices up to which a graph is measured; graphs whose measures a study keeps
-_ORDER = ("seed", "data", "partition", "devices", "clusters", "graph")  # runs that share something follow one another
+ProgressCallback = Callable[[Row, int, int], None]
+MEASURES = (
+    "degree_min",
+    "degree_mean",
+    "degree_max",
+    "diameter",
+    "mean_path",
+    "algebraic_connectivity",
+    "spectral_gap",
+    "effective_neighbors",
+)
+_ROWS = "runs"  # folder with one file for each row
+_MAX_MEASURED = 20_000  # devices up to which a graph is measured
+_GRAPHS = 64  # graphs whose measures a study keeps for later runs
+# Runs with equal values of the first of these options follow one another, so that they share points and graphs.
+_ORDER = ("seed", "data", "partition", "devices", "clusters", "graph")
 _SERVE = "from p2pkm.experiments.studies.run_study import serve_study; serve_study()"
 
 
+def _ignore_progress(row: Row, number: int, count: int) -> None:
+    """Show no progress."""
+
+
 def run_study(
-    cells: Sequence[RunOptions], folder: Path | None, world: World, tell: Tell = lambda row, number, count: None,
-    *, jobs: int = 1,
-) -> list[Row]:  # fmt: skip
-    """Run all cells and return their rows in order, on rank 0; what is kept in the folder is not computed again.
+    cells: Sequence[RunOptions],
+    folder: Path | None,
+    world: World,
+    progress: ProgressCallback = _ignore_progress,
+    *,
+    jobs: int = 1,
+) -> list[Row]:
+    """Run all cells whose row is not in the folder yet, and return all rows in order, on rank 0.
 
     Parameters
     ----------
     cells : sequence of RunOptions
-        Each with its own seed; `out` and `plot` do not matter.
+        One for each run, with its seed; `out` and `plot` are ignored.
     folder : Path or None
-        Where rows are kept, one file each, written when its run has ended; None: nowhere.
+        Folder in which each row is stored when its run has ended; None: rows are not stored.
     world : World
-        The cells are dealt to the ranks; each is run in one process.
-    tell : callable
-        Gets the row of every cell that has ended, how many have, and how many there are on this rank.
+        The cells are distributed over its ranks; each cell runs in one process.
+    progress : callable
+        Called with the row of each finished cell, the number of finished cells, and the number of cells of this rank.
     jobs : int
         Number of processes, without MPI.
 
     Notes
     -----
-    A run that fails is a row with its error. An interrupted run ends the study; its row is left out.
+    A failed run is a row with its error. An interrupted run ends the study without a row.
     """
-    order = {"cells": [cell.to_mapping() for cell in cells], "folder": None if folder is None else str(folder),
-             "jobs": jobs}  # fmt: skip
+    order = {
+        "cells": [cell.to_mapping() for cell in cells],
+        "folder": None if folder is None else str(folder),
+        "jobs": jobs,
+    }
     text = np.frombuffer(json.dumps(order).encode(), np.uint8)
-    return _work(world, world.broadcast({"study": text}), tell) or []
+    return _run_share(world, world.broadcast({"study": text}), progress) or []
 
 
 def follow_study(world: World, order: dict[str, Any]) -> None:
-    """Do this rank's part of a study that rank 0 has broadcast."""
-    _work(world, order, lambda row, number, count: None)
+    """Run this rank's cells of a study that rank 0 has broadcast."""
+    _run_share(world, order, _ignore_progress)
 
 
-def _work(world: World, order: dict[str, Any], tell: Tell) -> list[Row] | None:
-    """Run this rank's cells; return all rows on rank 0."""
-    asked = json.loads(order["study"].tobytes())
-    folder = None if asked["folder"] is None else Path(asked["folder"])
+def _run_share(world: World, order: dict[str, Any], progress: ProgressCallback) -> list[Row] | None:
+    """Run this rank's cells; return all rows on rank 0, None on other ranks."""
+    study = json.loads(order["study"].tobytes())
+    folder = None if study["folder"] is None else Path(study["folder"])
     if world.size > 1:
         _compile_once(world)
-    cells: list[Row] = asked["cells"]
-    mine = deal(cells, world.rank, world.size)
-    run = _run_here if asked["jobs"] == 1 else partial(run_in_processes, jobs=asked["jobs"])
-    own: list[tuple[int, Row]] = []
+    cells: list[Row] = study["cells"]
+    share = select_share(cells, world.rank, world.size)
+    run = _run_in_this_process if study["jobs"] == 1 else partial(run_in_processes, jobs=study["jobs"])
+    finished: list[tuple[int, Row]] = []
     with asked_to_stop() as interrupted:
-        for place, row in run([cells[number] for number in mine], folder, interrupted):
+        for place, row in run([cells[number] for number in share], folder, interrupted):
             if row["termination"] in STOPPED:
                 break
-            own.append((mine[place], row))
-            tell(row, len(own), len(mine))
-    parts = world.gather(np.frombuffer(json.dumps(own).encode(), np.uint8))
+            finished.append((share[place], row))
+            progress(row, len(finished), len(share))
+    parts = world.gather(np.frombuffer(json.dumps(finished).encode(), np.uint8))
     if parts is None:
         return None
     rows = dict(pair for part in parts for pair in json.loads(part.tobytes()))
     return [rows[number] | {OPTIONS: cells[number]} for number in sorted(rows)]
 
 
-def deal(cells: Sequence[Row], turn: int, count: int) -> list[int]:
-    """Return the numbers of the cells that are one's share of `count` shares, 0 <= turn < count."""
-    return sorted(range(len(cells)), key=partial(_place, cells))[turn::count]
+def select_share(cells: Sequence[Row], index: int, count: int) -> list[int]:
+    """Return the numbers of the cells in share `index` of `count` shares, 0 <= index < count."""
+    return sorted(range(len(cells)), key=partial(_sort_key, cells))[index::count]
 
 
-def _place(cells: Sequence[Row], number: int) -> tuple[str, ...]:
-    """Return when it is the turn of a cell: next to those that it shares points or a graph with."""
+def _sort_key(cells: Sequence[Row], number: int) -> tuple[str, ...]:
+    """Return a key by which cells that share points or a graph follow one another."""
     return (*(str(cells[number].get(name)) for name in _ORDER), f"{number:09}")
 
 
-def _run_here(cells: Sequence[Row], folder: Path | None, interrupted: Callable[[], int]) -> Iterator[tuple[int, Row]]:
+def _run_in_this_process(
+    cells: Sequence[Row], folder: Path | None, interrupted: Callable[[], int]
+) -> Iterator[tuple[int, Row]]:
     """Run cells one after the other."""
     with sharing():
         for place, cell in enumerate(cells):
@@ -125,51 +152,68 @@ def _run_here(cells: Sequence[Row], folder: Path | None, interrupted: Callable[[
 def run_in_processes(
     cells: Sequence[Row], folder: Path | None, interrupted: Callable[[], int], *, jobs: int
 ) -> Iterator[tuple[int, Row]]:
-    """Run cells in processes of their own."""
-    place = None if folder is None else str(folder)
-    tasks = [json.dumps([cell, place]) for cell in cells]
+    """Run cells in worker processes."""
+    path = None if folder is None else str(folder)
+    tasks = [json.dumps([cell, path]) for cell in cells]
     for number, answer in work_through(_SERVE, tasks, jobs, interrupted):
-        cell = RunOptions.from_mapping(cells[number], "the study")
-        error = "NetworkError: its process died, perhaps for want of memory"
-        yield number, _name(cell) | {"error": error, "termination": "failed"} if answer is None else json.loads(answer)
+        if answer is not None:
+            yield number, json.loads(answer)
+            continue
+        error = "NetworkError: its process ended unexpectedly, possibly for lack of memory. Use fewer --jobs"
+        row = _start_row(RunOptions.from_mapping(cells[number], "the study"))
+        yield number, row | {"error": error, "termination": "failed"}
 
 
 def serve_study() -> None:
-    """Run cells that another process sends until it sends no more."""
+    """Run cells that another process sends, until it sends no more."""
 
     def work(task: str) -> str:
-        cell, place = json.loads(task)
-        row = run_cell(RunOptions.from_mapping(cell, "the study"), None if place is None else Path(place))
+        cell, path = json.loads(task)
+        row = run_cell(RunOptions.from_mapping(cell, "the study"), None if path is None else Path(path))
         return json.dumps(row)
 
     with sharing():
         serve(work)
 
 
-def tell_compilation(*, quiet: bool) -> None:
-    """Say on standard error if the runs have to wait for kernels to be compiled."""
+def check_jobs(jobs: int) -> None:
+    """Check that processes and MPI ranks are not combined.
+
+    Raises
+    ------
+    ExperimentError
+        If they are.
+    """
+    if jobs > 1 and launched():
+        raise ExperimentError(
+            f"--jobs {jobs} cannot be combined with mpirun: its ranks already share the runs. Remove --jobs or mpirun"
+        )
+
+
+def announce_study_compilation(*, quiet: bool) -> None:
+    """Print a note if the runs have to wait for the compilation of kernels."""
     if not quiet:
-        announce_compilation(lambda note: print(f"p2pkm: {note}", file=sys.stderr, flush=True))
+        announce_compilation(print_note)
 
 
-def tell_graphs(cells: Sequence[RunOptions], *, quiet: bool) -> None:
-    """Print what is read of the files of graphs, and which methods ignore weights of links, each once.
+def print_graph_notes(cells: Sequence[RunOptions], *, quiet: bool) -> None:
+    """Print each note on graph files and on methods that ignore link weights once.
 
     A graph or a method that cannot be used is reported by its run.
     """
-    found: dict[str, None] = {}
+    notes: dict[str, None] = {}
     for cell in () if quiet else cells:
         with suppress(P2PKMError):
             method = parse_method(cell).build(cell.draft_k)
             graph = parse_graph(cell, method)
             if not needs_hub(method) and graph.name in FIXED:
-                found |= dict.fromkeys(describe_graph_use(method, build_topology(graph, None, 1)))
-    for note in found:
-        tell(note)
+                notes |= dict.fromkeys(describe_graph_use(method, build_topology(graph, None, 1)))
+    for note in notes:
+        print_note(note)
 
 
 def _compile_once(world: World) -> None:
-    """Let rank 0 compile the kernels while the others sleep."""
+    """Compile the kernels on rank 0 while the other ranks wait."""
     from p2pkm.kernels import compile_ahead
 
     if world.rank == 0:
@@ -178,70 +222,89 @@ def _compile_once(world: World) -> None:
 
 
 def run_cell(cell: RunOptions, folder: Path | None) -> Row:
-    """Run one cell in this process, or read its row if it is kept."""
+    """Run one cell in this process, or read its stored row."""
     world = LocalWorld()
-    facts = _name(cell)
+    start = _start_row(cell)
     try:
         prepared = prepare_and_validate(replace(cell, out="none", plot=False), world)
         key = fingerprint(prepared)
-        resolved, served = prepared.experiment, prepared.run.topology.hub >= 0
-        graph = SERVED if served else cell.graph or resolved.graph
-        facts |= {"graph": graph, "devices": resolved.devices, "key": key}
-        kept = None if folder is None else folder / _KEPT / f"{key}.json"
-        if (row := _read_kept(kept)) is not None:
+        resolved, on_star = prepared.experiment, prepared.run.topology.hub >= 0
+        graph = SERVED if on_star else cell.graph or resolved.graph
+        start |= {"graph": graph, "devices": resolved.devices, "key": key}
+        path = None if folder is None else folder / _ROWS / f"{key}.json"
+        if (row := _read_stored(path)) is not None:
             return row
         result = execute(prepared, world, None, OutputOptions(quiet=True))
-        row = facts | measure(result) | measure_graph(prepared.run.topology, str(resolved.graph))
-        if kept is not None and row["termination"] not in STOPPED:
-            _keep(kept, row | {OPTIONS: cell.to_mapping()})
+        row = start | collect_metrics(result) | measure_graph(prepared.run.topology, str(resolved.graph))
+        if path is not None and row["termination"] not in STOPPED:
+            _store(path, row | {OPTIONS: cell.to_mapping()})
         return row
     except P2PKMError as error:
-        return facts | {"error": f"{type(error).__name__}: {error}", "termination": "failed"}
-    except Exception as error:  # one run that breaks must not take the others with it
+        return start | {"error": f"{type(error).__name__}: {error}", "termination": "failed"}
+    except Exception as error:
+        # An unexpected error, for example of a plug-in, must not end the other runs of the study.
         traceback.print_exc(file=sys.stderr)
-        return facts | {"error": f"{type(error).__name__}: {error}", "termination": "failed"}
+        return start | {"error": f"{type(error).__name__}: {error}", "termination": "failed"}
 
 
-def _read_kept(kept: Path | None) -> Row | None:
-    """Return the row of a run that has ended before; None if there is none, or if its file is damaged."""
-    if kept is None or not kept.is_file():
+def _read_stored(path: Path | None) -> Row | None:
+    """Read the row of a finished run; None if there is none, or its file is damaged."""
+    if path is None or not path.is_file():
         return None
     try:
-        row = read_row(kept)
+        row = read_row(path)
     except ValueError:
         return None
     return {name: value for name, value in row.items() if name != OPTIONS}
 
 
-def _keep(kept: Path, row: Row) -> None:
+def _store(path: Path, row: Row) -> None:
+    """Store the row of a finished run."""
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        keep_row(kept, row)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        keep_row(path, row)
     except OSError as error:
-        raise NetworkError(f"{kept} cannot be written: {error.strerror or error}; make room and try again") from None
+        raise NetworkError(
+            f"{path} cannot be written: {error.strerror or error}. Free disk space and run the command again"
+        ) from None
 
 
-def _name(cell: RunOptions) -> Row:
-    """Return what a row says of its cell before it has run."""
+def _start_row(cell: RunOptions) -> Row:
+    """Return the entries of a row that are known before its run."""
     return {"algorithm": cell.algorithm, "graph": cell.graph, "seed": cell.seed, "error": None, "termination": None}
 
 
-def refuse_ranks(name: str, command: str) -> None:
-    """Refuse a call from Python on several ranks."""
-    if launched():
-        raise ExperimentError(
-            f"p2pkm.{name} runs in processes (jobs=2), not on MPI ranks; leave mpirun out, or give the "
-            f"command mpirun python -m p2pkm {command}"
-        )
-
-
-def open_folder(out: str | None, kind: str, mark: str) -> Path | None:
-    """Return a study's folder, made if it is new, ``runs/<time>-<kind>`` by default; a given one with the mark goes on.
+def reject_mpi_call(name: str, command: str) -> None:
+    """Reject a call from Python on several ranks.
 
     Raises
     ------
     ExperimentError
-        If it cannot be written, or is in use by something else.
+        If this process runs under mpirun.
+    """
+    if launched():
+        raise ExperimentError(
+            f"p2pkm.{name} cannot be called under mpirun: it runs in processes (jobs=2). Remove mpirun, or use the "
+            f"command: mpirun python -m p2pkm {command}"
+        )
+
+
+def open_folder(out: str | None, kind: str, mark: str) -> Path | None:
+    """Create or open the folder of a study.
+
+    Parameters
+    ----------
+    out : str or None
+        Path of the folder; None: a new one, ``runs/<time>-<kind>``; "none": no folder.
+    kind : str
+        "sweep" or "comparison".
+    mark : str
+        Name of the file that marks the folder of an interrupted study, which is continued.
+
+    Raises
+    ------
+    ExperimentError
+        If the folder cannot be written, or holds something else.
     """
     if out == "none":
         return None
@@ -249,22 +312,23 @@ def open_folder(out: str | None, kind: str, mark: str) -> Path | None:
         return make_new(name_folder(kind))
     folder = Path(out)
     try:
-        found = os.listdir(folder) if folder.is_dir() else []  # one look: several jobs may begin a study at once
-        if found and mark not in found:
-            raise ExperimentError(f"--out {folder} is in use, but not by a {kind}; choose another folder")
-        if not found:
+        # Listed once: several jobs may start a study in the same folder at the same time.
+        names = os.listdir(folder) if folder.is_dir() else []
+        if names and mark not in names:
+            raise ExperimentError(f"--out {folder} is not empty and does not hold a {kind}. Use another folder")
+        if not names:
             check_target(folder, force=True)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ExperimentError(f"--out {folder} cannot be used: {error.strerror or error}") from None
+        raise ExperimentError(f"--out {folder} cannot be used: {error.strerror or error}. Use another folder") from None
     return folder
 
 
 def fingerprint(prepared: Prepared) -> str:
-    """Return the hash of a resolved configuration, of all that it names a file for, and of the program."""
+    """Hash a resolved configuration, the content of all files that it names, and the program."""
     shards = prepared.shards.part(0, prepared.shards.n)
-    told = identify(prepared.experiment.to_mapping(), prepared.run)
-    read = (
+    identity = identify(prepared.experiment.to_mapping(), prepared.run)
+    arrays = (
         shards.points,
         shards.offsets,
         shards.labels,
@@ -272,39 +336,39 @@ def fingerprint(prepared: Prepared) -> str:
         prepared.scores.groups,
         *(prepared.run.link_model or ()),
     )
-    parts = [json.dumps(told, sort_keys=True).encode(), digest_program()]
-    parts.append(digest(*(array for array in read if array is not None)))
+    parts = [json.dumps(identity, sort_keys=True).encode(), digest_program()]
+    parts.append(digest(*(array for array in arrays if array is not None)))
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
 
 
 @cache
 def digest_program() -> bytes:
-    """Return the SHA-256 of the program's own source, so that what other code computed is not taken for its own."""
-    root, found = Path(__file__).parents[3], hashlib.sha256()
+    """Compute the SHA-256 of the source of the program, so that rows of another version are not reused."""
+    root, sha256 = Path(__file__).parents[3], hashlib.sha256()
     for path in sorted(path for package in ("p2pkm", "topologies") for path in (root / package).rglob("*.py")):
         text = path.read_bytes()
-        found.update(f"{path.relative_to(root).as_posix()} {len(text)}\n".encode() + text)
-    return found.digest()
+        sha256.update(f"{path.relative_to(root).as_posix()} {len(text)}\n".encode() + text)
+    return sha256.digest()
 
 
 def measure_graph(topology: Topology, name: str) -> Row:
-    """Return the measures of a graph; None of the star around a server, of very many devices, or if infinite."""
-    if topology.hub >= 0 or topology.n > _MEASURED:
+    """Measure a graph; all values are None for the star of a server and above 20,000 devices, infinite ones always."""
+    if topology.hub >= 0 or topology.n > _MAX_MEASURED:
         return dict.fromkeys(MEASURES)
     from topologies import CSRGraph, measures
 
     graph = topology.varying or CSRGraph(topology.indptr, topology.indices, topology.weights)
-    found = memoize_in_study("measures", lambda: (name, topology.n), lambda: measures.describe(graph), keep=_GRAPHS)
-    values = {name: found[name].value for name in MEASURES}
+    measured = memoize_in_study("measures", lambda: (name, topology.n), lambda: measures.describe(graph), keep=_GRAPHS)
+    values = {name: measured[name].value for name in MEASURES}
     return {name: value if value is not None and np.isfinite(value) else None for name, value in values.items()}
 
 
-def measure(result: Result) -> Row:
-    """Return what a study says of a run."""
+def collect_metrics(result: Result) -> Row:
+    """Collect the metrics that a study reports for each run."""
     return {name: result.summary[name] for name in keys(ShownIn.STUDY)} | {"trace": trace(result.rounds)}
 
 
-def describe(row: Row, number: int, count: int) -> str:
-    """Return a line of progress."""
-    shown = row["error"] or ("" if row.get("ratio_mean") is None else f"ratio {row['ratio_mean']:.4f}")
-    return f"{number} of {count}: {name_run(row['algorithm'], row['graph'])}, seed {row['seed']}: {shown}"
+def format_progress(row: Row, number: int, count: int) -> str:
+    """Format a progress line for a finished run."""
+    outcome = row["error"] or ("" if row.get("ratio_mean") is None else f"ratio {row['ratio_mean']:.4f}")
+    return f"{number} of {count}: {name_run(row['algorithm'], row['graph'])}, seed {row['seed']}: {outcome}"

@@ -1,4 +1,4 @@
-"""The same experiment again: over several seeds, or on another number of ranks to compare it bit by bit."""
+"""Repetition of an experiment: with several seeds, or on another number of ranks to verify that it is bit-identical."""
 
 import json
 import shutil
@@ -23,8 +23,15 @@ from p2pkm.core.version import __version__
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.run_secret import UNREPEATABLE
 from p2pkm.experiments.config import Prepared, parse_method
-from p2pkm.experiments.resume import go_on
-from p2pkm.experiments.run import OutputOptions, code_of, execute, hold_default, hold_out, prepare_and_validate
+from p2pkm.experiments.resume import resume_run
+from p2pkm.experiments.run import (
+    OutputOptions,
+    execute,
+    exit_code,
+    lock_default_folder,
+    lock_output_folder,
+    prepare_and_validate,
+)
 from p2pkm.experiments.studies.run_study import fingerprint
 from p2pkm.metrics.registry import ShownIn, metrics_shown_in
 from p2pkm.metrics.result import Result
@@ -39,9 +46,10 @@ from p2pkm.storage.save import write_bytes, write_json
 from p2pkm.storage.study_table import name_run
 from p2pkm.storage.toml import load_toml, read_toml
 
-MARK = "seeds.toml"  # what a folder of several seeds was begun with
-_DIFFERENT, _MOST_SEEDS = 6, 10_000
-_DIGITS = 18  # of a seed
+MARK = "seeds.toml"  # file that marks a folder of several seeds, with their configuration
+_DIFFERENT = 6  # exit code of `verify` if the results differ
+_MAX_SEEDS = 10_000
+_DIGITS = 18  # maximum number of digits of a seed
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -50,26 +58,26 @@ def parse_seeds(text: str) -> list[int]:
     Raises
     ------
     ExperimentError
-        If it is not such a list, or names a seed twice.
+        If the text is not such a list, contains a seed twice, or contains more than 10,000 seeds.
     """
     seeds: list[int] = []
     for part in text.split(","):
-        found = read_range(part.strip(), _DIGITS)
-        if found is None:
+        numbers = read_range(part.strip(), _DIGITS)
+        if numbers is None:
             raise ExperimentError(
-                f"--seeds {text!r} is not a list of seeds; expected for example 0-9 or 0,3,5-7; in ranges the smaller "
-                "number first, such as 2-5"
+                f"--seeds is {text!r}; expected a list of seeds, such as 0-9 or 0,3,5-7, with the smaller number of a "
+                "range first"
             )
-        if len(seeds) + len(found) > _MOST_SEEDS:
-            raise ExperimentError(f"--seeds {text!r}: up to {part.strip()} these are more than {_MOST_SEEDS} seeds")
-        seeds += found
+        if len(seeds) + len(numbers) > _MAX_SEEDS:
+            raise ExperimentError(f"--seeds is {text!r}; expected at most {_MAX_SEEDS} seeds")
+        seeds += numbers
     if len(set(seeds)) < len(seeds):
-        raise ExperimentError(f"--seeds {text!r} names a seed twice")
+        raise ExperimentError(f"--seeds is {text!r}; expected each seed once")
     return seeds
 
 
 def write_seeds(seeds: Sequence[int]) -> str:
-    """Return seeds as `parse_seeds` reads them, those that follow one another as a range."""
+    """Write seeds in the format of `parse_seeds`, consecutive ones as a range."""
     parts: list[list[int]] = []
     for seed in seeds:
         if parts and seed == parts[-1][-1] + 1:
@@ -79,46 +87,47 @@ def write_seeds(seeds: Sequence[int]) -> str:
     return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
-def run_seeds_command(experiment: RunOptions, seeds: list[int], manner: OutputOptions) -> int:
+def run_seeds_command(experiment: RunOptions, seeds: list[int], output: OutputOptions) -> int:
     """Run one configuration over seeds, one folder each, and print mean, standard deviation and worst."""
-    with ExitStack() as held:
-        lock = hold_out(experiment, manner, held)
+    with ExitStack() as stack:
+        lock = lock_output_folder(experiment, output, stack)
         world = connect()
-        if manner.dry_run:
+        if output.dry_run:
             runs = [prepare_and_validate(replace(experiment, seed=seed), world).experiment for seed in seeds]
-            told = {"seeds": seeds, "runs": [run.to_mapping() for run in runs]}
-            print(json.dumps(told, indent=None if manner.json else 1))
+            resolved = {"seeds": seeds, "runs": [run.to_mapping() for run in runs]}
+            print(json.dumps(resolved, indent=None if output.json else 1))
             return 0
         first = prepare_and_validate(replace(experiment, seed=seeds[0]), world)
-        lock = lock or hold_default(first, held)
+        lock = lock or lock_default_folder(first, stack)
         if lock is not None:
             _begin(lock, experiment, seeds, first)
-        return _run_seeds(experiment, seeds, manner, lock, {seeds[0]: first})
+        return _run_seeds(experiment, seeds, output, lock, {seeds[0]: first})
 
 
-def resume_seeds(folder: Path, manner: OutputOptions) -> int:
-    """Run what is missing in the folder of several seeds, and close as `run_seeds_command` does.
+def resume_seeds(folder: Path, output: OutputOptions) -> int:
+    """Complete the runs in a folder of several seeds, and print the summary as `run_seeds_command` does.
 
-    Seeds that have ended are not run again; one that has not goes on from its last checkpoint.
+    Finished seeds are not run again. An interrupted one continues from its last checkpoint.
 
     Raises
     ------
     DataError
-        If points, graph or options are no longer those of the start, or somebody is still at it.
+        If points, graph or options have changed, or another process uses the folder.
     ExperimentError
-        If the program is not the version that began.
+        If another version of the program started the runs.
     """
     mark = folder / MARK
-    begun = load_toml(str(mark), "list of seeds")
+    original = load_toml(str(mark), "list of seeds")
     try:
-        seeds, options = parse_seeds(begun["seeds"]), begun["options"]
-        version, key = begun["version"], begun.get("key")
+        seeds, options = parse_seeds(original["seeds"]), original["options"]
+        version, key = original["version"], original.get("key")
     except KeyError as error:
-        raise DataError(f"{mark} is damaged: it has no {error}; begin anew with --seeds") from None
+        raise DataError(f"{mark} is damaged: {error} is missing. Start again with --seeds") from None
     experiment = RunOptions.from_mapping(options, str(mark))
     if version != __version__:
         raise ExperimentError(
-            f"{folder} was begun by p2pkm {version}, and this is {__version__}: install p2pkm=={version}, or begin anew"
+            f"{folder} was started with p2pkm {version}; this is p2pkm {__version__}. Install p2pkm=={version}, or "
+            "start again with --seeds"
         )
     try:
         lock = hold(folder)
@@ -129,33 +138,39 @@ def resume_seeds(folder: Path, manner: OutputOptions) -> int:
             first = prepare_and_validate(replace(experiment, seed=seeds[0]), connect())
         if key != _identify(first):
             raise DataError(
-                f"the points, the graph, the options or the program are not those that {folder} was begun with; put "
-                "them back, or begin anew with --seeds"
+                f"points, graph, options or program differ from those of the original runs in {folder}. Restore them, "
+                "or start again with --seeds"
             )
-        return _run_seeds(experiment, seeds, manner, lock, {seeds[0]: first})
+        return _run_seeds(experiment, seeds, output, lock, {seeds[0]: first})
 
 
 def _begin(lock: Lock, experiment: RunOptions, seeds: list[int], first: Prepared) -> None:
-    """Note what will be run, so that it can be finished by others; what was in the folder is moved aside."""
+    """Write the file from which the runs can be resumed; earlier content of the folder is moved aside."""
     import tomli_w
 
     old = set_aside(lock.folder)
-    options = replace(experiment, devices=first.experiment.devices).to_mapping()  # which the launcher may have said
-    note = {"seeds": write_seeds(seeds), "version": __version__, "key": _identify(first),
-            "aside": None if old is None else old.name, "options": options}  # fmt: skip
-    text = tomli_w.dumps({name: value for name, value in note.items() if value is not None})
+    # The number of devices may come from the number of MPI ranks, which may be another one on resumption.
+    options = replace(experiment, devices=first.experiment.devices).to_mapping()
+    content = {
+        "seeds": write_seeds(seeds),
+        "version": __version__,
+        "key": _identify(first),
+        "aside": None if old is None else old.name,
+        "options": options,
+    }
+    text = tomli_w.dumps({name: value for name, value in content.items() if value is not None})
     _write(lock, partial(write_bytes, lock.folder, MARK, lambda file: file.write(text.encode())))
 
 
 def _identify(prepared: Prepared) -> str | None:
-    """Return the hash of points, graph and options; None of points on disk, which nobody reads as a whole."""
+    """Hash points, graph and options; None for points on disk, which no process reads completely."""
     return fingerprint(prepared) if prepared.shards.in_memory else None
 
 
 def _run_seeds(
-    experiment: RunOptions, seeds: list[int], manner: OutputOptions, lock: Lock | None, ready: dict[int, Prepared]
+    experiment: RunOptions, seeds: list[int], output: OutputOptions, lock: Lock | None, ready: dict[int, Prepared]
 ) -> int:
-    """Run the seeds that have not ended in the folder, and close; ready: those that are prepared."""
+    """Run the seeds that have not finished, and print the summary; `ready` has prepared runs by seed."""
     world = connect()
     summaries: list[dict[str, Any]] = []
     code = 0
@@ -164,88 +179,91 @@ def _run_seeds(
         return ready.pop(seed, None) or prepare_and_validate(replace(experiment, seed=seed), world)
 
     for seed in seeds:
-        own = None if lock is None else lock.folder / f"seed-{seed}"
-        summary = _run_seed(partial(prepare, seed), own, manner)
+        folder = None if lock is None else lock.folder / f"seed-{seed}"
+        summary = _run_seed(partial(prepare, seed), folder, output)
         summaries.append(summary)
-        code = max(code, code_of(summary["termination"], experiment))
+        code = max(code, exit_code(summary["termination"], experiment))
         if summary["termination"] in STOPPED:
             break
-        _tell_seed(summary, manner)
+        _tell_seed(summary, output)
     closing = summarize(summaries)
     if lock is not None:
         _write(lock, partial(write_json, lock.folder, "summary.json", closing))
         if code not in STOPPED.values():
             _remove_aside(lock.folder)
-    if manner.json:
+    if output.json:
         print(json.dumps(closing), flush=True)
     else:
         _show(closing, None if lock is None else lock.folder)
     return code
 
 
-def _run_seed(prepare: Callable[[], Prepared], folder: Path | None, manner: OutputOptions) -> dict[str, Any]:
-    """Return the summary of one seed: as it is kept if it has ended, else it is run, or goes on."""
+def _run_seed(prepare: Callable[[], Prepared], folder: Path | None, output: OutputOptions) -> dict[str, Any]:
+    """Return the summary of one seed, which is run or resumed unless it has finished."""
     if folder is None:
-        return execute(prepare(), connect(), None, manner).summary
+        return execute(prepare(), connect(), None, output).summary
     state = run_status(folder) if folder.is_dir() else ""
     if state == "done":
         return load(folder).summary
     with hold(folder) as lock:
         if not state:
-            return execute(prepare(), connect(), lock, manner).summary
+            return execute(prepare(), connect(), lock, output).summary
         config = str(folder / "config.toml")
-        return go_on(RunOptions.from_mapping(read_toml(config), config), lock, manner).summary
+        return resume_run(RunOptions.from_mapping(read_toml(config), config), lock, output).summary
 
 
 def _remove_aside(folder: Path) -> None:
-    """Remove what --force has replaced."""
+    """Remove the folder that --force has replaced and moved aside."""
     aside = Path(str(load_toml(str(folder / MARK), "list of seeds").get("aside", ""))).name
     if aside.startswith(f"{folder.resolve().name}.old-"):
         shutil.rmtree(folder.resolve().with_name(aside), ignore_errors=True)
 
 
 def _write(lock: Lock, write: Callable[[], object]) -> None:
-    """Write a file beside the folders of the seeds."""
+    """Write a file next to the folders of the seeds."""
     try:
         lock.check()
         write()
     except OSError as error:
-        raise NetworkError(f"the folder {lock.folder} cannot be written: {error.strerror or error}") from None
+        raise NetworkError(
+            f"folder {lock.folder} cannot be written: {error.strerror or error}. Make it writable, then run: python -m "
+            f"p2pkm resume {lock.folder}"
+        ) from None
 
 
-def _tell_seed(summary: dict[str, Any], manner: OutputOptions) -> None:
-    if not manner.quiet:
+def _tell_seed(summary: dict[str, Any], output: OutputOptions) -> None:
+    if not output.quiet:
         ratio = summary["ratio_mean"]
         shown = "not compared" if ratio is None else f"{ratio:.4f}"
         print(f"seed {summary['seed']}: ratio {shown}, {summary['termination']}", file=sys.stderr, flush=True)
 
 
 def summarize(summaries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return mean, standard deviation (n - 1) and worst of the main figures over runs, None where one has none."""
-    closing: dict[str, Any] = {"seeds": [one["seed"] for one in summaries], "mean": {}, "sd": {}, "worst": {}}
+    """Compute mean, standard deviation (n - 1) and worst value of the main metrics; None if a run lacks the metric."""
+    closing: dict[str, Any] = {"seeds": [summary["seed"] for summary in summaries], "mean": {}, "sd": {}, "worst": {}}
     for metric in metrics_shown_in(ShownIn.SEEDS):
         name = metric.key
-        values = [one[name] for one in summaries]
+        values = [summary[name] for summary in summaries]
         known = np.array([value for value in values if value is not None], float)
-        whole = len(known) == len(values)
+        is_complete = len(known) == len(values)
         worst = np.min if metric.better == "higher" else np.max
-        closing["mean"][name] = float(known.mean()) if whole else None
-        closing["sd"][name] = float(known.std(ddof=1)) if whole and len(known) > 1 else None
-        closing["worst"][name] = float(worst(known)) if whole else None
+        closing["mean"][name] = float(known.mean()) if is_complete else None
+        closing["sd"][name] = float(known.std(ddof=1)) if is_complete and len(known) > 1 else None
+        closing["worst"][name] = float(worst(known)) if is_complete else None
     releases = _compose_releases(summaries)
-    runs = {one["seed"]: one for one in summaries}
+    runs = {summary["seed"]: summary for summary in summaries}
     name = name_run(str(summaries[0].get("algorithm")), summaries[0].get("graph"))
     closing["conclusion"] = conclude({name: runs})
     return closing | ({} if releases is None else {"privacy": releases}) | {"runs": summaries}
 
 
 def _compose_releases(summaries: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return what runs with secret noise guarantee together if their points are the same; None without such runs."""
+    """Compose the privacy guarantees of runs on the same points; None unless all runs have secret noise."""
     from p2pkm.methods.building_blocks.gdp import compose, epsilon_of
 
-    if any(one.get("mu") is None or one.get("noise_seed") is not None for one in summaries):
+    if any(summary.get("mu") is None or summary.get("noise_seed") is not None for summary in summaries):
         return None
-    mu, delta = compose(*(one["mu"] for one in summaries)), max(one["delta"] for one in summaries)
+    mu, delta = compose(*(summary["mu"] for summary in summaries)), max(summary["delta"] for summary in summaries)
     return {"releases": len(summaries), "mu": mu, "epsilon": epsilon_of(mu, delta), "delta": delta}
 
 
@@ -261,77 +279,104 @@ def _show(closing: dict[str, Any], parent: Path | None) -> None:
     if closing["mean"]["ratio_mean"] is not None:
         print(f"  {closing['conclusion']}")
     if (privacy := closing.get("privacy")) is not None:
-        print(f"  differential privacy: {count(privacy['releases'], 'release')}, of the same points together eps "
-              f"{privacy['epsilon']:.3g} at delta {privacy['delta']:g} (mu {privacy['mu']:.3g})")  # fmt: skip
+        print(
+            f"  differential privacy: {count(privacy['releases'], 'release')}, of the same points together eps "
+            f"{privacy['epsilon']:.3g} at delta {privacy['delta']:g} (mu {privacy['mu']:.3g})"
+        )
     print(f"  {tell_folder(parent)}", flush=True)
 
 
-def verify(path: Path, ranks: int | None, manner: OutputOptions, *, files_only: bool = False) -> int:
-    """Check the files of a run, then repeat it, perhaps on another number of ranks, and compare; 6 if they differ.
+def verify(path: Path, ranks: int | None, output: OutputOptions, *, files_only: bool = False) -> int:
+    """Check the files of a run, then repeat the run and compare the results.
 
     Parameters
     ----------
+    path : Path
+        Run folder.
+    ranks : int or None
+        Number of ranks of the repetition; None: the current number.
+    output : OutputOptions
     files_only : bool
-        Whether to leave it at the files: every one is compared with its checksum.
+        Only compare the files with their checksums.
+
+    Returns
+    -------
+    int
+        Exit code: 6 if files or results differ.
 
     Raises
     ------
     DataError
-        If the folder is not that of a finished run.
+        If the folder does not hold a finished run.
     """
     faults = check_files(path)
     if faults or files_only:
-        return _tell_files(path, faults, manner)
+        return _report_files(path, faults, output)
     before = load(path)
     if not (path / "config.toml").is_file() or before.summary["termination"] in STOPPED:
         raise DataError(
-            f"{path} has no config.toml or was interrupted: expected a run that ended by itself; its files are as it "
-            "left them (--files-only)"
+            f"{path} holds an interrupted run, or lacks config.toml; expected a run that ended by itself. Its files "
+            "are unchanged; use --files-only to check nothing else"
         )
     experiment = RunOptions.from_mapping(read_toml(str(path / "config.toml")), str(path / "config.toml"))
     if parse_method(experiment).build(experiment.draft_k).traits.is_secret:
-        return _tell_files(path, faults, manner, note=f"; the run was not repeated, because {UNREPEATABLE}")
+        return _report_files(path, faults, output, note=f"; the run was not repeated, because {UNREPEATABLE}")
     if ranks is not None and not launched():
-        return _launch(path, ranks, manner)
+        return _launch(path, ranks, output)
     world = connect()
     if ranks is not None and ranks != world.size:
-        raise ExperimentError(f"--ranks is {ranks}, but {world.size} ranks are running; leave it out under mpirun")
+        raise ExperimentError(f"--ranks is {ranks}; expected {world.size}, the number of running ranks. Remove --ranks")
     with repeated_from(path):
         prepared = prepare_and_validate(replace(experiment, plot=False, out="none"), world)
-    found = compare(before, execute(prepared, world, None, manner._replace(quiet=True)))
-    verdict = {"same": not found, "run": str(path), "ranks_before": before.summary["ranks"], "ranks": world.size,
-               "difference": found or None, "files": [], "note": None}  # fmt: skip
-    if manner.json:
+    difference = compare(before, execute(prepared, world, None, output._replace(quiet=True)))
+    verdict = {
+        "same": not difference,
+        "run": str(path),
+        "ranks_before": before.summary["ranks"],
+        "ranks": world.size,
+        "difference": difference or None,
+        "files": [],
+        "note": None,
+    }
+    if output.json:
         print(json.dumps(verdict), flush=True)
     else:
-        where = _tell_ranks(before.summary["ranks"], world.size)
-        print(f"{path}: {found or f'the same bits {where}, in every recorded round, and the same ledger'}", flush=True)
-    return _DIFFERENT if found else 0
+        ranks_text = _describe_ranks(before.summary["ranks"], world.size)
+        agreement = f"the same bits {ranks_text}, in every recorded round, and the same ledger"
+        print(f"{path}: {difference or agreement}", flush=True)
+    return _DIFFERENT if difference else 0
 
 
-def _tell_ranks(before: int, after: int) -> str:
-    """Return on how many ranks a run was and is."""
+def _describe_ranks(before: int, after: int) -> str:
+    """Name the numbers of ranks of a run and of its repetition."""
     now = count(after, "rank")
     return f"on {now} both times" if before == after else f"on {count(before, 'rank')} and on {now}"
 
 
-def _tell_files(path: Path, faults: list[Fault], manner: OutputOptions, note: str = "") -> int:
-    """Print which files are not as the run left them, and return the code; note: why the run was not repeated."""
+def _report_files(path: Path, faults: list[Fault], output: OutputOptions, note: str = "") -> int:
+    """Print the files that have changed and return the exit code; `note` is the reason for not repeating the run."""
     first = f"the file {faults[0].file} {faults[0].what}" if faults else None
-    verdict = {"same": not faults, "run": str(path), "ranks_before": None, "ranks": None, "difference": first,
-               "files": [fault._asdict() for fault in faults], "note": note.removeprefix("; ") or None}  # fmt: skip
-    if manner.json:
+    verdict = {
+        "same": not faults,
+        "run": str(path),
+        "ranks_before": None,
+        "ranks": None,
+        "difference": first,
+        "files": [fault._asdict() for fault in faults],
+        "note": note.removeprefix("; ") or None,
+    }
+    if output.json:
         print(json.dumps(verdict), flush=True)
     elif not faults:
-        print(f"{path}: every file is as the run left it{note}", flush=True)
+        print(f"{path}: all files are unchanged since the run ended{note}", flush=True)
     else:
         lines = "".join(f"\n  {fault.file} {fault.what}" for fault in faults)
-        print(f"{path}: not as the run left it; the run was not repeated{lines}", flush=True)
+        print(f"{path}: files have changed since the run ended; the run was not repeated{lines}", flush=True)
     return _DIFFERENT if faults else 0
 
 
 def compare(before: Result, after: Result) -> str:
-    """Return the first difference between two runs in words, nothing if there is none."""
+    """Describe the first difference between two runs, "" if they are bit-identical."""
     if len(before.rounds) != len(after.rounds):
         return f"{len(before.rounds)} recorded rounds, then {len(after.rounds)}"
     for number, record in enumerate(before.rounds):
@@ -343,25 +388,28 @@ def compare(before: Result, after: Result) -> str:
         differing = np.flatnonzero((before.chain.digests[number] != after.chain.digests[number]).any(axis=1))
         return f"the centroids differ first in {where}, at device {differing[0]}"
     for name in ("src", "dst", "messages", "bytes", "wire_bytes"):
-        one, other = getattr(before.ledger, name), getattr(after.ledger, name)
-        if not np.array_equal(one, other):
-            where = "the number of edges" if one.shape != other.shape else _first_edge(before, one, other)
+        original, repeated = getattr(before.ledger, name), getattr(after.ledger, name)
+        if not np.array_equal(original, repeated):
+            has_other_edges = original.shape != repeated.shape
+            where = "the number of edges" if has_other_edges else _first_edge(before, original, repeated)
             return f"the ledger differs: {name} of {where}"
     return ""
 
 
-def _first_edge(before: Result, one: Any, other: Any) -> str:
-    e = int(np.flatnonzero(one != other)[0])
-    return f"{before.ledger.src[e]} -> {before.ledger.dst[e]} ({one[e]}, then {other[e]})"
+def _first_edge(before: Result, original: Any, repeated: Any) -> str:
+    """Name the first edge on which the ledgers differ."""
+    e = int(np.flatnonzero(original != repeated)[0])
+    return f"{before.ledger.src[e]} -> {before.ledger.dst[e]} ({original[e]}, then {repeated[e]})"
 
 
-def _launch(path: Path, ranks: int, manner: OutputOptions) -> int:
+def _launch(path: Path, ranks: int, output: OutputOptions) -> int:
     """Start the same command under mpirun."""
     whole(ranks, 1, "--ranks")
-    beside = Path(sys.executable).with_name("mpirun")
-    mpirun = str(beside) if beside.exists() else shutil.which("mpirun")
+    # The mpirun of the same environment belongs to the MPI library that mpi4py uses.
+    of_environment = Path(sys.executable).with_name("mpirun")
+    mpirun = str(of_environment) if of_environment.exists() else shutil.which("mpirun")
     if mpirun is None:
-        raise NetworkError('--ranks needs mpirun, which was not found. Install MPI, as in pip install "p2pkm[mpich]"')
+        raise NetworkError('--ranks requires mpirun, which was not found. Install MPI: pip install "p2pkm[mpich]"')
     command = [mpirun, "-n", str(ranks), sys.executable, "-m", "p2pkm", "verify", str(path)]
-    command += ["--format", "json"] if manner.json else []
+    command += ["--format", "json"] if output.json else []
     return subprocess.run(command, check=False).returncode

@@ -1,4 +1,4 @@
-"""A study as somebody writes it down: options of all runs, lists to combine, single runs, seeds."""
+"""Study files: options of all runs, lists of values to combine, single runs, and seeds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,24 +19,26 @@ from p2pkm.network.local import LocalWorld
 from p2pkm.storage.paired_tests import MARGIN, check_margin
 from p2pkm.storage.toml import load_toml
 
-_PARTS = ("seeds", "grid", "runs", "margin")
-_ONCE = ("out", "plot", "figures", "seed", "require_converged")  # that belong to the study as a whole, or to no study
-_USUAL_SEEDS, _MOST = "0-4", 100_000  # runs
+_PARTS = ("seeds", "grid", "runs", "margin")  # entries of a study file that are not options of runs
+# Options that cannot differ between runs: they apply to the whole study, or cannot be used in one.
+_COMMON = ("out", "plot", "figures", "seed", "require_converged")
+_DEFAULT_SEEDS = "0-4"
+_MAX_RUNS = 100_000
 EXAMPLE = """\
-# A study: what does the graph do to the clustering?   python -m p2pkm sweep graphs.toml --out graphs
+# Effect of the graph on the clustering. Run this study: python -m p2pkm sweep graphs.toml --out graphs
 #
-# At the top: options of every run, by their names on the command line (with _ for -).
+# At the top: options of all runs, named as on the command line, with _ for -.
 devices = 64
 data = "grid16:points=50"
 partition = "dirichlet:alpha=0.1"
 seeds = "0-4"                         # or a list: [0, 1, 2, 3, 4]
 
-# Every combination of these lists is run, with every seed. A method with a server runs once, as its own star,
-# whatever the graphs.
+# Every combination of these lists is run with every seed. A server method runs once, on its star, instead of once
+# per graph.
 [grid]
 graph = ["ring", "grid", "small-world:degree=4,rewire=0.1", "random-regular:degree=4", "complete"]
 
-# Optional: what does not combine. Each of these is run with every combination of the lists above.
+# Optional: options that belong together. Each of these is run with every combination of the lists above.
 [[runs]]
 algorithm = "gtvmin"
 coupling = 30
@@ -47,19 +49,19 @@ algorithm = "consensus"
 
 
 class StudyFile(NamedTuple):
-    """What a study file says.
+    """Content of a study file.
 
     Attributes
     ----------
     base : dict
-        Options of every run.
+        Options of all runs.
     grid : dict
-        Lists of values by option.
+        List of values for each varied option.
     runs : list of dict
-        Options of single runs, each to be combined with the grid; one without options if there are none.
+        Options of single runs, each combined with the grid; a single empty dict if there are none.
     seeds : list of int
     margin : float
-        Log ratio of two figures within which configurations are equivalent.
+        Largest absolute log ratio of a metric at which two configurations are equivalent.
     """
 
     base: dict[str, Any]
@@ -70,14 +72,20 @@ class StudyFile(NamedTuple):
 
     @property
     def swept(self) -> list[str]:
-        """Return the options that a run may differ in, but for the seed."""
+        """Options in which runs may differ, except the seed."""
         return list(dict.fromkeys([*(name for run in self.runs for name in run), *self.grid]))
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return it as TOML holds it."""
-        found = self.base | {"seeds": write_seeds(self.seeds)}
-        found |= {} if self.margin == MARGIN else {"margin": self.margin}
-        return found | ({"grid": self.grid} if self.grid else {}) | ({"runs": self.runs} if any(self.runs) else {})
+        """Convert to the content of a TOML file."""
+        content = self.base | {"seeds": write_seeds(self.seeds)}
+        if self.margin != MARGIN:
+            content["margin"] = self.margin
+        # Tables come last: in TOML, every option below a table header belongs to that table.
+        if self.grid:
+            content["grid"] = self.grid
+        if any(self.runs):
+            content["runs"] = self.runs
+        return content
 
 
 def read_study(path: str) -> StudyFile:
@@ -86,93 +94,105 @@ def read_study(path: str) -> StudyFile:
     Raises
     ------
     ExperimentError
-        If it is missing or not TOML, or an entry is unknown, has the wrong form or contradicts another one.
+        If the file is missing or not TOML, or an entry is unknown, of the wrong type or in conflict with another one.
     """
     return parse_study(load_toml(path, "study", ". p2pkm sweep --example prints one"), path)
 
 
-def parse_study(found: Mapping[str, Any], where: str) -> StudyFile:
-    """Check what a study file holds; see `read_study` for the errors."""
-    base = _normalize({name: value for name, value in found.items() if name not in _PARTS}, where, _PARTS)
-    if "seed" in base and "seeds" in found:
-        raise ExperimentError(f"{where}: seed and seeds are both given; give one")
-    seeds = read_seeds(found.get("seeds", [base.pop("seed")] if "seed" in base else _USUAL_SEEDS), where)
-    grid, runs = _read_grid(found.get("grid"), where), _read_runs(found.get("runs"), where)
-    _refuse_lists(base, where)
+def parse_study(content: Mapping[str, Any], where: str) -> StudyFile:
+    """Check the content of a study file; see `read_study` for the errors."""
+    base = _normalize({name: value for name, value in content.items() if name not in _PARTS}, where, _PARTS)
+    if "seed" in base and "seeds" in content:
+        raise ExperimentError(f"{where}: seed and seeds are both set. Remove one")
+    default_seeds = [base.pop("seed")] if "seed" in base else _DEFAULT_SEEDS
+    seeds = read_seeds(content.get("seeds", default_seeds), where)
+    grid, runs = _read_grid(content.get("grid"), where), _read_runs(content.get("runs"), where)
+    _check_single_values(base, where)
+    in_runs = dict.fromkeys(name for run in runs for name in run)
     for name in grid:
-        for part, others in (("at the top", base), ("in [[runs]]", {key for one in runs for key in one})):
-            if name in others:
-                raise ExperimentError(f"{where}: {name} is given {part} and in [grid]; give it in one place")
-    for name in (name for one in (grid, *runs) for name in one):
-        if name in _ONCE:
-            raise ExperimentError(f"{where}: {name} cannot differ from run to run. {_advise(name)}")
+        for place, options in (("at the top", base), ("in [[runs]]", in_runs)):
+            if name in options:
+                raise ExperimentError(f"{where}: {name} is set {place} and in [grid]. Remove one")
+    for name in (*grid, *in_runs):
+        if name in _COMMON:
+            raise ExperimentError(f"{where}: {name} cannot differ between runs. {_suggest_place(name)}")
     try:
-        margin = check_margin(found.get("margin", MARGIN))
+        margin = check_margin(content.get("margin", MARGIN))
     except ExperimentError as error:
         raise ExperimentError(f"{where}: {error}") from None
     return StudyFile(base, grid, runs, seeds, margin)
 
 
 def _read_grid(grid: Any, where: str) -> dict[str, list[Any]]:
-    """Read the lists of [grid]; none if there is no such table."""
+    """Read the lists of [grid]; empty without this table."""
     if grid is not None and (not isinstance(grid, dict) or not grid):
         raise ExperimentError(f"{where}: grid is {grid!r}; expected a table [grid] of lists, such as graph = [...]")
     return {name: _read_list(name, value, where) for name, value in _normalize(grid or {}, f"{where} [grid]").items()}
 
 
 def _read_runs(runs: Any, where: str) -> list[dict[str, Any]]:
-    """Read the tables [[runs]]; one without options if there is none."""
-    if runs is not None and (not isinstance(runs, list) or not runs or not all(isinstance(one, dict) for one in runs)):
+    """Read the tables [[runs]]; a single empty dict without them."""
+    if runs is not None and (not isinstance(runs, list) or not runs or not all(isinstance(run, dict) for run in runs)):
         raise ExperimentError(f"{where}: runs is {runs!r}; expected tables, each under a line [[runs]]")
-    found = []
-    for number, one in enumerate(runs or [{}], 1):
-        found.append(_normalize(one, f"{where} [[runs]] {number}"))
-        _refuse_lists(found[-1], f"{where} [[runs]] {number}")
-    return found
+    normalized = []
+    for number, run in enumerate(runs or [{}], 1):
+        options = _normalize(run, f"{where} [[runs]] {number}")
+        _check_single_values(options, f"{where} [[runs]] {number}")
+        normalized.append(options)
+    return normalized
 
 
 def expand_grid(study: StudyFile, where: str) -> list[RunOptions]:
-    """Return the runs in order: single runs, then the grid with the last list fastest, then seeds.
+    """List the runs in order: single runs, then the grid with the last list fastest, then seeds.
 
     Raises
     ------
     ExperimentError
-        If an option is wrong, two runs are the same, or there are too many.
+        If an option is wrong, two runs are equal, or there are more than 100,000 runs.
     """
     count = len(study.runs) * len(study.seeds)
     for values in study.grid.values():
         count *= len(values)
-    if count > _MOST:
-        raise ExperimentError(f"{where} asks for {count:,} runs; expected at most {_MOST:,}")
+    if count > _MAX_RUNS:
+        raise ExperimentError(f"{where} has {count:,} runs; expected at most {_MAX_RUNS:,}. Remove values or seeds")
     cells: dict[RunOptions, None] = {}
     for run in study.runs:
-        for chosen in product(*study.grid.values()):
-            given = study.base | run | dict(zip(study.grid, chosen, strict=True))
-            cell = replace(RunOptions.from_mapping(given, where), out=None, plot=False)
-            served = needs_hub(_call(cell, study, lambda cell: parse_method(cell).build(cell.draft_k)))
-            cell = replace(cell, graph=None) if served else cell
-            if cell in cells and not served:
-                raise ExperimentError(f"{where}: {name_run(cell, study)} is given twice")
+        for combination in product(*study.grid.values()):
+            options = study.base | run | dict(zip(study.grid, combination, strict=True))
+            cell = replace(RunOptions.from_mapping(options, where), out=None, plot=False)
+            # A server method uses its star instead of each graph of the grid, so equal runs are expected.
+            on_star = _uses_star(cell, study)
+            cell = replace(cell, graph=None) if on_star else cell
+            if cell in cells and not on_star:
+                raise ExperimentError(f"{where}: the run with {run_label(cell, study)} occurs twice. Remove one")
             cells[cell] = None
     return [replace(cell, seed=seed) for cell in cells for seed in study.seeds]
 
 
-def check_runs(cells: Sequence[RunOptions], name: Callable[[RunOptions], str]) -> list[RunOptions]:
-    """Reject configurations that can never run, and return the others as they are run, each with its first seed.
+def _uses_star(cell: RunOptions, study: StudyFile) -> bool:
+    """Check whether the method of a run uses its star; an error names the run."""
+    try:
+        return needs_hub(parse_method(cell).build(cell.draft_k))
+    except P2PKMError as error:
+        raise type(error)(f"the run with {run_label(cell, study)}: {error}") from None
 
-    A configuration is refused if it cannot be prepared with any of its seeds: a random graph may be disconnected
-    with one of them.
+
+def check_runs(cells: Sequence[RunOptions], name: Callable[[RunOptions], str]) -> list[RunOptions]:
+    """Check that every configuration can run, and return each with resolved options and its first valid seed.
+
+    A configuration is rejected if it cannot be prepared with any of its seeds. A single seed may fail: a random graph,
+    for example, may be disconnected.
 
     Parameters
     ----------
     cells : sequence of RunOptions
     name : callable
-        Returns what tells a run from the others, for the message.
+        Label of a run in messages.
 
     Raises
     ------
     P2PKMError
-        If data, graph or options of a configuration cannot be used; it names the first such.
+        If data, graph or options of a configuration cannot be used; the message names the first one.
     """
     groups: dict[RunOptions, list[RunOptions]] = {}
     for cell in cells:
@@ -182,7 +202,7 @@ def check_runs(cells: Sequence[RunOptions], name: Callable[[RunOptions], str]) -
 
 
 def _prepare_first(cells: Sequence[RunOptions], name: Callable[[RunOptions], str]) -> RunOptions:
-    """Return the first run of a configuration that can be prepared, resolved."""
+    """Resolve the options of a configuration with its first valid seed."""
     errors = []
     for cell in cells:
         try:
@@ -192,65 +212,61 @@ def _prepare_first(cells: Sequence[RunOptions], name: Callable[[RunOptions], str
     raise type(errors[0])(f"the run with {name(cells[0])}: {errors[0]}") from None
 
 
-def name_run(cell: RunOptions, study: StudyFile) -> str:
-    """Return what tells a run from the others, but for its seed."""
+def run_label(cell: RunOptions, study: StudyFile) -> str:
+    """Label a run by the options in which the runs of the study differ, except the seed."""
     parts = [f"{name} = {getattr(cell, name)}" for name in study.swept if getattr(cell, name) is not None]
     return ", ".join(parts) or f"algorithm = {cell.algorithm}"
 
 
-def _call(cell: RunOptions, study: StudyFile, check: Any) -> Any:
-    """Call a check of a run; an error says which run it is about."""
-    try:
-        return check(cell)
-    except P2PKMError as error:
-        raise type(error)(f"the run with {name_run(cell, study)}: {error}") from None
-
-
-def _normalize(given: Mapping[str, Any], where: str, more: Sequence[str] = ()) -> dict[str, Any]:
-    """Return options by their names; refuse those that are unknown."""
-    found: dict[str, Any] = {}
-    for raw, value in given.items():
-        name = raw.replace("-", "_")
+def _normalize(options: Mapping[str, Any], where: str, other_keys: Sequence[str] = ()) -> dict[str, Any]:
+    """Spell option names with underscores, and reject unknown ones."""
+    normalized: dict[str, Any] = {}
+    for key, value in options.items():
+        name = key.replace("-", "_")
         if name not in OPTIONS:
-            raise ExperimentError(f"unknown key {raw!r} in {where}. {suggest(name, [*OPTIONS, *more])}")
-        if name in found:
-            raise ExperimentError(f"{where} has {name} twice, with - and with _; give it once")
-        found[name] = value
-    return found
+            raise ExperimentError(f"unknown key {key!r} in {where}. {suggest(name, [*OPTIONS, *other_keys])}")
+        if name in normalized:
+            raise ExperimentError(f"{where} has {name} twice, with - and with _. Remove one")
+        normalized[name] = value
+    return normalized
 
 
-def _refuse_lists(given: Mapping[str, Any], where: str) -> None:
-    """Refuse lists and tables where one value is expected, and what no study has."""
-    for name, value in given.items():
+def _check_single_values(options: Mapping[str, Any], where: str) -> None:
+    """Reject lists and tables outside [grid], and the option require_converged."""
+    for name, value in options.items():
         if isinstance(value, (list, dict)):
-            raise ExperimentError(f"{where}: {name} is {value!r}; expected one value. Lists belong into [grid]")
-    if "require_converged" in given:
-        raise ExperimentError(f"{where}: require_converged has no meaning in a study. {_advise('require_converged')}")
+            raise ExperimentError(f"{where}: {name} is {value!r}; expected one value. Put lists in [grid]")
+    if "require_converged" in options:
+        raise ExperimentError(
+            f"{where}: require_converged cannot be used in a study. {_suggest_place('require_converged')}"
+        )
 
 
-def _advise(name: str) -> str:
+def _suggest_place(name: str) -> str:
+    """Suggest where to set an option that cannot differ between runs."""
     return {
-        "seed": "Give seeds at the top",
-        "require_converged": "The column termination shows how every run ended",
-    }.get(name, "Give it at the top")
+        "seed": "Set seeds at the top",
+        "require_converged": "Remove it: the column termination shows how every run ended",
+    }.get(name, "Set it at the top")
 
 
 def _read_list(name: str, value: Any, where: str) -> list[Any]:
+    """Check a list of [grid]."""
     if not isinstance(value, list) or not value:
         raise ExperimentError(f"{where}: {name} in [grid] is {value!r}; expected a list with at least one value")
-    for number, one in enumerate(value):
-        if isinstance(one, (list, dict)):
-            raise ExperimentError(f"{where}: {name} in [grid] holds {one!r}; expected text, numbers, true or false")
-        if one in value[:number]:
-            raise ExperimentError(f"{where}: {name} in [grid] holds {one!r} twice")
+    for number, item in enumerate(value):
+        if isinstance(item, (list, dict)):
+            raise ExperimentError(f"{where}: {name} in [grid] contains {item!r}; expected text, numbers, true or false")
+        if item in value[:number]:
+            raise ExperimentError(f"{where}: {name} in [grid] contains {item!r} twice. Remove one")
     return value
 
 
 def read_seeds(value: Any, where: str) -> list[int]:
-    """Read seeds: a list of whole numbers, or text such as 0-4."""
+    """Read seeds from a list of whole numbers, or from text such as 0-4."""
     if isinstance(value, list):
-        value = [int(one) if isinstance(one, np.integer) else one for one in value]
-        if not value or any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in value):
+        value = [int(seed) if isinstance(seed, np.integer) else seed for seed in value]
+        if not value or any(isinstance(seed, bool) or not isinstance(seed, int) or seed < 0 for seed in value):
             raise ExperimentError(f'{where}: seeds is {value!r}; expected whole numbers, as in [0, 1, 2] or "0-2"')
         value = ",".join(map(str, value))
     if not isinstance(value, str):

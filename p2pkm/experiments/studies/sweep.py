@@ -1,4 +1,4 @@
-"""A sweep: the runs of a study file, as one tidy table with its pictures."""
+"""Parameter studies: the runs of a study file, their table and their figures."""
 
 import json
 import os
@@ -22,15 +22,16 @@ from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.console import StatusLine
 from p2pkm.experiments.run import OutputOptions
 from p2pkm.experiments.studies.run_study import (
-    deal,
-    describe,
+    announce_study_compilation,
+    check_jobs,
+    format_progress,
     open_folder,
-    refuse_ranks,
+    print_graph_notes,
+    reject_mpi_call,
     run_study,
-    tell_compilation,
-    tell_graphs,
+    select_share,
 )
-from p2pkm.experiments.studies.study_file import StudyFile, check_runs, expand_grid, name_run, parse_study, read_study
+from p2pkm.experiments.studies.study_file import StudyFile, check_runs, expand_grid, parse_study, read_study, run_label
 from p2pkm.metrics.milestones import EXPLAINED, MILESTONES
 from p2pkm.metrics.registry import ShownIn, columns, keys
 from p2pkm.network.world import connect
@@ -49,57 +50,69 @@ from p2pkm.storage.study_table import (
     tell_worse,
 )
 
-_FAILED = 4
-MARK = "study.toml"
-_RECENT, _LEAST = 21, 3  # ends of runs that tell how long the others take, and the fewest times between them
-_PAUSE = 3.0  # seconds between two plain lines of progress
+_FAILED = 4  # exit code if a run failed
+MARK = "study.toml"  # file that marks the folder of a study, with its configuration
+# The remaining time is extrapolated from the last _RECENT finished runs, with at least _MIN_INTERVALS intervals.
+_RECENT, _MIN_INTERVALS = 21, 3
+_PAUSE = 3.0  # minimum seconds between two progress lines, except on a terminal
 
 
 @sharing()
 def run_sweep_command(
-    path: str, out: str | None, jobs: int, manner: OutputOptions, *, plot: bool | None, part: str | None
+    path: str, out: str | None, jobs: int, output: OutputOptions, *, plot: bool | None, part: str | None
 ) -> int:
     """Run a study file, write its folder, print its table, and return the exit code.
 
     Parameters
     ----------
     path : str
+        Study file.
     out : str or None
-        Folder; None: what the file says, else a new one below ``runs``.
+        Folder; None: that of the study file, or a new one below ``runs``.
     jobs : int
         Number of processes, without MPI.
+    output : OutputOptions
     plot : bool or None
-        Whether to draw; None: what the file says, else yes.
+        Draw figures; None: as set in the study file, by default True.
     part : str or None
-        ``i/n``: only the i-th of n shares of the runs, which are kept for a later sweep without it.
+        ``i/n``: run only the i-th of n shares. Rows are stored, and a later sweep without `part` makes the table.
 
     Raises
     ------
     P2PKMError
-        If anything in the file cannot be used; nothing has been computed then.
+        If an entry of the file cannot be used; nothing has been computed then.
     """
-    if jobs > 1 and launched():
-        raise ExperimentError(f"--jobs {jobs} under mpirun, which deals the runs to its ranks; give one of them")
+    check_jobs(jobs)
     study = read_study(path)
     cells = expand_grid(study, path)
-    check_runs(cells, partial(name_run, study=study))
+    check_runs(cells, partial(run_label, study=study))
     out = out or study.base.get("out")
     cells = cells if part is None else take_share(cells, part, out)
-    if manner.dry_run:
-        print(_show_plan(cells, study, as_json=manner.json))
+    if output.dry_run:
+        print(_list_runs(cells, study, as_json=output.json))
         return 0
-    plot = study.base.get("plot", not manner.json) if plot is None else plot
+    plot = study.base.get("plot", not output.json) if plot is None else plot
     study = study._replace(base=study.base | {"plot": plot})
     folder = open_folder(out, "sweep", MARK)
-    with ExitStack() as held:
+    with ExitStack() as stack:
+        # Jobs that run different parts write to the same folder at the same time.
         if folder is not None and part is None:
-            held.enter_context(Lock(folder))
-        rows = run_sweep(cells, study, folder, manner, jobs=jobs, shared=part is not None)
+            stack.enter_context(Lock(folder))
+        rows = run_sweep(cells, study, folder, output, jobs=jobs, shared=part is not None)
     failed = sum(row["error"] is not None for row in rows)
-    closing = {"out": None if folder is None else str(folder), "runs": len(cells), "ended": len(rows), "failed": failed}
-    closing |= {} if part is None else {"part": part}
-    told = conclude_rows(rows, study.margin)
-    print(json.dumps({"rows": rows, **closing, **told}) if manner.json else tabulate(rows, study, closing), flush=True)
+    closing: dict[str, Any] = {
+        "out": None if folder is None else str(folder),
+        "runs": len(cells),
+        "ended": len(rows),
+        "failed": failed,
+    }
+    if part is not None:
+        closing["part"] = part
+    verdicts = conclude_rows(rows, study.margin)
+    if output.json:
+        print(json.dumps({"rows": rows, **closing, **verdicts}), flush=True)
+    else:
+        print(tabulate(rows, study, closing), flush=True)
     if len(rows) < len(cells):
         return INTERRUPTED
     return _FAILED if failed else 0
@@ -111,103 +124,111 @@ def study(  # noqa: PLR0913 - the public signature
     seeds: str | Iterable[int] = "0-4", jobs: int = 1, out: str | os.PathLike[str] | None = None, plot: bool = False,
     progress: bool = True, margin: float = MARGIN, **options: Any,
 ) -> Study:  # fmt: skip
-    """Run a study: every combination of lists of options, with every seed, as ``p2pkm sweep`` does.
+    """Run a parameter study: every combination of option values with every seed, as ``p2pkm sweep`` does.
 
     Parameters
     ----------
     grid : mapping of str to iterable, optional
-        Lists of values by option, such as ``{"graph": ["ring", "star"]}``; a method with a server runs once, as its own
-        star, whatever the graphs.
+        List of values for each varied option, such as ``{"graph": ["ring", "star"]}``. A server method runs once, on
+        its star, instead of once per graph.
     runs : iterable of dict, optional
         Options of single runs; each is combined with the grid.
-    seeds : str or iterable of int
+    seeds : str or iterable of int, default="0-4"
         ``"0-4"``, ``[0, 1, 7]`` or ``range(10)``.
-    jobs : int
+    jobs : int, default=1
         Number of processes.
     out : path, optional
-        Folder; a study that was interrupted goes on there, and what has ended in it is not computed again. None:
-        nothing is written.
-    plot : bool
-        Whether to draw figures into the folder.
-    progress : bool
-        Whether to tell on standard error which runs have ended.
-    margin : float
-        Log ratio within which two configurations are equivalent: 0.005 is 0.5 %; 0: never.
+        Folder of the study. An interrupted study continues there, without repeating finished runs. None: nothing is
+        written.
+    plot : bool, default=False
+        Draw figures into the folder.
+    progress : bool, default=True
+        Print a line on standard error for each finished run.
+    margin : float, default=0.005
+        Largest absolute log ratio at which two configurations are equivalent: 0.005 is 0.5 %; 0: never.
     **options
-        Options of all runs, by their names on the command line with ``_`` for ``-``, such as ``devices=16``.
+        Options of all runs, named as on the command line with ``_`` for ``-``, such as ``devices=16``.
 
     Returns
     -------
     Study
-        With `to_frame`, `to_latex`, `conclusion` and `plot`. A run that failed is a row with its ``error``.
+        With `to_frame`, `to_latex`, `conclusion` and `plot`. A failed run is a row with its ``error``.
 
     Raises
     ------
     P2PKMError
-        If an option is unknown or wrong; nothing has been computed then.
+        If an option is unknown or invalid; nothing has been computed then.
     KeyboardInterrupt
-        If it was interrupted; what has ended is in the folder, if there is one.
+        If the study is interrupted; finished runs are in the folder, if there is one.
 
     Examples
     --------
     >>> import p2pkm
-    >>> found = p2pkm.study(
+    >>> result = p2pkm.study(
     ...     grid={"graph": ["ring", "complete"]}, seeds=range(3), devices=4, data="grid16:points=10", rounds=3,
     ... )
-    >>> [(row["graph"], row["seed"]) for row in found.rows[:4]]
+    >>> [(row["graph"], row["seed"]) for row in result.rows[:4]]
     [('ring', 0), ('ring', 1), ('ring', 2), ('complete', 0)]
-    >>> found.swept
+    >>> result.swept
     ['graph']
     """
-    refuse_ranks("study", "sweep")
+    reject_mpi_call("study", "sweep")
     if grid is not None and not isinstance(grid, Mapping):
         raise ExperimentError(f"grid is {grid!r}; expected lists of values by option, such as {{'graph': ['ring']}}")
     lists = None if grid is None else {name: list_of(values, f"grid[{name!r}]") for name, values in grid.items()}
     single_runs = None if runs is None else list_of(runs, "runs")
     for run in single_runs or []:
         if not isinstance(run, Mapping):
-            raise ExperimentError(f"runs holds {run!r}; expected options, such as {{'algorithm': 'consensus'}}")
-    given = {"grid": lists, "runs": None if single_runs is None else [dict(run) for run in single_runs],
-             "seeds": seeds if isinstance(seeds, str) else list_of(seeds, "seeds")}  # fmt: skip
+            raise ExperimentError(f"runs contains {run!r}; expected options, such as {{'algorithm': 'consensus'}}")
+    parts = {
+        "grid": lists,
+        "runs": None if single_runs is None else [dict(run) for run in single_runs],
+        "seeds": seeds if isinstance(seeds, str) else list_of(seeds, "seeds"),
+    }
     single(progress, "progress")
-    chosen = {name: value for name, value in (options | given).items() if value is not None}
-    asked = parse_study(chosen | {"plot": plot, "margin": margin}, "study(...)")
-    cells = expand_grid(asked, "study(...)")
-    check_runs(cells, partial(name_run, study=asked))
+    content = {name: value for name, value in (options | parts).items() if value is not None}
+    study_file = parse_study(content | {"plot": plot, "margin": margin}, "study(...)")
+    cells = expand_grid(study_file, "study(...)")
+    check_runs(cells, partial(run_label, study=study_file))
     folder = open_folder("none" if out is None else os.fspath(out), "sweep", MARK)
     with nullcontext() if folder is None else Lock(folder):
-        rows = run_sweep(cells, asked, folder, OutputOptions(quiet=not progress), jobs=whole(jobs, 1, "jobs"))
+        rows = run_sweep(cells, study_file, folder, OutputOptions(quiet=not progress), jobs=whole(jobs, 1, "jobs"))
     if len(rows) < len(cells):
         raise KeyboardInterrupt
-    return Study(rows, folder, asked.margin)
+    return Study(rows, folder, study_file.margin)
 
 
 def conclude_rows(rows: list[Row], margin: float) -> dict[str, Any]:
-    """Return the conclusion and the verdicts on the cost ratio of rows, for the JSON object."""
-    found = Study(rows, margin=margin)
-    return {"conclusion": found.conclusion(), "verdicts": found.verdicts(), "margin": margin}
+    """Compute the conclusion and the verdicts on the cost ratio, for the JSON object."""
+    table = Study(rows, margin=margin)
+    return {"conclusion": table.conclusion(), "verdicts": table.verdicts(), "margin": margin}
 
 
 def run_sweep(
-    cells: Sequence[RunOptions], study: StudyFile, folder: Path | None, manner: OutputOptions, *, jobs: int,
+    cells: Sequence[RunOptions],
+    study: StudyFile,
+    folder: Path | None,
+    output: OutputOptions,
+    *,
+    jobs: int,
     shared: bool = False,
-) -> list[Row]:  # fmt: skip
-    """Run the cells of a study, write its tables and figures into the folder, if any, and return its flat rows.
+) -> list[Row]:
+    """Run the cells of a study, write tables and figures into the folder, if any, and return flat rows.
 
-    shared: the cells are a share of one of several jobs; they are kept, and tables are left to a later sweep.
+    If `shared`, the cells are one of several parts: rows are stored, and tables are left to a later sweep.
     """
     if folder is not None:
         _write_study_marker(folder, study, shared=shared)
-    told = SweepProgress(manner.console.line(), quiet=manner.quiet)
-    tell_compilation(quiet=manner.quiet)
-    tell_graphs(cells, quiet=manner.quiet)
+    progress = SweepProgress(output.console.line(), quiet=output.quiet)
+    announce_study_compilation(quiet=output.quiet)
+    print_graph_notes(cells, quiet=output.quiet)
     try:
-        found = run_study(cells, folder, connect(), told, jobs=jobs)
+        study_rows = run_study(cells, folder, connect(), progress, jobs=jobs)
     finally:
-        told.close()
-    rows = tidy(found, study)
+        progress.close()
+    rows = flatten_rows(study_rows, study)
     if folder is not None and not shared:
-        write_tables(folder, rows, found)
+        write_tables(folder, rows, study_rows)
         verdicts = write_verdicts(Study(rows).configurations(), keys(ShownIn.PAIRED), study.margin)
         _write_text(folder, "verdicts.csv", verdicts)
         if study.base["plot"]:
@@ -218,24 +239,24 @@ def run_sweep(
 
 
 def take_share(cells: Sequence[RunOptions], part: str, out: str | None) -> list[RunOptions]:
-    """Return the runs of one of several jobs, in their order.
+    """Select the runs of one part of a study, in their order.
 
     Raises
     ------
     ExperimentError
-        If the part is not ``i/n`` with 1 <= i <= n, or if there is no folder where the shares would meet.
+        If the part is not ``i/n`` with 1 <= i <= n, or the parts do not share a folder.
     """
     first, _, last = part.partition("/")
-    turn, count = read_count(first) or 0, read_count(last) or 0
-    if not 1 <= turn <= count:
-        raise ExperimentError(f"--part {part}: expected i/n, the i-th of n shares, from 1/n to n/n, like 2/8")
+    index, count = read_count(first) or 0, read_count(last) or 0
+    if not 1 <= index <= count:
+        raise ExperimentError(f"--part is {part}; expected i/n, the i-th of n parts, from 1/n to n/n, such as 2/8")
     if out in (None, "none"):
-        raise ExperimentError(f"--part {part} needs a folder where the shares meet; give --out FOLDER, the same to all")
-    return [cells[number] for number in sorted(deal([cell.to_mapping() for cell in cells], turn - 1, count))]
+        raise ExperimentError(f"--part {part} requires a folder that all parts share. Add --out FOLDER to each part")
+    return [cells[number] for number in sorted(select_share([cell.to_mapping() for cell in cells], index - 1, count))]
 
 
 def _write_study_marker(folder: Path, study: StudyFile, *, shared: bool) -> None:
-    """Write the study file into its folder; of jobs that share it, the first does."""
+    """Write the study file into its folder; if several parts share the folder, only the first one does."""
     if not shared:
         return _write_text(folder, MARK, _to_toml(study))
     with suppress(FileExistsError), open(folder / MARK, "x", encoding="utf-8") as file:
@@ -243,22 +264,32 @@ def _write_study_marker(folder: Path, study: StudyFile, *, shared: bool) -> None
 
 
 class SweepProgress:
-    """Tell on standard error which runs have ended, and about when all will: live on a terminal, else now and then."""
+    """Progress of a study on standard error: finished runs and the estimated remaining time.
+
+    On a terminal one line is updated in place; otherwise a line is printed every few seconds.
+
+    Parameters
+    ----------
+    line : StatusLine
+    quiet : bool
+        Show nothing.
+    """
 
     def __init__(self, line: StatusLine, *, quiet: bool) -> None:
-        self._quiet, self._live = quiet, line
+        self._quiet = quiet
+        self._live = line
         self._shown = time.monotonic()
         self._ends: deque[float] = deque(maxlen=_RECENT)
         self._terminal = sys.stderr.isatty() and not launched()
 
     def __call__(self, row: Row, number: int, count: int) -> None:
-        """Show that a run has ended, if it is time to; always if it failed."""
+        """Show a finished run unless the last line is too recent; failed runs are always shown."""
         now = time.monotonic()
         self._ends.append(now)
         due = row["error"] is not None or number == count or now - self._shown > _PAUSE
         if self._quiet or not (due or self._terminal):
             return
-        line = describe(row, number, count) + self._estimate(count - number)
+        line = format_progress(row, number, count) + self._estimate(count - number)
         if not self._terminal or row["error"] is not None:
             self._shown = now
             print(line, file=sys.stderr, flush=True)
@@ -266,44 +297,50 @@ class SweepProgress:
         self._live.update(line)
 
     def _estimate(self, runs: int) -> str:
-        """Return about how long so many runs take, by the last ones; the first waits for kernels, and says nothing."""
-        gaps = len(self._ends) - 1
-        if not runs or gaps < _LEAST:
+        """Estimate the time of the remaining runs from intervals between the last ends.
+
+        The start of the first run is not used: it waits for the compilation of kernels.
+        """
+        intervals = len(self._ends) - 1
+        if not runs or intervals < _MIN_INTERVALS:
             return ""
-        return f", about {_say((self._ends[-1] - self._ends[0]) / gaps * runs)} left"
+        return f", about {_format_seconds((self._ends[-1] - self._ends[0]) / intervals * runs)} left"
 
     def close(self) -> None:
         """Remove the live line."""
         self._live.close()
 
 
-def tidy(found: Sequence[Row], study: StudyFile) -> list[Row]:
-    """Return flat rows with the same columns: what was swept, what was found; what a run does not have is None."""
-    figures = {name for row in found for name in row}
-    rows = [lead_with(row, study.swept) for row in found]
+def flatten_rows(study_rows: Sequence[Row], study: StudyFile) -> list[Row]:
+    """Convert rows to flat rows with equal columns, varied options first; missing values are None."""
+    rows = [lead_with(row, study.swept) for row in study_rows]
     names = dict.fromkeys(name for row in rows for name in row if name not in ("trace", OPTIONS))
-    return [{name: row.get(name) for name in names} for row in rows] if figures else []
+    return [{name: row.get(name) for name in names} for row in rows]
 
 
-def write_tables(folder: Path, rows: Sequence[Row], found: Sequence[Row]) -> None:
-    """Write study.jsonl, study.parquet if pyarrow is there, and traces.jsonl.
+def write_tables(folder: Path, rows: Sequence[Row], study_rows: Sequence[Row]) -> None:
+    """Write study.jsonl, study.parquet if pyarrow is installed, and traces.jsonl.
 
     Raises
     ------
     NetworkError
-        If the disk fails.
+        If a file cannot be written.
     """
     names = ("key", "algorithm", "graph", "seed", "trace")
-    traces = [{name: row.get(name) for name in names} for row in found if row["error"] is None]
+    traces = [{name: row.get(name) for name in names} for row in study_rows if row["error"] is None]
     try:
         _write_text(folder, TABLES[0], "".join(json.dumps(row) + "\n" for row in rows))
-        _write_text(folder, "traces.jsonl", "".join(json.dumps(one) + "\n" for one in traces))
+        _write_text(folder, "traces.jsonl", "".join(json.dumps(trace) + "\n" for trace in traces))
         _write_parquet(folder, rows)
     except OSError as error:
-        raise NetworkError(f"{folder} cannot be written: {error.strerror or error}. The runs are kept") from None
+        raise NetworkError(
+            f"{folder} cannot be written: {error.strerror or error}. Finished runs are stored: free disk space and "
+            f"run: python -m p2pkm resume {folder}"
+        ) from None
 
 
 def _write_parquet(folder: Path, rows: Sequence[Row]) -> None:
+    """Write study.parquet if pyarrow is installed."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -314,54 +351,76 @@ def _write_parquet(folder: Path, rows: Sequence[Row]) -> None:
         values = [row[name] for row in rows]
         try:
             columns[name] = pa.array(values)
-        except (pa.ArrowInvalid, pa.ArrowTypeError):  # numbers and words in one column
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            # Arrow rejects a column of numbers and text, such as the coupling with values 3 and "auto".
             columns[name] = pa.array([None if value is None else str(value) for value in values])
     write_bytes(folder, "study.parquet", lambda file: parquet.write_table(pa.table(columns), file))
 
 
 def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> str:
-    """Return means over seeds, a line per configuration."""
+    """Format means over seeds as a text table, one line for each configuration."""
     names = list(dict.fromkeys(["algorithm", "graph", *study.swept]))
     names = ["rounds_asked" if name == "rounds" else name for name in names]
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in names), []).append(row)
     shown = columns(ShownIn.SWEEP, rows)
-    figures = keys(ShownIn.MEANS)
     worse = []
     lines = [[*names, "seeds", *(metric.column for metric in shown)]]
-    for sides, group in groups.items():
+    for values, group in groups.items():
         ended = [row for row in group if row["error"] is None]
-        means = average(ended, figures) | {"seeds": len(ended)}
+        means = average(ended, keys(ShownIn.MEANS)) | {"seeds": len(ended)}
         cells = [metric.write_mean(means) for metric in shown]
-        worse += [f"quality got worse: {name_configuration(dict(zip(names, sides, strict=True)))}, {how}"
-                  for how in (tell_worse(ended),) if how]  # fmt: skip
-        lines.append([*("-" if side is None else str(side) for side in sides), str(len(ended)), *cells])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    left = len(names)
-    text = ["  ".join(cell.ljust(width) if place < left else cell.rjust(width)
-                      for place, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
-            for line in lines]  # fmt: skip
-    text += [EXPLAINED] * any(metric.key in MILESTONES for metric in shown) + worse
-    text += [f"{count(closing['failed'], 'run')} failed; the column error gives the reason"] * (closing["failed"] > 0)
+        if loss := tell_worse(ended):
+            configuration = name_configuration(dict(zip(names, values, strict=True)))
+            worse.append(f"quality got worse: {configuration}, {loss}")
+        lines.append([*("-" if value is None else str(value) for value in values), str(len(ended)), *cells])
+    text = _align_columns(lines, left=len(names))
+    if any(metric.key in MILESTONES for metric in shown):
+        text.append(EXPLAINED)
+    text += worse
+    if closing["failed"]:
+        text.append(f"{count(closing['failed'], 'run')} failed; see the column error")
     if any(row.get("ratio_mean") is not None for row in rows):
         text += ["", Study(list(rows), margin=study.margin).conclusion()]
+    return "\n".join([*text, *_explain_incomplete(closing), tell_folder(closing["out"])])
+
+
+def _align_columns(lines: Sequence[Sequence[str]], left: int) -> list[str]:
+    """Align the first `left` columns to the left, all others to the right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    aligned = []
+    for line in lines:
+        cells = [
+            cell.ljust(width) if place < left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        aligned.append("  ".join(cells).rstrip())
+    return aligned
+
+
+def _explain_incomplete(closing: dict[str, Any]) -> list[str]:
+    """Explain how to complete an interrupted study, or one of several parts."""
+    lines = []
     missing = closing["runs"] - closing["ended"]
-    text += [f"interrupted with {count(missing, 'run')} to go; python -m p2pkm resume {closing['out']} goes on"] * (
-        missing > 0 and closing["out"] is not None
-    )
+    if missing > 0 and closing["out"] is not None:
+        resume = f"python -m p2pkm resume {closing['out']}"
+        lines.append(f"interrupted with {count(missing, 'run')} missing; continue with: {resume}")
     if "part" in closing:
-        text += [f"part {closing['part']} is kept; when all have ended, one sweep without --part makes the table"]
-    return "\n".join([*text, tell_folder(closing["out"])])
+        lines.append(f"part {closing['part']} is stored; after all parts, run the sweep without --part for the table")
+    return lines
 
 
-def _show_plan(cells: Sequence[RunOptions], study: StudyFile, *, as_json: bool) -> str:
-    """Return which runs a study has."""
+def _list_runs(cells: Sequence[RunOptions], study: StudyFile, *, as_json: bool) -> str:
+    """List the runs of a study."""
     if as_json:
         return json.dumps({"runs": len(cells), "cells": [cell.to_mapping() for cell in cells]})
-    each = dict.fromkeys(name_run(cell, study) for cell in cells)
+    labels = dict.fromkeys(run_label(cell, study) for cell in cells)
     seeds = f"seed{'s' * (len(study.seeds) > 1)} {', '.join(map(str, study.seeds))}"
-    return "\n".join([f"{count(len(cells), 'run')}: {len(each)} with {seeds} each", *(f"  {name}" for name in each)])
+    return "\n".join([
+        f"{count(len(cells), 'run')}: {len(labels)} with {seeds} each",
+        *(f"  {label}" for label in labels),
+    ])
 
 
 def _to_toml(study: StudyFile) -> str:
@@ -374,5 +433,5 @@ def _write_text(folder: Path, name: str, text: str) -> None:
     write_bytes(folder, name, lambda file: file.write(text.encode()))
 
 
-def _say(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

@@ -13,8 +13,8 @@ from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.message_counts import stage_traffic
-from p2pkm.experiments.plan.split import split
-from p2pkm.experiments.plan.volume import flood
+from p2pkm.experiments.plan.split import count_cut_links
+from p2pkm.experiments.plan.volume import count_flood_steps
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.registry import find
 from p2pkm.network.graph import Topology
@@ -237,7 +237,7 @@ def test_totals_add_up_the_opening_and_all_rounds():
 def test_a_flood_arrives_by_distance(graph):
     topology = Topology.from_graph(graph)
     distances = [nx.single_source_shortest_path_length(graph, node) for node in topologies.sort_nodes(graph)]
-    for t, wave in enumerate(flood(topology)):
+    for t, wave in enumerate(count_flood_steps(topology)):
         counts = np.array([sum(hops == t for hops in one.values()) for one in distances])
         assert wave == (topology.degrees[counts > 0].sum(), (topology.degrees * counts).sum())
     assert t == max(max(one.values()) for one in distances)
@@ -246,12 +246,12 @@ def test_a_flood_arrives_by_distance(graph):
 @pytest.mark.parametrize("wish", ["blocks", pytest.param("metis", marks=needs_metis)])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 7, 40])
 @pytest.mark.parametrize("name", ["ring", "small-world", "barabasi-albert", "complete"])
-def test_a_split_counts_what_the_placement_does(name, ranks, wish):
+def test_partition_statistics_match_the_halo(name, ranks, wish):
     topology = Topology.from_graph(topologies.build(name, 30))
     division = choose(topology, np.full(30, 5), ranks, wish)
     places = [place(topology, rank, ranks, division) for rank in range(ranks)]
-    part = split(topology, division)
-    assert part.placement == division.name
+    part = count_cut_links(topology, division)
+    assert part.partition == division.name
     assert part.devices == max(len(one.ids) for one in places)
-    assert part.ghosts == max(len(one.ghosts) for one in places)
+    assert part.halo == max(len(one.ghosts) for one in places)
     assert part.cut == sum(len(peer.send_edges) for one in places for peer in one.peers) // 2

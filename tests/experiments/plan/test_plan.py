@@ -19,8 +19,14 @@ from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import parse_specs
 from p2pkm.experiments.plan import free_memory as machine
 from p2pkm.experiments.plan.draft import build_plan, resolve_experiment
-from p2pkm.experiments.plan.memory_check import weigh_plan
-from p2pkm.experiments.plan.memory_model import MemoryInputs, advise, need, refuse, together
+from p2pkm.experiments.plan.memory_check import plan_memory_inputs
+from p2pkm.experiments.plan.memory_model import (
+    MemoryInputs,
+    check_fits_memory,
+    estimate_memory,
+    list_remedies,
+    machine_memory,
+)
 from p2pkm.experiments.plan.pilot import estimate_seconds
 from tests.support.run_cli import ROOT, environment, here, ranks, there
 from tests.support.toy_network import plug
@@ -78,7 +84,7 @@ def test_points_that_stay_on_disk_are_planned_without_a_rank_that_holds_all(tmp_
         assert four["rank0"]["reading"] == four["other"]["reading"]
     assert found["memory"][0]["rank0"]["reading"] > kept["memory"][0]["rank0"]["reading"]
     blocks = build_plan(RunOptions(data=str(tmp_path / "part-*.npy"), devices=3, clusters=3), None)
-    assert blocks.sizes.tolist() == [267, 267, 266] and blocks.dealt
+    assert blocks.sizes.tolist() == [267, 267, 266] and blocks.sizes_known
 
 
 @pytest.mark.parametrize("columns", [{}, {"label_column": "2"}, {"label_column": "2", "device_column": "0"}])
@@ -145,45 +151,45 @@ def test_planned_memory_is_what_a_run_takes(devices, points, dtype):
     done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments, "--rounds=2"], capture_output=True, text=True,
                           env=environment(), cwd=ROOT, timeout=250, check=True)  # fmt: skip
     plan = build_plan(RunOptions(init="bounding-box", baselines=False, record_every=100, rounds=2, **options), None)
-    one = need(weigh_plan(plan, 1, 0))
+    one = estimate_memory(plan_memory_inputs(plan, 1, 0))
     assert one.peak - one.program == pytest.approx(int(done.stdout), rel=0.3)
 
 
 def test_memory_grows_with_everything_and_shrinks_with_ranks():
     base = MemoryInputs(10_000, 4, 1000, 6000, 8)
     for name in ("points", "features", "devices", "edges", "clusters", "records"):
-        assert need(base._replace(**{name: 4 * getattr(base, name)})).peak > need(base).peak
-    assert need(base._replace(baselines=True)).peak > need(base).peak
-    pooled = need(base._replace(baselines=True)).closing - need(base).closing
+        assert estimate_memory(base._replace(**{name: 4 * getattr(base, name)})).peak > estimate_memory(base).peak
+    assert estimate_memory(base._replace(baselines=True)).peak > estimate_memory(base).peak
+    pooled = estimate_memory(base._replace(baselines=True)).closing - estimate_memory(base).closing
     assert pooled >= 3 * 8 * 10_000 * 4  # central k-means has the points of all devices, and as much to work with
-    assert need(base._replace(flooded=80, swell=20.0)).peak > need(base).peak
-    assert need(base._replace(word=4)).peak < need(base).peak
-    labeled, more = (need(base._replace(points=points)).points for points in (10_000_000, 10_000_001))
+    assert estimate_memory(base._replace(flooded_rows=80, arriving_tables=20.0)).peak > estimate_memory(base).peak
+    assert estimate_memory(base._replace(value_bytes=4)).peak < estimate_memory(base).peak
+    labeled, more = (estimate_memory(base._replace(points=points)).points for points in (10_000_000, 10_000_001))
     assert more < labeled  # labels of more points are not kept
-    largest = MemoryInputs(100_000_000, 2, 10_000_000, 60_000_000, 4, word=4)
-    assert need(largest).peak == pytest.approx(15.6e9, rel=0.2)  # measured, see docs/scale.md
-    others = [need(base._replace(ranks=r), first=False).held for r in (2, 4, 8, 16)]
+    largest = MemoryInputs(100_000_000, 2, 10_000_000, 60_000_000, 4, value_bytes=4)
+    assert estimate_memory(largest).peak == pytest.approx(15.6e9, rel=0.2)  # measured, see docs/scale.md
+    others = [estimate_memory(base._replace(ranks=r), first=False).resident for r in (2, 4, 8, 16)]
     assert others == sorted(others, reverse=True)
-    assert together(base) == need(base).peak
+    assert machine_memory(base) == estimate_memory(base).peak
 
 
 def test_training_networks_takes_its_compiler():
-    plans = [MemoryInputs(100, 4, 4, 8, 2, compiles=compiles) for compiles in (False, True)]
-    assert need(plans[1]).peak - need(plans[0]).peak > 4e8
+    plans = [MemoryInputs(100, 4, 4, 8, 2, trains_networks=trains) for trains in (False, True)]
+    assert estimate_memory(plans[1]).peak - estimate_memory(plans[0]).peak > 4e8
 
 
 def test_a_refusal_says_what_would_do():
     load = MemoryInputs(10**6, 2, 10**5, 6 * 10**5, 4, records=1000, baselines=True)
-    with pytest.raises(DataError, match=r"--no-baselines and a larger --record-every would do.*P2PKM_MEMORY"):
-        refuse(load, 10**9)
-    refuse(load, None)
-    refuse(load, together(load))
-    assert any("ranks" in one for one in advise(MemoryInputs(10**6, 2, 10**7, 10**7, 16), 10**10))
+    with pytest.raises(DataError, match=r"Use .*--no-baselines and a larger --record-every \(.*P2PKM_MEMORY"):
+        check_fits_memory(load, 10**9)
+    check_fits_memory(load, None)
+    check_fits_memory(load, machine_memory(load))
+    assert any("ranks" in one for one in list_remedies(MemoryInputs(10**6, 2, 10**7, 10**7, 16), 10**10))
     small = MemoryInputs(10**9, 2, 100, 200, 4)
-    (fewer,) = [one for one in advise(small, 10**9) if "fewer points" in one]
+    (fewer,) = [one for one in list_remedies(small, 10**9) if "fewer points" in one]
     most = int(fewer.split("about ")[1].split(" ")[0].replace(",", ""))
-    assert together(small._replace(points=most)) <= 1.05 * 10**9
-    assert advise(MemoryInputs(10, 2, 10**9, 10**9, 4), 10**9) == ["take fewer devices"]
+    assert machine_memory(small._replace(points=most)) <= 1.05 * 10**9
+    assert list_remedies(MemoryInputs(10, 2, 10**9, 10**9, 4), 10**9) == ["fewer devices"]
 
 
 @pytest.mark.parametrize("words", [("plan",), ("run",), ()])
@@ -236,7 +242,7 @@ def test_text_names_every_stage_and_every_number_of_ranks(roomy):
     assert ending.code == 0, ending.err
     for word in ("tree-summaries", "rehearsal", "gtvmin", "accept-test", "4,096", "12 devices, 17 links", "rank 0",
                  "not",
-                 "free here"):  # fmt: skip
+                 "free on this machine: "):  # fmt: skip
         assert word in ending.out or word == "not"
     assert "at most" not in ending.out.split("gtvmin  ")[1].split("seconds")[0]
 
@@ -244,7 +250,7 @@ def test_text_names_every_stage_and_every_number_of_ranks(roomy):
 def test_one_of_something_is_not_in_the_plural(roomy):
     ending = here("plan", "--devices", 1, "--data", "blobs:points=4,clusters=1,features=1", "--rounds", 1)
     assert "size      1 device, 0 links, 4 points with 1 feature, 1 round" in ending.out.splitlines()[1]
-    assert "measured with 1 device, 4 points, one round here" in ending.out and "<= 1 round " in ending.out
+    assert "measured with 1 device, 4 points, one round on this machine" in ending.out and "<= 1 round " in ending.out
     assert not re.search(r"\b1 (devices|links|points|features|rounds)\b", ending.out)
 
 
@@ -253,7 +259,7 @@ def test_the_excess_that_theory_expects_is_planned(roomy):
     found = json.loads(here(*words, "--format", "json").out)
     assert found["excess_predicted"] == pytest.approx(0.03583, rel=1e-3)
     assert found["excess_auto"]["coupling"] == 1_000 and found["excess_auto"]["excess"] < 1e-3
-    assert "0.036 above 1 from noise of the devices' points alone, with labels fixed;" in here(*words).out
+    assert "excess of the cost ratio 0.036 from sampling noise, labels fixed;" in here(*words).out
     assert json.loads(here(*words, "--coupling", "auto", "--format", "json").out)["excess_predicted"] < 1e-3
     for silent in (("--groups",), ("--alpha", "1"), ("--algorithm", "fkm")):
         found = json.loads(here(*words, *silent, "--format", "json").out)
@@ -369,7 +375,7 @@ def test_a_graph_of_one_size_has_a_pilot_with_fewer_points(tmp_path):
     lines = "".join(f"{i},{i + 1}\n" for i in range(2_500))
     (tmp_path / "path.csv").write_text("source,target\n" + lines)
     plan = draft(graph=f"file:{tmp_path / 'path.csv'}", devices=None, init="local")
-    assert "has no fewer than 2,501 devices" in estimate_seconds(plan)["reason"]
+    assert "has 2,501 devices; a pilot has at most 2,000" in estimate_seconds(plan)["reason"]
 
 
 def test_a_pilot_that_cannot_be_made_says_why_in_a_line(roomy):

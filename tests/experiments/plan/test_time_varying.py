@@ -9,8 +9,8 @@ import topologies
 from p2pkm.engine.run_job import RankPart, run_job
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.plan.draft import build_plan
-from p2pkm.experiments.plan.memory_check import weigh_plan
-from p2pkm.experiments.plan.memory_model import need
+from p2pkm.experiments.plan.memory_check import plan_memory_inputs
+from p2pkm.experiments.plan.memory_model import estimate_memory
 from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.network.world import connect
 from tests.support.prepare import prepare
@@ -77,11 +77,11 @@ def test_a_graph_that_changes_takes_more_memory_the_longer_it_is_kept():
     plans = [
         build_plan(RunOptions(graph=f"peer-sampler:period={p}", devices=200, schedule="jacobi"), None) for p in (2, 20)
     ]
-    sizes = [need(weigh_plan(plan, 1, 0)).graph for plan in plans]
+    sizes = [estimate_memory(plan_memory_inputs(plan, 1, 0)).graph for plan in plans]
     assert sizes[0] < sizes[1]
-    runs = [need(weigh_plan(build_plan(RunOptions(graph="peer-sampler", devices=200, rounds=r), None), 1, 0)).held
-            for r in (2, 200)]  # fmt: skip
-    assert runs[0] < runs[1]
+    runs = [build_plan(RunOptions(graph="peer-sampler", devices=200, rounds=rounds), None) for rounds in (2, 200)]
+    sizes = [estimate_memory(plan_memory_inputs(plan, 1, 0)).resident for plan in runs]
+    assert sizes[0] < sizes[1]
 
 
 def test_plan_tells_of_links_in_use():

@@ -7,7 +7,7 @@ from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.message_counts import stage_traffic
-from p2pkm.experiments.plan.run import describe
+from p2pkm.experiments.plan.run import describe_plan
 from p2pkm.network.world import connect
 from tests.support.prepare import prepare
 
@@ -70,5 +70,5 @@ def test_bytes_on_the_wire_are_about_those_that_were_planned(name):
             assert wire <= volume.bytes
         assert size <= volume.bytes
     assert bool(encoded) == (name != "real numbers")
-    stages = describe(plan, 1)["stages"]
+    stages = describe_plan(plan, 1)["stages"]
     assert not [one for one in stages if not one["first"]["wire_bytes"] <= one["first"]["bytes"]]

@@ -38,31 +38,31 @@ UNTIMED = {"wall_seconds", "compile_seconds", "ranks", "rank_partition", "edge_c
 
 @cache
 def pixels():
-    """Return 1,797 points of 64 features and their classes."""
+    """Load 1,797 points of 64 features and their classes."""
     return p2pkm.digits()
 
 
 @cache
 def wider():
-    """Return 900 points of 300 features and their classes."""
+    """Generate 900 points of 300 features and their classes."""
     return p2pkm.blobs(features=300, clusters=10, points=900, sd=5.0, seed=1)
 
 
 def deal(devices, made=pixels):
-    """Return shards of points."""
+    """Build shards of points."""
     points, classes = made()
     return p2pkm.Shards.deal(points, p2pkm.partition.iid(len(points), devices, seed=1), devices=devices, labels=classes)
 
 
 def play(method, devices=3, made=pixels, **options):
-    """Return the summary of a run, without its seconds and its ranks."""
+    """Return the summary of a run without seconds and ranks."""
     graph = None if needs_hub(method) else topologies.ring(devices)
     found = p2pkm.simulate(method, graph, deal(devices, made), **{"rounds": 2, "seed": 5, "record_every": 1, **options})
     return {name: value for name, value in found.summary.items() if name not in UNTIMED}
 
 
 def sources():
-    """Return every source of points that is not a file; of digits with principal components, too."""
+    """List all sources of points except files; digits also with principal components."""
     made = {name: partial(source, **WIDE.get(name, {})) for name, source in SOURCES.items() if name != "file"}
     for components in (1, 2, 5, 8, 20, 64):
         made[f"digits:components={components}"] = partial(SOURCES["digits"], components=components)
@@ -70,7 +70,7 @@ def sources():
 
 
 def methods():
-    """Return every method; those that calibrate, on as many devices as sparse systems of equations are solved for."""
+    """List all methods; those that calibrate on so many devices that sparse systems of equations are solved."""
     made = {name: partial(play, build(name, 10)) for name in METHODS}
     made["private"] = partial(play, p2pkm.Private(10, epsilon=100.0, radius=100.0, trust="none", noise_seed=0))
     made["kfed converged"] = partial(play, p2pkm.KFED(10, local_k=12, finish="converge", labels="induced"))
@@ -83,7 +83,7 @@ def methods():
 
 
 def initializations():
-    """Return every initialization, under a method that takes any."""
+    """List all initializations, with a method that accepts any."""
     return {name: partial(play, p2pkm.GTVMin(10, init=name, coupling=10.0), 6) for name in INITS}
 
 
@@ -115,7 +115,7 @@ def _gossip_attack():
 
 
 def spectra():
-    """Return the measures of graphs: exact ones, estimates by Lanczos' recurrence, and those of graphs that change."""
+    """Measure graphs: exact measures, Lanczos estimates, and measures of time-varying graphs."""
     small, large = topologies.small_world(400, degree=6, seed=1), topologies.small_world(1500, degree=6, seed=1)
     changing = topologies.one_peer_exponential(256)
     colors = np.arange(400) % 2
@@ -134,7 +134,7 @@ def spectra():
 
 
 def measurements():
-    """Return what is measured of points, runs and privacy."""
+    """Measure points, runs and privacy."""
     points, classes = pixels()
     leaks = partial(p2pkm.pair_leaks, topologies.random_regular(120, degree=6, seed=1), gossips=3)
     return {
@@ -153,7 +153,7 @@ GROUPS = {"sources": sources, "methods": methods, "initializations": initializat
 
 
 def digests(groups):
-    """Return a digest of every member of these groups."""
+    """Compute a digest of each member of these groups."""
     found = {}
     for group in groups:
         for name, make in GROUPS[group]().items():

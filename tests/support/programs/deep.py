@@ -14,7 +14,7 @@ from tests.support.images import deal
 
 
 def runs():
-    """Yield one record per run: with a server and without, a device without images, clients with few, two devices."""
+    """Yield one record per run, with and without a server: an empty device, clients with few images, two devices."""
     options = {"network": "mlp", "epochs": 1}
     many, two = deal([30, 2, 0, 20, 15]), deal([30, 20])
     for server in ("feca", "none"):

@@ -68,20 +68,20 @@ KEYS = (
 
 
 def deal(n, seed=0, d=3):
-    """Return points of n devices, with classes; every fourth device has none."""
+    """Generate points of n devices, with classes; every fourth device has none."""
     rng = np.random.default_rng(seed)
     blocks = [rng.normal(rng.integers(0, 9), 1.0, (0 if i % 4 == 2 else int(rng.integers(1, 9)), d)) for i in range(n)]
     return p2pkm.Shards.from_list(blocks, labels=[rng.integers(0, 3, len(block)) for block in blocks])
 
 
 def communities():
-    """Return the points of two communities."""
+    """Generate the points of two communities."""
     made = p2pkm.communities(seed=1, points=12)
     return p2pkm.Shards.deal(made.points, made.device, devices=16, labels=made.labels)
 
 
 def configurations():
-    """Return (name, graph, shards, algorithm, options) of every run."""
+    """List (name, graph, shards, algorithm, options) of all runs."""
     brief, few = {"rounds": 3, "baselines": False}, {"rounds": 4, "baselines": True}
     for graph in GRAPHS:
         for schedule in SCHEDULES:
@@ -159,7 +159,7 @@ def configurations():
 
 
 def uneven(graph):
-    """Let some links and devices be much slower than others."""
+    """Make some links and devices much slower than others."""
     rng = np.random.default_rng(3)
     for u, v in graph.edges:
         graph.edges[u, v].update(latency=float(rng.choice([0.0, 0.01, 3.0])), bandwidth=float(rng.choice([10.0, 1e4])))
@@ -169,7 +169,7 @@ def uneven(graph):
 
 
 def with_liars(options):
-    """Return the same where some devices lie."""
+    """List the runs with Byzantine devices."""
     world, kinds = GRAPHS["small-world"](16), ("random", "flip", "drift", "nan", "collude")
     for number, kind in enumerate(kinds):
         lies = options | {"byzantine": f"3:kind={kind},place={('random', 'central', 'peripheral')[number % 3]}"}
@@ -191,7 +191,7 @@ def with_liars(options):
 
 
 def over_changing_links(options):
-    """Return the same for graphs that change from round to round."""
+    """List the runs on time-varying graphs."""
     methods = {schedule: p2pkm.GTVMin(3, schedule=schedule) for schedule in SCHEDULES}
     methods |= {name: find(name)(3) for name in ("consensus", "pushsum", "tracking", "gossip")}
     methods |= {name: find(name)(3) for name in ("gossip-sum", "epidemic")}
@@ -204,7 +204,7 @@ STREAMED = {"rounds": 4, "baselines": True}
 
 
 def with_streams(options):
-    """Return the same for points that change during the run."""
+    """List the runs with points that change during the run."""
     graph, tape = GRAPHS["small-world"], str(Path(__file__).with_name("tape3.jsonl"))
     yield (
         "stream along a tree",
@@ -225,7 +225,7 @@ def with_streams(options):
 
 
 def under_faults(options):
-    """Return the same for messages, links and devices that fail."""
+    """List the runs with faults of messages, links and devices."""
     faults = "loss=0.1,delay=0.2,dropout=0.05,link_failure=0.05,straggler=0.05,late_join=0.2,partition=3-4,server=0.1"
     longer = options | {"rounds": 12, "faults": f"{faults},stages=all"}
     graph = GRAPHS["small-world"]
@@ -246,7 +246,7 @@ def under_faults(options):
 
 
 def runs(made=None):
-    """Return one record per configuration."""
+    """Run all configurations and return one record for each."""
     for name, graph, shards, algorithm, options in configurations() if made is None else made:
         result = p2pkm.simulate(algorithm, graph, shards, seed=5, record_every=1, **{"link_model": "edge"} | options)
         ledger = [
@@ -258,7 +258,7 @@ def runs(made=None):
 
 
 def draw_messages(rng, n, e, kind):
-    """Return the messages of all devices: some silent, some empty, some in part, perhaps over some edges only."""
+    """Draw messages of all devices: some absent, empty or partly filled, perhaps over some edges only."""
     width, r = int(rng.integers(1, 5)), int(rng.integers(1, 6))
     values = rng.normal(size=(n, r, width))
     rows = rng.integers(0, r + 1, n)
@@ -271,14 +271,14 @@ def draw_messages(rng, n, e, kind):
 
 
 def draw_mask(rng, topology, share):
-    """Return edges in use, about this share of all, alike at both ends of every link."""
+    """Draw the links in use, about this share of all, in both directions."""
     kept = rng.random((topology.n, topology.n)) < share
     low, high = np.minimum(topology.sources, topology.indices), np.maximum(topology.sources, topology.indices)
     return kept[low, high]
 
 
 def part_of(messages, placement):
-    """Return what one rank says; ragged tables are only as long as its longest."""
+    """Select the messages of one rank; ragged tables are as long as its longest."""
     values, rows = messages.values[placement.ids], messages.rows[placement.ids]
     if messages.ragged:
         values = values[:, : max(1, rows.max(initial=0))].copy()
@@ -288,7 +288,7 @@ def part_of(messages, placement):
 
 
 def compare(here, whole, placement, widths):
-    """Return whether a rank heard what its devices hear in one process; widths: of the last message of each device."""
+    """Check that a rank receives what its devices receive in one process; `widths` are those of the last messages."""
     edges = placement.edges
     heard = whole.slots[edges]
     same = np.array_equal(here.fresh, whole.fresh[edges])
@@ -302,7 +302,7 @@ def compare(here, whole, placement, widths):
 
 
 class FaultTrace:
-    """Delays every table by up to three exchanges of its sender, loses some, and lets nothing overtake."""
+    """Faults that delay each table by up to three exchanges of its sender and lose some, without reordering."""
 
     bound = 4
 
@@ -311,7 +311,7 @@ class FaultTrace:
         self._held = np.zeros(len(self._edges), np.int64)
 
     def receive(self, said):
-        """Return what is heard; `said.rows` is of this rank's slots, so every exchange counts as a table of all."""
+        """Choose the delivered tables; `said.rows` is of this rank's slots: an exchange counts as a table of all."""
         self._step += 1
         late = np.random.default_rng(self._step).integers(0, 9, self._e)[self._edges]
         number = np.where(late < 4, self._step - late, 0)
@@ -322,7 +322,7 @@ class FaultTrace:
 
 
 def draw_sparse(rng, topology):
-    """Return the sparse messages of all devices: a few tables, some of them of shared rows, over some edges."""
+    """Draw sparse messages of all devices: a few tables, some with shared rows, over some edges."""
     who = np.flatnonzero(rng.random(topology.n) < rng.choice([0.0, 0.2, 0.8]))
     values = rng.normal(size=(12, int(rng.integers(1, 5))))
     starts = rng.integers(0, 9, len(who))
@@ -331,7 +331,7 @@ def draw_sparse(rng, topology):
 
 
 def sparse_of(sparse, placement):
-    """Return what one rank says."""
+    """Select the messages of one rank."""
     mine = np.isin(sparse.who, placement.ids)
     who = np.searchsorted(placement.ids, sparse.who[mine])
     edges = np.flatnonzero(np.isin(np.r_[placement.edges], sparse.edges))
@@ -339,7 +339,7 @@ def sparse_of(sparse, placement):
 
 
 def compare_letters(here, whole, placement):
-    """Return whether a rank heard what its devices hear in one process."""
+    """Check that a rank receives what its devices receive in one process."""
     edges = np.r_[placement.edges]  # where they lie side by side, a slice
     mine = np.isin(whole.edges, edges)
     same = np.array_equal(edges[here.edges], whole.edges[mine])
@@ -348,7 +348,7 @@ def compare_letters(here, whole, placement):
 
 
 def exchanges(seeds=range(24)):
-    """Return one record per random graph and stage: whether every rank heard the same as in one process."""
+    """Return one record per random graph and stage: whether all ranks receive the same as one process."""
     world = connect()
     for seed in seeds:
         rng = np.random.default_rng(seed)
@@ -394,7 +394,7 @@ def exchanges(seeds=range(24)):
 
 
 def share(first=0, step=1):
-    """Return the records of every so many-th configuration."""
+    """Return the records of a sample of the configurations."""
     return runs(islice(configurations(), int(first), None, int(step)))
 
 

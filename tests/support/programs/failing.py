@@ -29,7 +29,7 @@ def _wait(*arguments, **options):
 
 
 def break_something(what):
-    """Put the fault in its place."""
+    """Install the fault."""
     if what == "update":
         GTVMin.update = _fail
     elif what == "init":
@@ -48,7 +48,7 @@ def simulate():
 
 
 def show_threads():
-    """Print the settings as the command line leaves them."""
+    """Print the settings after the command line has set them."""
     from p2pkm.cli.main import main
 
     main(["--out", "none", "--data", "grid16:points=5", "--rounds", "1", "--quiet", "--no-plot"])

@@ -1,4 +1,4 @@
-"""Take the lock of a folder again and again, and look whether anybody else has it at the same time."""
+"""Repeated locking of a folder, checking that no other process holds the lock at the same time."""
 
 import os
 import sys

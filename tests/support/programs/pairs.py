@@ -1,4 +1,4 @@
-"""Every so many-th run of tests/support/pairs.txt, on the ranks that mpirun starts; one line of JSON each."""
+"""Sample of the runs of tests/support/pairs.txt on the ranks that mpirun starts, one line of JSON each."""
 
 import sys
 from pathlib import Path

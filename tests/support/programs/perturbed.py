@@ -37,7 +37,7 @@ OPTIONS = {  # beside each seeding as it is, these
 
 
 def deal(n, seed=0):
-    """Return points of n devices in two dimensions; every sixth device has none."""
+    """Generate points of n devices in two dimensions; every sixth device has none."""
     rng = np.random.default_rng(seed)
     blocks = [rng.normal(4.0 * rng.integers(0, 3, (0 if i % 6 == 2 else 9, 1)), 1.0, (0 if i % 6 == 2 else 9, 2))
               for i in range(n)]  # fmt: skip
@@ -45,7 +45,7 @@ def deal(n, seed=0):
 
 
 def configurations():
-    """Return (name, graph, method, options) of every run: each method, each initialization, each scaling."""
+    """List (name, graph, method, options) of all runs: each method, initialization and scaling."""
     graph, brief = topologies.small_world(14, degree=4, rewire=0.2, seed=1), {"rounds": 3}
     for name in METHODS:
         method = build(name, 3)
@@ -72,7 +72,7 @@ def configurations():
 
 
 def runs(size):
-    """Return one record per configuration, with noise of this size on every row sent."""
+    """Return one record per configuration, with noise of this size on each row sent."""
     for name, graph, method, options in configurations():
         with changing(size, server_alone=name in SEALED):
             result = p2pkm.simulate(method, graph, deal(14), seed=5, baselines=False, **options)
@@ -81,7 +81,7 @@ def runs(size):
 
 @contextmanager
 def changing(size, *, server_alone=False):
-    """Add noise to every counted number that is sent, and look that no state keeps an array that was delivered."""
+    """Add noise to each counted value sent, and check that no state stores a delivered array."""
 
     class Perturbation(ReshapesMethod, Transform):
         name, order = "perturbation", Order.DELIVER
@@ -109,7 +109,7 @@ def changing(size, *, server_alone=False):
 
 
 def noise(key, senders, rows, width):
-    """Return one draw per number in [-1, 1), a function of the key, the sender and the row, float64[..., width]."""
+    """Draw one number in [-1, 1) per value as a function of key, sender and row, float64[..., width]."""
     streams = (senders.astype(np.uint64) << np.uint64(32)) + rows.astype(np.uint64)
     return 2.0 * uniforms(key, PURPOSE, streams, width) - 1.0 if len(streams) else np.zeros((0, width))
 
@@ -136,20 +136,20 @@ def _change_sparse(sparse, ids, key, size):
 
 @dataclass(frozen=True)
 class Watched:
-    """An algorithm whose state must not share memory with what was delivered: a later exchange may change that."""
+    """Algorithm whose state must not share memory with delivered arrays, which a later exchange may change."""
 
     algorithm: Any
 
     def initial_state(self, devices, start):
-        """Return the state before the opening."""
+        """Create the state before the initial exchange."""
         return self.algorithm.initial_state(devices, start)
 
     def message(self, state, devices):
-        """Return what is sent."""
+        """Create the messages."""
         return self.algorithm.message(state, devices)
 
     def update(self, state, inbox, devices):
-        """Return the state after a turn."""
+        """Compute the state after a turn."""
         after = self.algorithm.update(state, inbox, devices)
         delivered = inbox.tables.values if isinstance(inbox.tables, Tables) else inbox.tables
         for leaf in _leaves(after):

@@ -37,12 +37,12 @@ PLACED = ("rank_partition", "edge_cut", "halo_size", "load_imbalance", "load_imb
 
 
 def interleave(topology, sizes, size, wish):
-    """Deal device i to rank i modulo their number, which is as far from blocks as can be."""
+    """Assign device i to rank i modulo the number of ranks, the opposite of blocks."""
     return RankPartition.by_owner("interleaved", np.arange(topology.n) % size, size)
 
 
 def reverse(topology, sizes, size, wish):
-    """Give the first devices to the last rank, unevenly, and none to rank 0."""
+    """Assign the first devices to the last rank, in unequal numbers, and none to rank 0."""
     return RankPartition.by_owner("reversed", size - 1 - (np.arange(topology.n) * (size - 1)) // topology.n, size)
 
 
@@ -56,7 +56,7 @@ DIVISIONS = {
 
 
 def deal(n, seed):
-    """Return uneven points of n devices with classes; every fifth device has none."""
+    """Generate unequal numbers of points on n devices, with classes; every fifth device has none."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 3, 12 * n)
     owner = rng.choice(np.flatnonzero(np.arange(n) % 5 != 3), len(y))
@@ -64,13 +64,13 @@ def deal(n, seed):
 
 
 def shuffled_ring(n):
-    """Return a ring whose labels say nothing of who is next to whom."""
+    """Build a ring with shuffled node labels."""
     order = np.random.default_rng(1).permutation(n).tolist()
     return nx.relabel_nodes(topologies.ring(n), dict(enumerate(order)))
 
 
 def configurations():
-    """Return (name, graph, shards, algorithm) of every run."""
+    """List (name, graph, shards, algorithm) of all runs."""
     ring, small = shuffled_ring(24), topologies.small_world(23, degree=4, rewire=0.3, seed=2)
     yield "colored", ring, deal(24, 1), p2pkm.GTVMin(3)
     yield "jacobi", small, deal(23, 2), p2pkm.GTVMin(3, schedule="jacobi", init="d2-sampling")
@@ -80,7 +80,7 @@ def configurations():
 
 
 def fingerprint(result):
-    """Return a hash of every array of a result, and the numbers of its summary that must not depend on ranks."""
+    """Return a hash of each array of a result, and the summary entries that must not depend on ranks."""
     parts = [*result.ledger, *result.census, *result.chain, result.centroids, result.server_centroids, result.losses,
              result.gtv, result.groups]  # fmt: skip
     arrays = b"".join(np.ascontiguousarray(part).tobytes() for part in parts if part is not None)
@@ -89,7 +89,7 @@ def fingerprint(result):
 
 
 def runs(divisions):
-    """Return one record per configuration and division."""
+    """Return one record per configuration and rank partition."""
     for name, graph, shards, algorithm in configurations():
         for division in divisions:
             chosen, wish = DIVISIONS[division]

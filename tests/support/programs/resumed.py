@@ -1,4 +1,4 @@
-"""Go on with a run of `simulate` from the checkpoints in a folder, and print what it found."""
+"""Resume a run of `simulate` from the checkpoints in a folder, and print its result."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ def deal(shift=0.0):
 
 
 def play(name, folder, **more):
-    """Return what a run found: a hash of all arrays and records, and figures."""
+    """Return a hash of all arrays and records of a result, and metrics."""
     options = {"method": p2pkm.GTVMin(3, tol=0.0), "shards": deal()} | OPTIONS[name] | more
     method, shards = options.pop("method"), options.pop("shards")
     options = {"rounds": 9, "checkpoint": folder, "checkpoint_every": None if folder is None else 2} | options
