@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.support.bad_input_files import README, RUNS, damage, make_files, rows, table
+from tests.support.bad_input_files import REJECTED, RUNS, damage, make_files, rows, table
 from tests.support.run_cli import SMALL, here, listed, ranks, there
 
 
@@ -50,7 +50,7 @@ def test_mistake(folder, row, monkeypatch):
 def test_the_table_is_that_of_the_rows():
     found = rows()
     assert len(found) >= 120 and len({row.words for row in found}) > 0.98 * len(found)
-    assert README.read_text("utf-8") == table(), "write it anew: python -m tests.support.bad_input_files"
+    assert REJECTED.read_text("utf-8") == table(), "run python -m tests.support.bad_input_files"
 
 
 @pytest.mark.parametrize("key", ["hops", "candidates"])

@@ -1,7 +1,7 @@
-"""Catalog of user mistakes: command line, part of the message, and exit code.
+"""Rejected inputs: command line, part of the message, and exit code.
 
-One test per row (test_bad_input.py); ``python -m tests.support.bad_input_files`` writes the table into
-tests/README.md.
+One test per row (test_bad_input.py); ``python -m tests.support.bad_input_files`` writes the table to
+tests/support/REJECTED.md.
 """
 
 import os
@@ -16,7 +16,7 @@ import numpy as np
 
 from tests.support.bad_input_rows import CONTENT, FILES, USAGE
 
-README = Path(__file__).parents[1] / "README.md"
+REJECTED = Path(__file__).parent / "REJECTED.md"
 
 
 class Row(NamedTuple):
@@ -812,29 +812,23 @@ def _about(words: str) -> Iterator[str]:
 
 
 def table() -> str:
-    """Build the table for tests/README.md."""
-    found = rows()
-    lines = [HEAD.format(count=len(found))]
-    for section in dict.fromkeys(row.section for row in found):
-        lines += [f"\n### {section}\n", "| given | in the file | seen | code |", "|---|---|---|---|"]
-        for row in found:
+    """Build the table of all rows."""
+    catalog = rows()
+    lines = [HEAD.format(count=len(catalog))]
+    for section in dict.fromkeys(row.section for row in catalog):
+        lines += [f"\n## {section}\n", "| command | file | message | code |", "|---|---|---|---|"]
+        for row in catalog:
             if row.section == section:
                 cells = f"`{row.words}`", "; ".join(_about(row.words)), row.piece, str(row.code)
                 lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-HEAD = """# The tests
+HEAD = """# Rejected inputs
 
-`pytest -n auto` runs those that are quick; [CONTRIBUTING.md](../CONTRIBUTING.md) has the command for the rest.
-`tests/fuzz/` holds what takes hours, see its README.
-
-## Mistakes
-
-{count} mistakes and what becomes of them. `given` is what follows `p2pkm` on the command line, with the options that
-make a run small where it begins with an option; `seen` is a piece of the message. Nothing is left in the working
-folder, no traceback is shown. There is one test per row (`test_bad_input.py`); the rows stand in `bad_input.py` and
-`mistakes.py`, and `python -m tests.support.bad_input_files` writes this file from them."""
+{count} invalid inputs and their results. *Command* is what follows `p2pkm`, with options for a small run if it begins
+with an option. *Message* is a part of the error. No input may leave a file or show a traceback. One test per row
+(`tests/cli/test_bad_input.py`); `python -m tests.support.bad_input_files` writes this file."""
 
 if __name__ == "__main__":
-    README.write_text(table(), "utf-8")
+    REJECTED.write_text(table(), "utf-8")
