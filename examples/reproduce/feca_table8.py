@@ -15,7 +15,7 @@ from paper import PUBLISHED, canvas, claim, options, repeat, save, show
 from ssets import UNIT, Scores, Sset, gather, load, nearest, row, run
 
 import p2pkm
-from p2pkm.kernels.reference import tabulate
+from p2pkm.kernels.reference import count_class_labels
 from p2pkm.metrics.clustering import distance, nmi, purity
 from p2pkm.viz.style import BLUE, GRAY, ORANGE
 
@@ -50,7 +50,7 @@ def play(data: Sset, clients: int, seed: int, reading: str) -> tuple[float, floa
     labels = nearest(data.points, centroids)
     means = np.stack([data.points[labels == c].mean(axis=0) for c in np.unique(labels)])
     labels = nearest(data.points, means)
-    tables = tabulate(np.array([0, len(labels)]), data.labels, labels, data.labels.max() + 1, len(means))
+    tables = count_class_labels(np.array([0, len(labels)]), data.labels, labels, data.labels.max() + 1, len(means))
     return distance(centroids, data.centers) / UNIT, float(purity(tables)[0]), float(nmi(tables)[0]), len(centroids)
 
 

@@ -17,7 +17,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.spec import Spec, complete, convert, parameters, parse, read_count
 from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.core.validation import whole
+from p2pkm.core.validation import check_integer
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.init.pipelines import Stage, find_own
 from p2pkm.methods.registry import suggest_methods
@@ -67,7 +67,7 @@ class Byzantine:
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        whole(self.count, 0, "byzantine")
+        check_integer(self.count, 0, "byzantine")
         for name, words in parameters(Byzantine).items():
             convert(vars(self)[name], words, f"byzantine {name}")
 

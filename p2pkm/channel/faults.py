@@ -66,7 +66,7 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
     incompatible_with: ClassVar[Reasons] = {
         Condition.LINK_MODEL: "virtual time does not know which devices were unavailable",
     }
-    alters = False  # `Devices.late` decides what is claimed
+    alters = False  # `Devices.has_stale_links` decides what is claimed
 
     @classmethod
     def configure(cls, options: Settings) -> Settings | None:
@@ -201,7 +201,7 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
         sending, t = tables.rows >= 0, self._round
         self._count += sending
         number, sent = self._count[self._senders], sending[self._senders]
-        sent = sent if tables.over is None else sent & tables.over
+        sent = sent if tables.open_edges is None else sent & tables.open_edges
         message_delays = self._fates(sent)
         held = self._held
         came = self._collect(

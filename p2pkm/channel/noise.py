@@ -15,7 +15,7 @@ from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import SparseMessages, Tables
 from p2pkm.core.traits import MessageContent
-from p2pkm.core.validation import positive
+from p2pkm.core.validation import check_positive
 from p2pkm.kernels.streams import as_normal
 from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.registry import suggest_methods
@@ -57,7 +57,7 @@ class GaussianNoise(Transform):
     @classmethod
     def configure(cls, options: Settings) -> Settings | None:
         """Read the option `noise`."""
-        sd = positive(options.get("noise", 0.0), "noise", zero=True)
+        sd = check_positive(options.get("noise", 0.0), "noise", zero=True)
         return {"sd": sd} if sd else None
 
     @classmethod
@@ -86,7 +86,7 @@ class GaussianNoise(Transform):
             if not messages.header:
                 return messages
             table, counts = messages.tables.flat(), messages.tables.rows
-            sender = np.repeat(messages.who, counts)
+            sender = np.repeat(messages.senders, counts)
             own = np.flatnonzero(table[:, 0] == ids[sender])
             table[own, messages.header : last] += self._draw(sender[own], context)
             return messages._replace(tables=Tables(table, np.cumsum(counts) - counts, counts))

@@ -237,7 +237,7 @@ class StageChannel(NamedTuple):
         """Return what leaves the devices; compute: `message` of the method."""
         messages, context = compute(state, devices), Context(self.number, devices, state)
         if self.transforms and isinstance(messages, DenseMessages):
-            messages = messages._replace(standing=False)
+            messages = messages._replace(is_stable=False)
         for one in self.transforms:
             messages = _keep_wire_true(messages, one.outgoing(messages, context))
         return messages

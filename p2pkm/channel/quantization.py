@@ -30,7 +30,7 @@ from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
 from p2pkm.core.spec import Spec, read_value, suggest
 from p2pkm.core.states import optional
 from p2pkm.core.traits import MessageContent
-from p2pkm.core.validation import single, whole
+from p2pkm.core.validation import check_integer, check_scalar
 from p2pkm.core.wire_format import number_bits, to_bytes
 from p2pkm.methods.building_blocks.quantization import FINEST, count_bits
 from p2pkm.methods.building_blocks.spanning_tree import grow
@@ -80,11 +80,11 @@ class Quantization:
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        if single(self.code, "quantize") not in _READ:
+        if check_scalar(self.code, "quantize") not in _READ:
             raise ExperimentError(f"unknown quantize {self.code!r}. {suggest(str(self.code), _READ)}")
-        whole(self.threshold, 1, "quantize:threshold")
+        check_integer(self.threshold, 1, "quantize:threshold")
         if self.bits is not None:
-            whole(self.bits, 1, "quantize:bits", FINEST)
+            check_integer(self.bits, 1, "quantize:bits", FINEST)
 
     def __str__(self) -> str:
         """Return the text of the command line, such as ``rice:bits=10``."""

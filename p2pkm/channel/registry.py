@@ -14,7 +14,7 @@ from p2pkm.core.errors import ContractError, ExperimentError
 from p2pkm.core.plugins import TRANSFORMS as GROUP
 from p2pkm.core.plugins import extend
 from p2pkm.core.spec import Spec, parse, split_specs
-from p2pkm.core.validation import single
+from p2pkm.core.validation import check_scalar
 
 TRANSFORMS: dict[str, type[Transform]] = {
     kind.name: kind
@@ -44,7 +44,7 @@ class PluginTransforms:
         if given is None or isinstance(given, PluginTransforms):
             return given
         found: list[tuple[Any, Spec]] = []
-        for text in [] if single(given, "transforms") == "" else split_specs([given]):
+        for text in [] if check_scalar(given, "transforms") == "" else split_specs([given]):
             kinds = extend(TRANSFORMS, GROUP, text)
             name = text.partition(":")[0]
             kind: Any = kinds.get(name, Transform)

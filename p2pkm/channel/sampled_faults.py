@@ -13,7 +13,7 @@ from p2pkm.channel.fault_trace import ASLEEP, AWAY, KIND, LONGEST, ROUND, ROUNDS
 from p2pkm.core.batch import Floats, Integers, Stream
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import read_drawn, read_range, show_drawn
-from p2pkm.core.validation import one_of, positive, whole
+from p2pkm.core.validation import check_choice, check_integer, check_positive
 from p2pkm.kernels.reference import philox
 from p2pkm.kernels.streams import shared_key
 from p2pkm.network.graph import Topology
@@ -96,14 +96,14 @@ class Faults:
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
         for name in ("loss", "delay", "link_failure", "dropout", "late_join", "straggler", "server"):
-            positive(vars(self)[name], f"faults {name}", most=1.0, zero=True)
+            check_positive(vars(self)[name], f"faults {name}", most=1.0, zero=True)
         for name in ("link_downtime", "dropout_length", "join_by", "straggler_length", "max_delay"):
-            whole(vars(self)[name], 1, f"faults {name}")
+            check_integer(vars(self)[name], 1, f"faults {name}")
         if self.max_delay > LONGEST:
             raise ExperimentError(f"faults max_delay is {self.max_delay}; expected at most {LONGEST} rounds")
-        one_of(self.stages, ("method", "all"), "faults stages")
+        check_choice(self.stages, ("method", "all"), "faults stages")
         if self.seed is not None:
-            whole(self.seed, 0, "faults seed")
+            check_integer(self.seed, 0, "faults seed")
         _ = self.apart
 
     @property

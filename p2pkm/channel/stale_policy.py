@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from p2pkm.channel.fault_trace import LONGEST
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import read_value
-from p2pkm.core.validation import whole
+from p2pkm.core.validation import check_integer
 
 _KEPT = 8  # rounds
 
@@ -35,7 +35,7 @@ class StalePolicy:
     @classmethod
     def keep(cls, *, age: int = _KEPT) -> "StalePolicy":
         """Go on with the table that was received last, for at most so many rounds."""
-        whole(age, 1, "stale policy keep:age")
+        check_integer(age, 1, "stale policy keep:age")
         if age > LONGEST:
             raise ExperimentError(f"stale policy keep:age is {age}; expected at most {LONGEST} rounds")
         return cls(age)

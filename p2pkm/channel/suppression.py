@@ -27,7 +27,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, RaggedArray, SparseMessages, expand_ranges
 from p2pkm.core.sorting import find_runs
 from p2pkm.core.traits import MessageContent
-from p2pkm.core.validation import whole
+from p2pkm.core.validation import check_integer
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.building_blocks.spanning_tree import source_of
 from p2pkm.methods.init.pipelines import Stage
@@ -57,7 +57,7 @@ class Suppression(ReshapesMethod, Transform):
     @classmethod
     def configure(cls, options: Settings) -> Settings:
         """Return the option `min_cluster_size`."""
-        return {"least": whole(options.get("min_cluster_size", 0), 0, "min_cluster_size")}
+        return {"least": check_integer(options.get("min_cluster_size", 0), 0, "min_cluster_size")}
 
     @classmethod
     def check(cls, settings: Settings, algorithm: Any) -> None:
@@ -212,7 +212,7 @@ def sent_rows(
         if len(messages.edges):
             senders = source_of(devices, messages.edges)  # edges lie by device
             senders = senders[find_runs(senders)]
-            tables = messages.tables.take(messages.who.searchsorted(senders))
+            tables = messages.tables.take(messages.senders.searchsorted(senders))
             yield tables.flat()[:, messages.header :], lambda: senders.repeat(tables.rows)
         return
     over = None if messages.edges is None else np.bincount(devices.sources[messages.edges], minlength=len(devices))

@@ -51,9 +51,9 @@ def run_program() -> NoReturn:
     """Run the command line as a program; Ctrl-C during interpreter shutdown does not change the exit code."""
     import signal
 
-    from p2pkm.core.allocator import keep_freed_memory
+    from p2pkm.core.allocator import retain_freed_memory
 
-    keep_freed_memory()
+    retain_freed_memory()
     code = main()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)

@@ -7,7 +7,7 @@ from textwrap import fill
 from typing import Any, NamedTuple, TextIO
 
 from p2pkm.core.mpi_environment import launched
-from p2pkm.core.units import NOT_KEPT, count, write_figure
+from p2pkm.core.units import NOT_KEPT, count, format_value
 
 # Smallest --min-cluster-size that keeps single points out of messages.
 _SUPPRESSED = 2
@@ -171,7 +171,7 @@ class Progress:
         if self._quiet or not is_due:
             return
         self._shown = time.monotonic()
-        ratio = write_figure(record["ratio_mean"])
+        ratio = format_value(record["ratio_mean"])
         # --rounds limits the method, not the initialization.
         limit = f" (of at most {self._rounds})" if record["stage"] == self._method else ""
         state = f"ratio {ratio}, {record['converged']} converged, {record['bytes']:,} bytes"

@@ -7,7 +7,7 @@ _MOST_MAPPED = -4  # M_MMAP_MAX of glibc's mallopt: how many arrays may have pag
 _LEAST_TRIMMED, _SPARE = -1, 1 << 26  # M_TRIM_THRESHOLD: bytes at the end of the heap from which on they are given back
 
 
-def keep_freed_memory() -> None:
+def retain_freed_memory() -> None:
     """Let large arrays take memory that others of this process have left, not new pages from the system.
 
     glibc gives back what an array of 32 MB or more had as soon as it is dropped, and to touch pages for the first time
@@ -21,7 +21,7 @@ def keep_freed_memory() -> None:
         tune(_LEAST_TRIMMED, _SPARE)
 
 
-def give_back_holes() -> None:
+def trim_heap() -> None:
     """Give the system the pages of what arrays have left between others, before much is needed at a time."""
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -28,7 +28,7 @@ class Stream(IntEnum):
     CLUSTER = 6
     LOCAL_ONLY = 7
     CENTRAL = 8
-    AWAKE = 9
+    ACTIVE = 9
     SAMPLE = 10
     D2_SAMPLING = 11
     CLIENT = 12
@@ -75,7 +75,7 @@ class Kernels(Protocol):
     def cdkm(self, points: Floats, weights: Floats, start: Floats, limit: int) -> tuple[Floats, float]:
         """Run coordinate descent on k-means on one table of points."""
 
-    def fuzzy(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Floats]:
+    def fuzzy_cmeans(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Floats]:
         """Run fuzzy c-means on every device from given centroids."""
 
     def gtvmin(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Floats]:
@@ -87,22 +87,24 @@ class Kernels(Protocol):
     def losses(self, points: Floats, weights: Floats, offsets: Integers, sets: Floats) -> tuple[Floats, Integers]:
         """Return every device's cost on its own points, and the labels."""
 
-    def price(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Integers]:
+    def evaluate_costs(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Integers]:
         """Price centroid sets on the points of every device."""
 
     def moments(self, points: NDArray[Any], weights: Floats, offsets: Integers, center: Floats) -> Floats:
         """Add up weights, first and second moments on every device."""
 
-    def tabulate(self, offsets: Integers, classes: Integers, labels: Integers, n_classes: int, k: int) -> Integers:
+    def count_class_labels(
+        self, offsets: Integers, classes: Integers, labels: Integers, n_classes: int, k: int
+    ) -> Integers:
         """Count the points of each class and label on every device."""
 
     def integer_bits(self, tables: Integers, rows: Integers | None = None, *, rice: bool = True) -> Integers:
         """Return the bits of each table of integers on the wire."""
 
-    def merge(self, *arrays: Any) -> tuple[Any, Mask, Integers, bool]:
+    def merge_flooded(self, *arrays: Any) -> tuple[Any, Mask, Integers, bool]:
         """Take in flooded tables."""
 
-    def bundle(self, news: Mask, *held: Any) -> tuple[Floats, Integers]:
+    def concatenate_tables(self, news: Mask, *held: Any) -> tuple[Floats, Integers]:
         """Write flooded tables one after another."""
 
 
@@ -225,7 +227,7 @@ class Devices:
     degrees: Integers
     neighbor_degrees: NDArray[np.integer[Any]]
     varying: bool
-    shares: Floats | None
+    averaging_weights: Floats | None
     keys: Keys
     shared_key: int
     total: int
@@ -238,7 +240,7 @@ class Devices:
     round: int
     turn: int
     active_devices: Mask
-    late: bool = False
+    has_stale_links: bool = False
     min_count: int = 0
     grid: Grid | None = None
     secrets: Secrets | None = field(default=None, repr=False)
@@ -261,7 +263,7 @@ class Devices:
     @property
     def has_stale_or_varying_links(self) -> bool:
         """Return whether devices may act on other links, or on older tables, than their neighbors do."""
-        return self.varying or self.late
+        return self.varying or self.has_stale_links
 
     @cached_property
     def points(self) -> Floats:
@@ -318,7 +320,7 @@ class Devices:
         """Return the batch with other edges in use; see the attributes of the same names."""
         degrees = np.bincount(self.sources[active_edges], minlength=len(self))
         return replace(
-            self, active_edges=active_edges, degrees=degrees, neighbor_degrees=neighbor_degrees, shares=shares,
+            self, active_edges=active_edges, degrees=degrees, neighbor_degrees=neighbor_degrees, averaging_weights=shares,
             neighbor_mean_weights=neighbor_mean_weights,
         )  # fmt: skip
 
@@ -356,13 +358,13 @@ class Devices:
         rows, tols = (start[:, :, 0] < np.inf).sum(axis=1), np.zeros(len(self))
         return self.kernels.refine(*self.kernel_inputs, start, rows, limit, tols, fill)
 
-    def members(self, centroids: Floats, counts: Floats) -> Integers:
+    def count_members(self, centroids: Floats, counts: Floats) -> Integers:
         """Return the number of own points nearest to each row, int64[n, k], given rows and weight of these points."""
         _, weights, offsets = self.kernel_inputs
         if not len(weights):
             return counts.astype(np.int64)
         _, labels = self.kernels.losses(*self.kernel_inputs, centroids)
-        rows: Integers = self.kernels.tabulate(offsets, np.zeros_like(labels), labels, 1, centroids.shape[1])
+        rows: Integers = self.kernels.count_class_labels(offsets, np.zeros_like(labels), labels, 1, centroids.shape[1])
         return rows[:, 0]
 
     def pooled_kmeans(

@@ -10,7 +10,7 @@ _WIDE, _LINES = 100, 5  # letters of a line, and lines
 _LONG = 40  # letters of a value
 
 
-def brief(thing: Any) -> str:
+def short_repr(thing: Any) -> str:
     """Return type and fields of a dataclass or a named tuple in at most five lines, arrays by type and shape."""
     names = [field.name for field in fields(thing)] if is_dataclass(thing) else list(thing._fields)
     told = ", ".join(f"{name}={_tell(getattr(thing, name))}" for name in names)

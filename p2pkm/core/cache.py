@@ -11,7 +11,7 @@ _open: dict[str, Shelf] | None = None
 
 
 @contextmanager
-def sharing() -> Iterator[None]:
+def shared_cache() -> Iterator[None]:
     """Let all that is made by `memoize_in_study` be found again until the outermost of these contexts ends."""
     global _open
     before, _open = _open, {} if _open is None else _open

@@ -37,7 +37,7 @@ class Known(NamedTuple):
         return self.distinct >= k and self.connected
 
 
-class Volume(NamedTuple):
+class MessageVolume(NamedTuple):
     """What is sent in a round: messages and bytes, each exact or at most so many.
 
     wire: about so many bytes as encoded; None: as many as at 8 per number.
@@ -61,25 +61,25 @@ class Volume(NamedTuple):
 
     def __add__(self, other: object) -> "Volume":
         """Return both together; what is not exact in one is not in the sum."""
-        if not isinstance(other, Volume):
+        if not isinstance(other, MessageVolume):
             return NotImplemented
         plain = self.wire is None and other.wire is None
-        return Volume(
+        return MessageVolume(
             self.messages + other.messages, self.bytes + other.bytes, self.exact_messages and other.exact_messages,
             self.exact_bytes and other.exact_bytes, None if plain else self.wire_bytes + other.wire_bytes,
         )  # fmt: skip
 
 
-NOTHING = Volume(0, 0)
+NOTHING = MessageVolume(0, 0)
 
 
-def tables(messages: int, rows: int, columns: int, *, certain: bool = True, full: bool = True) -> Volume:
+def tables(messages: int, rows: int, columns: int, *, certain: bool = True, full: bool = True) -> MessageVolume:
     """Return the volume of so many messages of a table each; certain, full: whether messages and rows are certain."""
-    return Volume(messages, 8 * messages * rows * columns, certain, certain and full)
+    return MessageVolume(messages, 8 * messages * rows * columns, certain, certain and full)
 
 
 @dataclass(frozen=True)
-class Silent:
+class NoMessages:
     """No message at all."""
 
 
@@ -127,7 +127,7 @@ class Flooding:
 
 
 @dataclass(frozen=True)
-class UntilQuiet:
+class UntilUnchanged:
     """One table over every link at the opening; then the data decide who goes on, at most every device in every round.
 
     Parameters
@@ -158,7 +158,7 @@ class TreeBroadcast:
     columns: int
 
 
-class Way(NamedTuple):
+class TreePass(NamedTuple):
     """A way through a tree: one message over each of its links, layer by layer.
 
     Attributes
@@ -185,7 +185,7 @@ class Way(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TreeWalk:
+class TreePasses:
     """Ways up and down a tree in one round; the deepest layer sends in the opening.
 
     Parameters
@@ -198,8 +198,8 @@ class TreeWalk:
 
     parent: Integers
     layer: Integers
-    ways: tuple[Way, ...]
-    again: tuple[Way, ...] = ()
+    passes: tuple[TreePass, ...]
+    later_passes: tuple[TreePass, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -242,9 +242,9 @@ class FloodThenPool:
 class ByRound:
     """The volumes of the opening, of the first round and of every later one; who sends in which turn is not given."""
 
-    opening: Volume
-    rest: Volume
-    later: Volume = NOTHING
+    opening: MessageVolume
+    rest: MessageVolume
+    later: MessageVolume = NOTHING
 
 
 @dataclass(frozen=True)
@@ -271,6 +271,6 @@ class Reports:
 
 
 Pattern = (
-    Silent | EveryTurn | Flooding | UntilQuiet | TreeBroadcast | TreeWalk | TreeSums | FloodThenPool | ByRound
+    NoMessages | EveryTurn | Flooding | UntilUnchanged | TreeBroadcast | TreePasses | TreeSums | FloodThenPool | ByRound
     | Reports
 )  # fmt: skip

@@ -46,7 +46,7 @@ class DenseMessages(NamedTuple):
     ragged: bool = False
     malformed: Mask | None = None
     wire: Integers | None = None
-    standing: bool = False
+    is_stable: bool = False
 
     @property
     def accepted(self) -> Integers:
@@ -69,7 +69,7 @@ class Inbox(NamedTuple):
     senders : int64[e]
         Index of the last table sent by each own edge's neighbor.
     sent : bool[s] or None
-        Who sent a table in this exchange; None: every device, or `over` decides alone.
+        Who sent a table in this exchange; None: every device, or `open_edges` decides alone.
     over : bool[e] or None
         The own edges over which something could come in this exchange; None: all.
     """
@@ -79,13 +79,13 @@ class Inbox(NamedTuple):
     slots: Integers
     senders: Integers
     sent: Mask | None = None
-    over: Mask | None = None
+    open_edges: Mask | None = None
 
     @property
     def fresh(self) -> Mask:
         """Return over which own edges a table came in this exchange, bool[e]; computed on demand."""
         came = np.ones(len(self.senders), np.bool_) if self.sent is None else self.sent[self.senders]
-        return came if self.over is None else came & self.over
+        return came if self.open_edges is None else came & self.open_edges
 
     @property
     def received(self) -> Mask:
@@ -166,21 +166,21 @@ class SparseMessages(NamedTuple):
     tables : Tables
         One for each of them.
     edges : int64[f]
-        The own directed edges over which the tables go, ascending; each leads from one of `who`.
+        The own directed edges over which the tables go, ascending; each leads from one of `senders`.
     header : int
         As in `DenseMessages`.
     wire : int64[s] or None
         Bytes of each table on the wire, as in `DenseMessages`.
     """
 
-    who: Integers
+    senders: Integers
     tables: Tables
     edges: Integers
     header: int = 0
     wire: Integers | None = None
 
     @classmethod
-    def none(cls) -> "SparseMessages":
+    def empty(cls) -> "SparseMessages":
         """Return messages of nobody."""
         nobody = np.zeros(0, np.int64)
         return cls(nobody, Tables(np.zeros((0, 1)), nobody, nobody), nobody)
@@ -211,7 +211,7 @@ class RaggedArray(NamedTuple):
 
 
 @register("interned")
-class Interned(NamedTuple):
+class InternedTables(NamedTuple):
     """Tables by origin, of which every device holds at most one of each origin; equal ones are stored once.
 
     Devices that received the same table of an origin have the same version of it, and devices that received different
@@ -280,7 +280,7 @@ def pack(centroids: Floats) -> tuple[Floats, Integers]:
 
 
 def pack_some(centroids: Floats, who: Integers) -> tuple[Floats, Integers]:
-    """Return the same where only the devices `who` send: the tables of the others are of no meaning, their rows -1."""
+    """Return the same where only the devices `senders` send: the tables of the others are of no meaning, their rows -1."""
     rows = np.full(len(centroids), -1)
     if centroids[who, :, 0].max(initial=0.0) < np.inf:
         rows[who] = centroids.shape[1]
@@ -290,6 +290,6 @@ def pack_some(centroids: Floats, who: Integers) -> tuple[Floats, Integers]:
     return values, rows
 
 
-def silence(n: int, rows: int, width: int) -> DenseMessages:
+def no_messages(n: int, rows: int, width: int) -> DenseMessages:
     """Return the messages of n devices that send nothing."""
     return DenseMessages(np.zeros((n, rows, width)), np.full(n, -1))

@@ -11,7 +11,7 @@ from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.expected_messages import EveryTurn, Known, Pattern, Reports
 from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.traits import MethodTraits
-from p2pkm.core.validation import single
+from p2pkm.core.validation import check_scalar
 
 
 class State(Protocol):
@@ -149,7 +149,7 @@ class MethodBase:
         scalars = _list_scalars(kind)
         for name, value in [*zip(scalars, given, strict=False), *options.items()]:
             if scalars.get(name):
-                single(value, name)
+                check_scalar(value, name)
         return super().__new__(cls)
 
     if TYPE_CHECKING:

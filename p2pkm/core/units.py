@@ -1,7 +1,7 @@
 """Numbers with units, for people."""
 
 
-def write_size(size: float) -> str:
+def format_bytes(size: float) -> str:
     """Return a number of bytes as text: 1,000 B are 1 kB."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1_000:
@@ -18,18 +18,18 @@ def count(number: int, noun: str, plural: str = "s") -> str:
 NOT_KEPT = "not kept (--out none)"
 
 
-def tell_folder(folder: object | None) -> str:
+def describe_folder(folder: object | None) -> str:
     """Return where the results of several runs lie."""
     return f"results {NOT_KEPT}" if folder is None else f"results in {folder}"
 
 
-def write_number(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number with four significant digits, also where they are zeros: a ratio of 1.000 is no exact 1."""
     return "0" if value == 0 else f"{value:#.4g}".rstrip(".").replace(".e", "e")
 
 
-def write_figure(value: float | int | None) -> str:
+def format_value(value: float | int | None) -> str:
     """Return a figure as the closing table shows it: a dash if it is not known."""
     if value is None:
         return "-"
-    return f"{value:,}" if isinstance(value, int) else write_number(value)
+    return f"{value:,}" if isinstance(value, int) else format_number(value)

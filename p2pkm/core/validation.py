@@ -24,7 +24,7 @@ SMALLEST = 1e-100  # of the range of coordinates: squares of differences must no
 FARTHEST = {"float64": 1e10, "float32": 1e5}
 
 
-def whole(value: object, least: int, name: str, most: int | None = None) -> int:
+def check_integer(value: object, least: int, name: str, most: int | None = None) -> int:
     """Return an option that must be a whole number of at least `least`, and at most `most`."""
     number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
     if number is None or number < least or (most is not None and number > most):
@@ -35,14 +35,14 @@ def whole(value: object, least: int, name: str, most: int | None = None) -> int:
     return number
 
 
-def single(value: Any, name: str) -> Any:
+def check_scalar(value: Any, name: str) -> Any:
     """Return an option that must be one value; arrays, lists and tables are refused."""
     if isinstance(value, (Iterable, np.ndarray)) and not isinstance(value, (str, bytes)):
         raise ExperimentError(f"{name} is {_describe(value)}; expected one value")
     return value
 
 
-def list_of(values: Any, name: str) -> list[Any]:
+def as_list(values: Any, name: str) -> list[Any]:
     """Return values as a list of Python's own numbers and words."""
     scalar = values.ndim == 0 if isinstance(values, np.ndarray) else not isinstance(values, Iterable)
     if scalar or isinstance(values, (str, bytes)):
@@ -50,7 +50,7 @@ def list_of(values: Any, name: str) -> list[Any]:
     return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
-def numeric(values: Any, what: str) -> NDArray[np.float64]:
+def as_floats(values: Any, what: str) -> NDArray[np.float64]:
     """Return an array of numbers, float64[...]."""
     try:
         return np.asarray(values, np.float64)
@@ -58,7 +58,7 @@ def numeric(values: Any, what: str) -> NDArray[np.float64]:
         raise DataError(f"{what} is {_describe(values)}; expected an array of numbers") from None
 
 
-def path_of(value: Any, name: str) -> Path:
+def as_path(value: Any, name: str) -> Path:
     """Return the path of a file or folder."""
     try:
         return Path(value)
@@ -75,7 +75,7 @@ def _describe(value: Any) -> str:
     return f"of type {type(value).__name__}{shape}"
 
 
-def positive(value: object, name: str, *, zero: bool = False, most: float = sys.float_info.max) -> float:
+def check_positive(value: object, name: str, *, zero: bool = False, most: float = sys.float_info.max) -> float:
     """Return an option that must be a finite number above 0, or, with `zero`, not below it, and not above `most`."""
     number = _float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
     if not (0 < number <= most or (zero and number == 0)):
@@ -93,24 +93,24 @@ def _float(value: Real) -> float:
         return math.inf
 
 
-def one_of(value: str, known: Iterable[str], name: str) -> str:
+def check_choice(value: str, known: Iterable[str], name: str) -> str:
     """Return an option that must be one of a few words."""
     words = list(known)
-    if single(value, name) not in words:
+    if check_scalar(value, name) not in words:
         raise ExperimentError(f"{name} is {value!r}. {suggest(str(value), words)}")
     return value
 
 
-def precision(dtype: DTypeLike) -> str:
+def check_dtype(dtype: DTypeLike) -> str:
     """Return the name of the type in which points are stored: float32 or float64."""
     try:
         name = np.dtype(dtype).name
     except TypeError:
         name = str(dtype)
-    return one_of(name, ("float32", "float64"), "dtype")
+    return check_choice(name, ("float32", "float64"), "dtype")
 
 
-def matrix(
+def as_points(
     points: ArrayLike,
     what: str = "X",
     *,
@@ -150,7 +150,7 @@ def matrix(
         raise DataError(f"{what} has shape {array.shape}, expected (points, features){remedy}")
     if array.shape[0] == 0 or array.shape[1] == 0:
         raise DataError(f"{what} has shape {array.shape}, expected at least one point and one feature")
-    return store(finite(_numbers(array, what), what, missing=missing), what, dtype)
+    return cast_points(check_finite(_numbers(array, what), what, missing=missing), what, dtype)
 
 
 def _check_kind(points: Any, what: str) -> None:
@@ -165,7 +165,7 @@ def _check_kind(points: Any, what: str) -> None:
         )
 
 
-def finite(
+def check_finite(
     array: NDArray[Any], what: str, rows: slice | NDArray[np.int64] = _ALL, *, missing: bool = False
 ) -> NDArray[Any]:
     """Return the array if all of it is finite, else name the first row (of `rows` in a file) that is not.
@@ -187,7 +187,9 @@ def _number(rows: slice | NDArray[np.int64], row: int) -> int:
     return int(rows.start) + row if isinstance(rows, slice) else int(rows[row])
 
 
-def bounded(points: NDArray[np.floating[Any]], what: str, *, missing: bool = False) -> NDArray[np.floating[Any]]:
+def check_magnitude(
+    points: NDArray[np.floating[Any]], what: str, *, missing: bool = False
+) -> NDArray[np.floating[Any]]:
     """Return points whose squares do not overflow; missing: whether NaN may stand for values that are missing."""
     low, high = (np.fmin, np.fmax) if missing else (np.minimum, np.maximum)
     largest = float(max(high.reduce(points, axis=None), -low.reduce(points, axis=None))) if points.size else 0.0
@@ -257,7 +259,7 @@ def check_near(points: NDArray[np.floating[Any]], centroids: NDArray[np.floating
         check_limits(merge_limits((find_limits(points), find_limits(centroids))), what, points.dtype)
 
 
-def store(
+def cast_points(
     array: NDArray[Any], what: str, dtype: DTypeLike, rows: slice | NDArray[np.int64] = _ALL
 ) -> NDArray[np.floating[Any]]:
     """Return finite numbers in the type in which points are stored, C order; a number it cannot hold is named."""
@@ -328,7 +330,7 @@ def match_features(X: Any, features: tuple[str, ...] | None, what: str = "X") ->
     """
     names = tuple(map(str, _list_columns(X)))
     order = order_features(names, features, what) if names and features else None
-    return X if order is None else matrix(X, what)[:, order]
+    return X if order is None else as_points(X, what)[:, order]
 
 
 def order_features(names: tuple[str, ...], features: tuple[str, ...], what: str) -> list[int] | None:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.validation import whole
+from p2pkm.core.validation import check_integer
 
 TRIES = 1000
 RESTARTS = 100
@@ -14,7 +14,7 @@ RESTARTS = 100
 
 def generator(seed: int, purpose: str) -> np.random.Generator:
     """Return the stream of a seed for one purpose; two purposes never share draws."""
-    key = [whole(seed, 0, "seed"), zlib.crc32(purpose.encode())]
+    key = [check_integer(seed, 0, "seed"), zlib.crc32(purpose.encode())]
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
 
 

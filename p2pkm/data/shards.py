@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from p2pkm.core.brief import brief
+from p2pkm.core.brief import short_repr
 from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
 from p2pkm.core.sorting import blocks, offsets_of, sort_by
-from p2pkm.core.validation import match_features, matrix, name_features, precision, single
+from p2pkm.core.validation import as_points, check_dtype, check_scalar, match_features, name_features
 from p2pkm.data.table import Labels, encode
 
 
@@ -100,7 +100,10 @@ class Shards:
         """
         from p2pkm.data.partition.by_column import read_owners  # where points are dealt, not on every rank
 
-        points, features = matrix(X, dtype=precision(dtype), missing=single(missing, "missing")), name_features(X)
+        points, features = (
+            as_points(X, dtype=check_dtype(dtype), missing=check_scalar(missing, "missing")),
+            name_features(X),
+        )
         owner, n, names = read_owners(device, len(points), _count(devices))
         mass = _weights(weights, len(points))
         classes = None if labels is None else encode(labels, len(points), "labels")
@@ -136,9 +139,9 @@ class Shards:
         DataError
             If there is no point at all, or an array is not like the others; the message names the device.
         """
-        kind, features = precision(dtype), next(filter(None, map(name_features, arrays)), None)
+        kind, features = check_dtype(dtype), next(filter(None, map(name_features, arrays)), None)
         own = [
-            matrix(match_features(part, features, what), what, empty=True, dtype=kind)
+            as_points(match_features(part, features, what), what, empty=True, dtype=kind)
             for part, what in ((part, f"the array of device {i}") for i, part in enumerate(arrays))
         ]
         filled = [i for i, part in enumerate(own) if len(part)]
@@ -189,7 +192,7 @@ class Shards:
         return self.order.astype(np.int64, copy=False)
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
     def _repr_html_(self) -> str:
         return str(call("card", self))

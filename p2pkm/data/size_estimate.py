@@ -10,7 +10,7 @@ import numpy as np
 
 from p2pkm.core.errors import DataError, P2PKMError
 from p2pkm.core.spec import Spec, complete
-from p2pkm.core.validation import whole
+from p2pkm.core.validation import check_integer
 from p2pkm.data.out_of_core.formats import FORMATS
 from p2pkm.data.out_of_core.index import open_stored
 from p2pkm.data.partition.by_column import number
@@ -110,21 +110,23 @@ def has_header(spec: Spec) -> bool:
 
 def _gaussians(count: int, options: Mapping[str, Any], features: int = 2) -> Size:
     """Return the size of `count` clusters of ``points`` points each; with no deviation they all lie on the means."""
-    m = count * whole(options["points"], 1, "points")
+    m = count * check_integer(options["points"], 1, "points")
     return Size(m, features, count if options.get("sd") == 0.0 else m, count)
 
 
 def _blobs(options: Mapping[str, Any]) -> Size:
-    return _gaussians(whole(options["clusters"], 1, "clusters"), options, whole(options["features"], 1, "features"))
+    return _gaussians(
+        check_integer(options["clusters"], 1, "clusters"), options, check_integer(options["features"], 1, "features")
+    )
 
 
 def _communities(options: Mapping[str, Any]) -> Size:
-    n, points = whole(options["devices"], 2, "devices"), whole(options["points"], 1, "points")
-    return Size(n * points, 2, n * points, whole(options["clusters"], 1, "clusters"), n)
+    n, points = check_integer(options["devices"], 2, "devices"), check_integer(options["points"], 1, "points")
+    return Size(n * points, 2, n * points, check_integer(options["clusters"], 1, "clusters"), n)
 
 
 def _shapes(options: Mapping[str, Any]) -> Size:
-    return _gaussians(len(KINDS), options, whole(options["side"], LEAST, "side") ** 2)
+    return _gaussians(len(KINDS), options, check_integer(options["side"], LEAST, "side") ** 2)
 
 
 def _look(table: Table) -> Size:

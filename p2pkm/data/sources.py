@@ -14,7 +14,7 @@ from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.fixed_order import diagonalize, multiply
 from p2pkm.core.sorting import narrow
 from p2pkm.core.spec import Spec, parse
-from p2pkm.core.validation import LARGEST, order_features, positive, whole
+from p2pkm.core.validation import LARGEST, check_integer, check_positive, order_features
 from p2pkm.data.random import apart, generator
 from p2pkm.data.readers.anndata import split_part
 from p2pkm.data.readers.any_format import SPREADSHEETS, SUFFIXES, read_table
@@ -79,8 +79,8 @@ def blobs(
     >>> X.shape, sorted(set(y.tolist()))
     ((30, 5), [0, 1, 2])
     """
-    rng, half = generator(seed, "blobs"), positive(box, "box", most=LARGEST)
-    shape = (whole(clusters, 1, "clusters"), whole(features, 1, "features"))
+    rng, half = generator(seed, "blobs"), check_positive(box, "box", most=LARGEST)
+    shape = (check_integer(clusters, 1, "clusters"), check_integer(features, 1, "features"))
     return _gaussians(rng, rng.uniform(-half, half, shape), points, sd)
 
 
@@ -123,9 +123,9 @@ def balls(*, clusters: int = 4, points: int = 100, features: int = 2, separation
     >>> X.shape, y.shape
     ((30, 2), (30,))
     """
-    rng, gap = generator(seed, "balls"), positive(separation, "separation", most=LARGEST)
-    k, d = whole(clusters, 1, "clusters"), whole(features, 1, "features")
-    y = np.repeat(np.arange(k, dtype=np.int64), whole(points, 1, "points"))
+    rng, gap = generator(seed, "balls"), check_positive(separation, "separation", most=LARGEST)
+    k, d = check_integer(clusters, 1, "clusters"), check_integer(features, 1, "features")
+    y = np.repeat(np.arange(k, dtype=np.int64), check_integer(points, 1, "points"))
     means = apart(rng, k, d, side=2 * gap * k ** (1 / d), separation=gap)
     directions = rng.standard_normal((len(y), d))
     directions /= np.sqrt((directions**2).sum(axis=1, keepdims=True))
@@ -182,7 +182,7 @@ def digits(*, components: int | None = None) -> Data:
     pixels, y = _loaded(load_digits)
     if components is None:
         return pixels, y
-    if whole(components, 1, "components") > pixels.shape[1]:
+    if check_integer(components, 1, "components") > pixels.shape[1]:
         raise ExperimentError(
             f"components is {components}; digits has {pixels.shape[1]} features; take at most as many"
         )
@@ -194,7 +194,7 @@ def digits(*, components: int | None = None) -> Data:
 
 
 def _gaussians(rng: np.random.Generator, means: Points, points: int, sd: float) -> Data:
-    count, scale = whole(points, 1, "points"), positive(sd, "sd", zero=True, most=LARGEST)
+    count, scale = check_integer(points, 1, "points"), check_positive(sd, "sd", zero=True, most=LARGEST)
     drawn = rng.standard_normal((len(means), count, means.shape[1]))
     drawn *= scale
     drawn += means[:, None]

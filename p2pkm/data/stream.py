@@ -11,7 +11,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Integers, Stream
 from p2pkm.core.spec import read_drawn, show_drawn
-from p2pkm.core.validation import one_of, positive, whole
+from p2pkm.core.validation import check_choice, check_integer, check_positive
 from p2pkm.data.shards import Shards
 from p2pkm.data.stream_tape import DataTape, Limits, read_tape
 from p2pkm.kernels.reference import uniforms
@@ -99,14 +99,14 @@ class DataStream:
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        one_of(self.kind, KINDS, "stream kind")
-        positive(self.share, "stream share", most=1.0, zero=True)
+        check_choice(self.kind, KINDS, "stream kind")
+        check_positive(self.share, "stream share", most=1.0, zero=True)
         for name in ("step", "distance"):
-            positive(vars(self)[name], f"stream {name}", zero=True, most=1e6)
+            check_positive(vars(self)[name], f"stream {name}", zero=True, most=1e6)
         for name in ("at", "period"):
-            whole(vars(self)[name], 1, f"stream {name}")
+            check_integer(vars(self)[name], 1, f"stream {name}")
         if self.seed is not None:
-            whole(self.seed, 0, "stream seed")
+            check_integer(self.seed, 0, "stream seed")
 
 
 @dataclass(frozen=True, eq=False)

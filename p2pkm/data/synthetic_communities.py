@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.sorting import narrow
-from p2pkm.core.validation import one_of, whole
+from p2pkm.core.validation import check_choice, check_integer
 from p2pkm.data.random import apart, generator
 from p2pkm.data.table import Table
 
@@ -80,8 +80,12 @@ def communities(
     >>> found.points.shape, found.truth.tolist()
     ((60, 2), [0, 0, 0, 1, 1, 1])
     """
-    one_of(second, ("same", "shifted", "fresh"), "second")
-    n, k, m = whole(devices, 2, "devices"), whole(clusters, 1, "clusters"), whole(points, 1, "points")
+    check_choice(second, ("same", "shifted", "fresh"), "second")
+    n, k, m = (
+        check_integer(devices, 2, "devices"),
+        check_integer(clusters, 1, "clusters"),
+        check_integer(points, 1, "points"),
+    )
     if k > _TESTS:
         raise ExperimentError(f"clusters is {k}; expected at most {_TESTS}, the number of test points of a device")
     rng = generator(seed, "communities")

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.validation import LARGEST, positive, whole
+from p2pkm.core.validation import LARGEST, check_integer, check_positive
 from p2pkm.data.random import generator
 
 Floats = NDArray[np.float64]
@@ -49,8 +49,12 @@ def shapes(
     >>> X.shape, y.shape
     ((24, 256), (24,))
     """
-    rng, count, pixels = generator(seed, "shapes"), whole(points, 1, "points"), whole(side, LEAST, "side")
-    spread, least = positive(noise, "noise", zero=True, most=LARGEST), positive(contrast, "contrast")
+    rng, count, pixels = (
+        generator(seed, "shapes"),
+        check_integer(points, 1, "points"),
+        check_integer(side, LEAST, "side"),
+    )
+    spread, least = check_positive(noise, "noise", zero=True, most=LARGEST), check_positive(contrast, "contrast")
     if least > 1:
         raise ExperimentError(f"contrast is {contrast!r}; expected a number above 0 and at most 1")
     images = np.concatenate([_draw(rng, kind, count, pixels, least) for kind in range(len(KINDS))])

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.core.brief import brief
-from p2pkm.core.validation import one_of
+from p2pkm.core.brief import short_repr
+from p2pkm.core.validation import check_choice
 from p2pkm.storage.study_table import interval
 
 Row = dict[str, Any]
@@ -70,7 +70,7 @@ class DeepTable:
         return {"mean": float(np.mean(gaps)), "low": low, "high": high, "differs": differs}
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
     def __str__(self) -> str:
         """Return the table: means, standard deviations, and paired differences to the untrained body.
@@ -100,5 +100,5 @@ class DeepTable:
         return "\n".join(lines)
 
     def _of(self, name: str) -> dict[int, Row]:
-        one_of(name, self.names, "name")
+        check_choice(name, self.names, "name")
         return {row["seed"]: row for row in self.rows if row["name"] == name}

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
-from p2pkm.core.expected_messages import ByRound, Known, Volume, tables
+from p2pkm.core.expected_messages import ByRound, Known, MessageVolume, tables
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import OnGraph, Work
 from p2pkm.core.traits import MethodTraits
-from p2pkm.core.validation import whole
+from p2pkm.core.validation import check_integer
 from p2pkm.deep.method import TRAITS, DeepMethod, DeepState, flatten, unflatten
 from p2pkm.methods.building_blocks.averaging import WEIGHTED, add_fresh, mix
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow, ways
@@ -101,7 +101,7 @@ class DeepGossip(DeepMethod):
         """Refuse what is out of range."""
         super().__post_init__()
         if self.gossips is not None:
-            whole(self.gossips, 1, "gossips")
+            check_integer(self.gossips, 1, "gossips")
 
     def on(self, topology: Topology) -> "DeepGossipOnGraph":
         """Return the algorithm that the loop runs: how many turns a round has depends on the tree."""
@@ -145,20 +145,20 @@ class DeepGossipOnGraph(OnGraph):
         """Return reports up and centroids down a tree, parameters up and down it, too, or over all links."""
         learner, layer = self.method.learner(known.features), self.tree.layer
         links, first, n = int((layer > 0).sum()), int((layer == self.depth).sum()), len(layer)
-        reports, whole, answer = self.method.expected_report(known, learner.width)
+        reports, check_integer, answer = self.method.expected_report(known, learner.width)
         if reports.by_points:  # whose points they are is not known
-            opening, climb = whole.bytes, self.depth * whole.bytes
+            opening, climb = check_integer.bytes, self.depth * check_integer.bytes
         else:
-            opening, climb = (times * whole.bytes // max(n, 1) for times in (first, int(layer.sum())))
+            opening, climb = (times * check_integer.bytes // max(n, 1) for times in (first, int(layer.sum())))
         exact = reports.exact and not reports.by_points
-        deepest, way = Volume(first, opening, True, exact), Volume(links, climb, True, exact)
-        down = Volume(links, links * (answer.bytes // max(n, 1)), True, answer.exact_bytes)
+        deepest, way = MessageVolume(first, opening, True, exact), MessageVolume(links, climb, True, exact)
+        down = MessageVolume(links, links * (answer.bytes // max(n, 1)), True, answer.exact_bytes)
         sums, mean = (-(-numbers // learner.width) for numbers in (learner.parameters + 1, learner.parameters))
         if self.method.gossips:
             averaging = tables(len(self.topology.indices) * self.method.gossips, sums, learner.width)
         else:
             averaging = tables(links, sums, learner.width) + tables(links, mean, learner.width)
-        begin = Volume(links - first, climb if reports.by_points else climb - opening, True, exact) + down
+        begin = MessageVolume(links - first, climb if reports.by_points else climb - opening, True, exact) + down
         return ByRound(deepest, begin + averaging + way + down, averaging + way + down)
 
     def initial_state(self, devices: Devices, start: Any) -> DeepState:

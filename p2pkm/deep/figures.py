@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from p2pkm.core.batch import Floats
 from p2pkm.core.errors import DataError
-from p2pkm.core.validation import numeric, one_of
+from p2pkm.core.validation import as_floats, check_choice
 from p2pkm.deep.deep_table import DeepTable
 from p2pkm.deep.training import find_shape
 from p2pkm.metrics.registry import find
@@ -50,8 +50,8 @@ def plot_accuracy(
     from matplotlib.ticker import EngFormatter, LogLocator
 
     table = expect(table, DeepTable, "a DeepTable, such as p2pkm.deep_table returns")
-    one_of(against, ("bytes", "bytes_busiest"), "against")
-    one_of(figure, ("accuracy", "accuracy_few"), "figure")
+    check_choice(against, ("bytes", "bytes_busiest"), "against")
+    check_choice(figure, ("accuracy", "accuracy_few"), "figure")
     ax = open_axes(ax, 8.0, 4.6, left=0.1, right=0.66)
     spent, sending = [], 0
     for number, name in enumerate(table.names):
@@ -170,7 +170,7 @@ def plot_features(
 
 def _read_rows(given: ArrayLike, what: str) -> Floats:
     """Return rows of numbers, float64[m, d]."""
-    found = numeric(given, what)
+    found = as_floats(given, what)
     if found.ndim != 2 or not found.size:
         raise DataError(f"{what} has shape {found.shape}; expected rows of numbers, (number of rows, numbers in a row)")
     return found

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
-from p2pkm.core.brief import brief
+from p2pkm.core.brief import short_repr
 from p2pkm.metrics.result import Result
 
 
@@ -28,7 +28,7 @@ class LearnedFeatures(NamedTuple):
     labels: Integers
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
 
 def collect_learned(result: Result) -> LearnedFeatures | None:

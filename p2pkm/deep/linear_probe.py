@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pkm.core.errors import DataError
-from p2pkm.core.validation import matrix, whole
+from p2pkm.core.validation import as_points, check_integer
 from p2pkm.data.random import generator
 from p2pkm.data.table import encode
 from topologies.single_thread import single_thread
@@ -69,9 +69,9 @@ def linear_probe(
     >>> p2pkm.linear_probe(X, y, per_class=5).accuracy > 0.8
     True
     """
-    values = matrix(features, "features")
+    values = as_points(features, "features")
     classes = check_labels(labels, len(values))
-    few = whole(per_class, 1, "per_class")
+    few = check_integer(per_class, 1, "per_class")
     tested = hold_out(classes, seed) if held_out is None else np.asarray(held_out, bool)
     count = int(classes.max()) + 1
     if tested.shape != classes.shape:

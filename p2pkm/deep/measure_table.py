@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import Spec, complete
-from p2pkm.core.validation import matrix, one_of, whole
+from p2pkm.core.validation import as_points, check_choice, check_integer
 from p2pkm.data.assign import assign
 from p2pkm.data.partition import known as known_partitions
 from p2pkm.data.sources import load, parse_source
@@ -106,14 +106,14 @@ def deep_table(  # noqa: PLR0913 - the public signature
             "systems are no deep methods; expected names and each a p2pkm.DeepFeCA, or (p2pkm.DeepGossip, graph)"
         )
     base = next(iter(pairs.values()))[0]
-    wanted = [one_of(name, CONTROLS, "control") for name in controls]
+    wanted = [check_choice(name, CONTROLS, "control") for name in controls]
     shared = set(wanted) & pairs.keys()
     if shared:
         raise ExperimentError(f"{min(shared)!r} names a system and a control; give the system another name")
     star = _as_star(base)
     pairs |= {name: (replace(star, server=name), None) for name in ("none", "central") if name in wanted}
-    count = base.default_rounds if rounds is None else whole(rounds, 0, "rounds")
-    chosen = range(whole(seeds, 1, "seeds")) if isinstance(seeds, int) else list(seeds)
+    count = base.default_rounds if rounds is None else check_integer(rounds, 0, "rounds")
+    chosen = range(check_integer(seeds, 1, "seeds")) if isinstance(seeds, int) else list(seeds)
     names = [*(name for name in CONTROLS if name in wanted and name not in pairs), *pairs]
     held = {(row["seed"], row["name"]): row for row in known}
     for seed in chosen:
@@ -146,7 +146,7 @@ def _load(data: str | tuple[ArrayLike, ArrayLike | None], seed: int, few: int) -
         found = load(parse_source(data), seed=seed)
         points, labels, image = found.points, found.labels, found.image
     else:
-        points, labels, image = matrix(data[0], "images"), data[1], None
+        points, labels, image = as_points(data[0], "images"), data[1], None
     classes = check_labels(labels, len(points))
     return _Images(np.asarray(points, np.float64), classes, hold_out(classes, seed), seed, few, image)
 

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
 from p2pkm.core.errors import ExperimentError, TrainingError
-from p2pkm.core.expected_messages import Known, Reports, Volume, tables
+from p2pkm.core.expected_messages import Known, MessageVolume, Reports, tables
 from p2pkm.core.fork import is_inherited
 from p2pkm.core.messages import RaggedArray
 from p2pkm.core.protocols import MethodBase, PointCount, RunOutline, ServerMethodBase, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.core.validation import one_of, positive, whole
+from p2pkm.core.validation import check_choice, check_integer, check_positive
 from p2pkm.deep.networks import Network, check_network
 from p2pkm.deep.training import Learner, Session, find_shape, make_learner, parse_shape, require_jax
 from p2pkm.methods.registry import find
@@ -114,9 +114,9 @@ class DeepMethod(MethodBase):
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        whole(self.k, 1, "clusters")
+        check_integer(self.k, 1, "clusters")
         if isinstance(self.server, str):
-            one_of(self.server, (*_SERVERS, "none"), "server")
+            check_choice(self.server, (*_SERVERS, "none"), "server")
         elif not isinstance(self.server, ServerMethodBase):
             raise ExperimentError(
                 f"server is {self.server!r}; expected one of {', '.join(_SERVERS)}, none, or a server method such as "
@@ -128,13 +128,13 @@ class DeepMethod(MethodBase):
         if self.shape is not None:
             parse_shape(self.shape)
         for name, least in (("features", 1), ("epochs", 0), ("batch", 1)):
-            whole(vars(self)[name], least, name)
+            check_integer(vars(self)[name], least, name)
         if self.horizon is not None:
-            whole(self.horizon, 1, "horizon")
-        one_of(self.classifier, ("prototypes", "centered", "linear"), "classifier")
-        positive(self.temperature, "temperature")
+            check_integer(self.horizon, 1, "horizon")
+        check_choice(self.classifier, ("prototypes", "centered", "linear"), "classifier")
+        check_positive(self.temperature, "temperature")
         for name in ("rate", "momentum", "decay"):
-            positive(vars(self)[name], name, zero=True)
+            check_positive(vars(self)[name], name, zero=True)
 
     def configure(self, run: RunOutline) -> "DeepMethod":
         """Fill in the shape of the images, and a learning rate that falls to 0 in as many rounds as the run has."""
@@ -180,14 +180,14 @@ class DeepMethod(MethodBase):
         each = self.learner(work.d).flops
         return np.asarray(work.sizes * each * (6 * self.epochs + 1), np.int64)  # two views, gradient: twice as much
 
-    def expected_report(self, known: Known, width: int) -> tuple[Reports, Volume, Volume]:
+    def expected_report(self, known: Known, width: int) -> tuple[Reports, MessageVolume, MessageVolume]:
         """Return the reports of all devices, what they are together, and centroids for each device."""
         n, played = known.clients, self._played
         sent = None if played is None else played.expected_messages(known._replace(features=width))
         if not isinstance(sent, Reports):
-            return Reports(0, width, True, True), Volume(n, 0), Volume(n, 0)
+            return Reports(0, width, True, True), MessageVolume(n, 0), MessageVolume(n, 0)
         answer = tables(n, self.k, width, full=sent.answered)
-        return sent, Volume(n, 8 * sent.rows * sent.columns, True, sent.exact), answer
+        return sent, MessageVolume(n, 8 * sent.rows * sent.columns, True, sent.exact), answer
 
     def begin(self, devices: Devices) -> Learned:
         """Return what a batch starts from: the parameters that all draw alike, and no label."""

@@ -5,7 +5,7 @@ import numpy as np
 from p2pkm.core.batch import Floats, Integers, Search, Stream, cluster
 from p2pkm.deep.method import DeepMethod
 from p2pkm.deep.training import Row, Session
-from p2pkm.kernels import pick
+from p2pkm.kernels import select_kernels
 from p2pkm.kernels.reference import philox
 from p2pkm.kernels.streams import shared_key
 
@@ -33,7 +33,11 @@ def deep_cluster(method: DeepMethod, images: Floats, *, rounds: int, seed: int) 
     learner, shared = method.learner(images.shape[1]), shared_key(seed)
     method = method if method.horizon else method.replaced(horizon=max(rounds, 1))
     own = int(philox(0, 0, seed, Stream.KEYS)[0, 0])  # of device 0
-    kernels, ones, offsets = pick(1, 1, images.size * method.k), np.ones(len(images)), np.array([0, len(images)])
+    kernels, ones, offsets = (
+        select_kernels(1, 1, images.size * method.k),
+        np.ones(len(images)),
+        np.array([0, len(images)]),
+    )
     theta, found = learner.init(shared), []
     for t in range(1, rounds + 2):
         _, features = learner.embed(theta, images)

@@ -9,7 +9,7 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import blocks
 from p2pkm.data.shards import Shards
 from p2pkm.engine.run_secret import derive_keys
-from p2pkm.kernels import compile_ahead, pick
+from p2pkm.kernels import compile_ahead, select_kernels
 from p2pkm.kernels.reference import philox
 from p2pkm.kernels.streams import shared_key
 from p2pkm.network.graph import Topology
@@ -43,7 +43,7 @@ def build_batch(
         degrees=np.diff(placement.indptr),
         neighbor_degrees=topology.degrees.astype(np.int32)[placement.indices],
         varying=topology.varying is not None,
-        shares=None,
+        averaging_weights=None,
         keys=_draw_keys(placement.ids, seed),
         shared_key=shared_key(seed),
         total=topology.n,
@@ -95,7 +95,7 @@ def label_pooled(points: Floats, k: int, seed: int) -> Integers:
     """Return the labels of k-means on all points, which the partition mufc deals by."""
     if k > len(points):
         raise DataError(f"{k} clusters of {len(points)} points; expected at most as many clusters as points")
-    kernels = pick(1, 1, points.size * k)
+    kernels = select_kernels(1, 1, points.size * k)
     offsets, weights = np.array([0, len(points)]), np.ones(len(points))
     points = np.require(points, np.float64, ["C", "W"])
     centroids, _, _ = cluster(kernels, shared_key(seed), points, weights, Search(k, Stream.CENTRAL, starts=10))
@@ -117,8 +117,8 @@ def weigh_division(network: Network, sizes: Integers, ranks: int) -> dict[str, A
 
 def choose_kernels(world: World, n: int, work: int) -> Kernels:
     """Choose the kernels for so many devices and operations; rank 0 compiles them while the others sleep."""
-    kernels = pick(world.size, -(-n // world.size), work)
-    if world.size > 1 and kernels is not pick(world.size, 0, 0):
+    kernels = select_kernels(world.size, -(-n // world.size), work)
+    if world.size > 1 and kernels is not select_kernels(world.size, 0, 0):
         if world.rank == 0:
             compile_ahead()
         world.wait()

@@ -24,7 +24,7 @@ from p2pkm.channel.quantization import Quantization
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import PointCount, RunOutline
 from p2pkm.core.spec import suggest
-from p2pkm.core.validation import bounded, check_limits, find_limits, single
+from p2pkm.core.validation import check_limits, check_magnitude, check_scalar, find_limits
 from p2pkm.data.readers.intake import ANSWERS, FILLING
 from p2pkm.data.shards import Shards
 from p2pkm.data.stream import PointStream, build_stream, pack_stream, rebuild_stream
@@ -182,7 +182,7 @@ def _check_checkpoints(algorithm: Any, options: RunOptions) -> None:
 
 def _check_scale(algorithm: Any, scale: str) -> None:
     """Refuse a scale that there is not, and any where the points must not be measured."""
-    if single(scale, "scale") not in SCALES:
+    if check_scalar(scale, "scale") not in SCALES:
         raise ExperimentError(f"scale is {scale!r}. {suggest(str(scale), SCALES)}")
     if scale != "none" and algorithm.traits.no_measuring:
         raise ExperimentError(f"scale is {scale!r}, but {algorithm.name} {algorithm.traits.no_measuring}; leave it out")
@@ -191,7 +191,7 @@ def _check_scale(algorithm: Any, scale: str) -> None:
 def _check_missing(algorithm: Any, options: RunOptions) -> None:
     """Refuse to fill in values where the points must not be measured, or change."""
     missing = options.missing
-    if single(missing, "missing") not in ANSWERS:
+    if check_scalar(missing, "missing") not in ANSWERS:
         raise ExperimentError(f"missing is {missing!r}. {suggest(str(missing), ANSWERS)}")
     if missing in FILLING and algorithm.traits.no_measuring:
         raise ExperimentError(
@@ -323,7 +323,7 @@ def build_run(  # noqa: PLR0913 - what a run is made of
     if faults is not None:  # a trace has been read now
         FaultInjector.check(faults, algorithm)
     if isinstance(points, Shards):  # what stays on disk is checked by the rank that reads it
-        bounded(points.points, "the points", missing=options.missing in FILLING)
+        check_magnitude(points.points, "the points", missing=options.missing in FILLING)
         check_limits(find_limits(points.points), "the points", points.points.dtype, each=options.scale != "none")
     d = 0 if points is None else points.d  # of no use on other ranks, whose initialization rank 0 has resolved
     algorithm, outline, channel = _resolve_defaults(algorithm, options, outline, d, channel)

@@ -95,7 +95,7 @@ class RunContext(NamedTuple):
     feed: PointFeed | None = None
 
     @property
-    def late(self) -> bool:
+    def has_stale_links(self) -> bool:
         """Return whether messages may be late, or lost, in the last stage."""
         return self.events is not None or self.channel.delays
 
@@ -205,7 +205,7 @@ def _begin(stage: Stage, context: RunContext, channel: StageChannel, closing: bo
     events = context.events if closing else None
     delays = events or channel.delay_model
     if delays is not None:
-        context = _use(context, replace(context.devices, late=True))
+        context = _use(context, replace(context.devices, has_stale_links=True))
     schedule = make(played.schedule, context.devices, context.colors)
     played, schedule = channel.wrap(played, schedule, network)
     network.open(delays)
@@ -220,7 +220,7 @@ def _deliver(network: Network, messages: DenseMessages | SparseMessages) -> Any:
 
 
 def _sends(messages: DenseMessages | SparseMessages) -> bool:
-    return len(messages.who) > 0 if isinstance(messages, SparseMessages) else bool((messages.rows >= 0).any())
+    return len(messages.senders) > 0 if isinstance(messages, SparseMessages) else bool((messages.rows >= 0).any())
 
 
 class _StopRequest(NamedTuple):

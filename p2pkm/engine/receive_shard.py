@@ -10,7 +10,7 @@ from p2pkm.core.validation import check_limits, find_limits, merge_limits
 from p2pkm.data.shards import Shards
 from p2pkm.engine.run_job import RankPart
 from p2pkm.engine.state_tree import check_points, rebuild
-from p2pkm.kernels import pick
+from p2pkm.kernels import select_kernels
 from p2pkm.network.rank_partition import RankPartition, divide
 from p2pkm.network.transport import World
 
@@ -84,4 +84,4 @@ def _read_own(world: World, order: dict[str, Any]) -> dict[str, Any]:
 
 def _check_points(part: dict[str, Any]) -> None:
     own = Shards.from_arrays(part)
-    check_points(own, part[".marks"], pick(2, 0, own.points.size))
+    check_points(own, part[".marks"], select_kernels(2, 0, own.points.size))

@@ -446,12 +446,12 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         """Validate values that no run can use, before any file is read, and parse values that are text."""
-        from p2pkm.core.validation import whole
+        from p2pkm.core.validation import check_integer
 
         for name, declared in OPTIONS.items():
             value = getattr(self, name)
             if declared.least is not None and value is not None and not (name == "clusters" and value == "auto"):
-                whole(value, declared.least, name)
+                check_integer(value, declared.least, name)
         self._check_combinations()
         for name in ("partition", "init", "true_centers", "out"):
             if getattr(self, name) == "":

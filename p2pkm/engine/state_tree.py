@@ -3,7 +3,7 @@
 A tree of NamedTuples, dicts, arrays and plain values. The first axis of an array is that of the own devices; if the
 last part of its name begins with `edge_`, that of the own edges; with `store_` or `arcs_`, that of all devices or of
 all directed edges of the graph, each row of which its owner has; with `root_`, rank 0 alone has it. A `RaggedArray` has
-some rows per device. The tables of `Interned` are kept once however many ranks hold them, and every rank gets all of
+some rows per device. The tables of `InternedTables` are kept once however many ranks hold them, and every rank gets all of
 them back. Plain values are those of rank 0.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from p2pkm.core.batch import Integers
 from p2pkm.core.chunks import iter_chunks
 from p2pkm.core.errors import DataError
-from p2pkm.core.messages import Interned, RaggedArray, expand_ranges
+from p2pkm.core.messages import InternedTables, RaggedArray, expand_ranges
 from p2pkm.core.states import find, name_of
 from p2pkm.methods.init.registry import import_stages
 from p2pkm.network.graph import Topology
@@ -33,7 +33,7 @@ def gather(tree: Any, network: Network, arrays: dict[str, Any], name: str = "") 
         counts = network.allgather_by_device(tree.counts)
         arrays[name], arrays[name + _COUNTS] = network.gather_by_device(tree.values, counts), counts
         return {"array": name, "axis": "ragged"}
-    if isinstance(tree, Interned):
+    if isinstance(tree, InternedTables):
         return _gather_interned(tree, network, arrays, name)
     if isinstance(tree, dict) or "_fields" in vars(type(tree)):
         kind = "" if isinstance(tree, dict) else name_of(type(tree))
@@ -62,7 +62,7 @@ def _gather_array(array: Any, network: Network, arrays: dict[str, Any], name: st
     return leaf
 
 
-def _gather_interned(tree: Interned, network: Network, arrays: dict[str, Any], name: str) -> Outline:
+def _gather_interned(tree: InternedTables, network: Network, arrays: dict[str, Any], name: str) -> Outline:
     """Return the outline of tables whose versions are numbered by digest, alike on all ranks, and kept once."""
     (n, total), origins, rows = tree.versions.shape, tree.store_origins, tree.store_rows
     digests = np.empty((len(rows), 5), np.uint64)
@@ -97,7 +97,7 @@ def _gather_interned(tree: Interned, network: Network, arrays: dict[str, Any], n
     return {"kind": _INTERNED, "parts": parts}
 
 
-def _rebuild_interned(versions: Any, entries: Integers, values: Any) -> Interned:
+def _rebuild_interned(versions: Any, entries: Integers, values: Any) -> InternedTables:
     """Return the tables from planes of bits [n, bits, N], (origin, version, rows) of each table, and their rows."""
     order = np.lexsort((entries[:, 1], entries[:, 0]))
     bits, rows = versions.shape[1], entries[:, 2]
@@ -107,7 +107,7 @@ def _rebuild_interned(versions: Any, entries: Integers, values: Any) -> Interned
     for bit in range(bits):
         held |= versions[:, bit].astype(held.dtype) << held.dtype.type(bit)
     firsts = np.searchsorted(entries[order, 0], np.arange(versions.shape[2] + 1))
-    return Interned(held, firsts, (np.cumsum(rows) - rows)[order], rows[order], values)
+    return InternedTables(held, firsts, (np.cumsum(rows) - rows)[order], rows[order], values)
 
 
 def _pad(array: Any, network: Network) -> Any:

@@ -18,7 +18,7 @@ from p2pkm.core.batch import Floats
 from p2pkm.core.cache import digest
 from p2pkm.core.errors import DataError, ExperimentError, P2PKMError
 from p2pkm.core.termination import STOPPED
-from p2pkm.core.validation import bounded, check_near, numeric, path_of, single, whole
+from p2pkm.core.validation import as_floats, as_path, check_integer, check_magnitude, check_near, check_scalar
 from p2pkm.core.version import __version__
 from p2pkm.data.shards import Shards
 from p2pkm.data.stream import DataStream
@@ -181,7 +181,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     """
     _check_kinds(algorithm, shards)
     check_declaration(type(algorithm), type(algorithm).__name__)
-    seed = whole(seed, 0, "seed")
+    seed = check_integer(seed, 0, "seed")
     _check_flags(
         all_rounds=all_rounds,
         baselines=baselines,
@@ -189,13 +189,13 @@ def simulate(  # noqa: PLR0913 - the public signature
         progress=progress,
         allow_disconnected=allow_disconnected,
     )
-    folder = None if checkpoint is None else path_of(checkpoint, "checkpoint")
+    folder = None if checkpoint is None else as_path(checkpoint, "checkpoint")
     if checkpoint_every is not None:
-        whole(checkpoint_every, 1, "checkpoint_every")
+        check_integer(checkpoint_every, 1, "checkpoint_every")
         if checkpoint is None:
             raise ExperimentError("checkpoint_every requires checkpoint, the folder. Set both, or remove it")
     if k_max is not None:
-        algorithm = algorithm.with_k(whole(k_max, 1, "k_max"))
+        algorithm = algorithm.with_k(check_integer(k_max, 1, "k_max"))
     options = RunOptions(
         rounds=rounds, all_rounds=all_rounds, seed=seed, start=start, record_every=record_every, baselines=baselines,
         allow_disconnected=allow_disconnected, rank_partition=rank_partition, link_model=link_model, faults=faults,
@@ -242,7 +242,7 @@ def _name_inputs(options: RunOptions) -> dict[str, str | None]:
 def _check_flags(**flags: Any) -> None:
     """Reject arrays and lists where True or False is expected."""
     for name, value in flags.items():
-        single(value, name)
+        check_scalar(value, name)
 
 
 def _check_kinds(algorithm: Any, shards: Any) -> None:
@@ -343,8 +343,8 @@ def check_centers(centers: Any, d: int) -> Floats:
     DataError
         If the shape is wrong or a number is out of range.
     """
-    array: Floats = numeric(centers, "true_centers")
-    bounded(array, "true_centers")
+    array: Floats = as_floats(centers, "true_centers")
+    check_magnitude(array, "true_centers")
     if array.ndim != 2 or array.shape[1] != d:
         raise DataError(f"true_centers has shape {array.shape}; expected (number of centers, {d})")
     return array

@@ -18,7 +18,7 @@ _FEW_ALONE, _SMALL_ALONE = 16, 120_000  # of one, of all its runs together, unle
 _plain_so_far = 0  # points x clusters x features that this process has left to plain NumPy
 
 
-def pick(ranks: int, devices: int, work: int) -> Kernels:
+def select_kernels(ranks: int, devices: int, work: int) -> Kernels:
     """Return the compiled kernels, or the plain ones where importing numba would take longer than the work itself.
 
     Raises

@@ -78,8 +78,8 @@ def asynchronous(devices: Devices, names: Integers | None = None) -> Schedule:
     source = devices.sources
 
     def turns(t: int) -> Iterator[Mask]:
-        key = philox(device_names, t, devices.shared_key, Stream.AWAKE)[:, 0]
-        neighbor_key = philox(neighbor_names, t, devices.shared_key, Stream.AWAKE)[:, 0]
+        key = philox(device_names, t, devices.shared_key, Stream.ACTIVE)[:, 0]
+        neighbor_key = philox(neighbor_names, t, devices.shared_key, Stream.ACTIVE)[:, 0]
         active = np.ones(len(devices), np.bool_)
         # The name decides between equal keys. Otherwise two neighbors could act at once, and the objective increase.
         is_tie_lost = (neighbor_key == key[source]) & (neighbor_names < device_names[source])

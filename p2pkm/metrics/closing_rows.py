@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from p2pkm.core.termination import STOPPED
-from p2pkm.core.units import count, write_figure, write_number
+from p2pkm.core.units import count, format_number, format_value
 from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, write_rounds
 
 Summary = Mapping[str, Any]
@@ -39,7 +39,7 @@ _NEAR_ONE = 0.1
 
 def format_ratio(ratio: float) -> str:
     """Format a cost ratio: four decimals near 1, else four significant digits."""
-    return f"{ratio:.4f}" if abs(ratio - 1) < _NEAR_ONE else write_number(ratio)
+    return f"{ratio:.4f}" if abs(ratio - 1) < _NEAR_ONE else format_number(ratio)
 
 
 def format_size(size: float) -> str:
@@ -122,7 +122,7 @@ def format_excess(summary: Summary) -> Row:
 
 def format_models(summary: Summary) -> Row:
     """Format the number of distinct centroid sets, of the number of devices."""
-    return write_figure(summary["centroid_sets"]), f"different centroid sets of {count(summary['devices'], 'device')}"
+    return format_value(summary["centroid_sets"]), f"different centroid sets of {count(summary['devices'], 'device')}"
 
 
 def format_centroids(summary: Summary) -> Row:
@@ -163,7 +163,7 @@ def format_k(summary: Summary) -> Row:
 def format_coupling(summary: Summary) -> Row:
     """Format the coupling and its source."""
     source = _COUPLING_SOURCES.get(summary["coupling_choice"], "")
-    return write_figure(summary["coupling"]), f"link strength without unit; {source}"
+    return format_value(summary["coupling"]), f"link strength without unit; {source}"
 
 
 def format_groups(summary: Summary) -> Row:
@@ -179,17 +179,17 @@ def format_messages(summary: Summary) -> Row:
     """Format the number of messages and their size, as encoded if an encoding makes it differ."""
     messages, size, encoded = summary["messages"], summary["bytes"], summary["wire_bytes"]
     if not messages:
-        return write_figure(messages), "nothing was sent"
+        return format_value(messages), "nothing was sent"
     plain = f"{format_size(size)} at 8 bytes per value"
     has_encoding = encoded is not None and encoded != size
-    return write_figure(messages), f"{format_size(encoded)} encoded ({plain})" if has_encoding else plain
+    return format_value(messages), f"{format_size(encoded)} encoded ({plain})" if has_encoding else plain
 
 
 def format_wire(summary: Summary) -> Row:
     """Format the encoded bytes, if an encoding makes them differ from 8 bytes per value."""
     encoded = summary["wire_bytes"]
     has_encoding = encoded is not None and encoded != summary["bytes"]
-    return (write_figure(encoded), "after encoding, rounded up to whole bytes per message") if has_encoding else NO_ROW
+    return (format_value(encoded), "after encoding, rounded up to whole bytes per message") if has_encoding else NO_ROW
 
 
 def format_integers(summary: Summary) -> Row:
@@ -201,17 +201,17 @@ def format_integers(summary: Summary) -> Row:
 
 def format_time(summary: Summary) -> Row:
     """Format the simulated time and the link model."""
-    return write_figure(summary["virtual_seconds"]), f"seconds on the link model {summary['link_model']}"
+    return format_value(summary["virtual_seconds"]), f"seconds on the link model {summary['link_model']}"
 
 
 def format_lost(summary: Summary) -> Row:
     """Format the number of lost messages and the fault model."""
-    return write_figure(summary["messages_lost"]), f"in transit; --faults {summary['faults']}"
+    return format_value(summary["messages_lost"]), f"in transit; --faults {summary['faults']}"
 
 
 def format_rejected(summary: Summary) -> Row:
     """Format the number of rejected messages, if there are any."""
-    return write_figure(summary["messages_rejected"] or None), "non-finite or malformed, never used"
+    return format_value(summary["messages_rejected"] or None), "non-finite or malformed, never used"
 
 
 def format_rounds(summary: Summary) -> Row:
@@ -228,7 +228,7 @@ def format_rounds(summary: Summary) -> Row:
 
 def format_before(summary: Summary) -> Row:
     """Format the rounds before the method, if there are any."""
-    return write_figure(summary["rounds_before"] or None), "of all stages before the method; their messages count"
+    return format_value(summary["rounds_before"] or None), "of all stages before the method; their messages count"
 
 
 def format_own(summary: Summary) -> Row:
@@ -260,7 +260,7 @@ def format_disclosed(summary: Summary) -> Row:
     """Format the number of local points that were sent unchanged, with the option that prevents it."""
     disclosed = summary["raw_points_disclosed"]
     advice = " (see p2pkm help min-cluster-size)" if disclosed else ""
-    return write_figure(disclosed), f"local points sent unchanged{advice}"
+    return format_value(disclosed), f"local points sent unchanged{advice}"
 
 
 def format_privacy(summary: Summary) -> Row:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers, Mask
-from p2pkm.core.brief import brief
+from p2pkm.core.brief import short_repr
 from p2pkm.core.sorting import find_distinct
 from p2pkm.metrics.clustering import pair_one_to_one
 
@@ -34,7 +34,7 @@ class Clusters(NamedTuple):
     deviations: Floats | None
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
     def pool(self) -> Floats:
         """Return one centroid per cluster, float64[k, d]: the mean over devices, weighted by their points.

@@ -166,7 +166,7 @@ class CostEvaluator:
         known = self._known if n_classes == 0 else {}  # the tables of remembered results are unknown
         fresh = np.array([name not in known for name in numbers])
         points, weights, offsets, classes = self._pool
-        costs, tables = self._devices.kernels.price(
+        costs, tables = self._devices.kernels.evaluate_costs(
             points, weights, offsets, classes, n_classes, np.ascontiguousarray(sets[first[fresh]])
         )
         gathered = self._network.gather_by_device(costs, self._drawn)

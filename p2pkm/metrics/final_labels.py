@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers
-from p2pkm.core.chunks import Piece, label
+from p2pkm.core.chunks import Chunk, label
 from p2pkm.data.shards import Shards
 from p2pkm.metrics.clustering import ari, nmi, purity
 from p2pkm.metrics.cost_ratio import locate, spread
@@ -40,19 +40,19 @@ class Moments(NamedTuple):
         """Return those of no points."""
         return cls(np.zeros((n, k), np.int64), np.zeros((n, k)), np.zeros((n, k, d)), np.zeros((n, k, d)))
 
-    def add(self, piece: Piece, devices: Devices, centroids: Floats) -> None:
+    def add(self, piece: Chunk, devices: Devices, centroids: Floats) -> None:
         """Add the points of a piece."""
-        n, k = piece.own.stop - piece.own.start, self.sizes.shape[1]
+        n, k = piece.span.stop - piece.span.start, self.sizes.shape[1]
         there = piece.labels >= 0
         cell = (np.repeat(np.arange(n) * k, np.diff(piece.offsets)) + piece.labels)[there]
         points, weights = devices.stored[piece.rows][there], devices.point_weights[piece.rows][there]
-        self.sizes[piece.own] += np.bincount(cell, minlength=n * k).reshape(n, k)
-        self.weights[piece.own] += np.bincount(cell, weights, n * k).reshape(n, k)
-        rows = centroids[piece.own].reshape(n * k, devices.d)
+        self.sizes[piece.span] += np.bincount(cell, minlength=n * k).reshape(n, k)
+        self.weights[piece.span] += np.bincount(cell, weights, n * k).reshape(n, k)
+        rows = centroids[piece.span].reshape(n * k, devices.d)
         for j in range(devices.d):
             apart = points[:, j] - rows[cell, j]
-            self.first[piece.own, :, j] += np.bincount(cell, weights * apart, n * k).reshape(n, k)
-            self.second[piece.own, :, j] += np.bincount(cell, weights * apart * apart, n * k).reshape(n, k)
+            self.first[piece.span, :, j] += np.bincount(cell, weights * apart, n * k).reshape(n, k)
+            self.second[piece.span, :, j] += np.bincount(cell, weights * apart * apart, n * k).reshape(n, k)
 
     def summarize(self, centroids: Floats) -> tuple[Integers, Floats, Floats]:
         """Return sizes int64[n, k], means and standard deviations float64[n, k, d], NaN where there are no points."""
@@ -140,7 +140,7 @@ def _score(
         if moments is not None:
             moments.add(piece, devices, rows[0])
         if known is not None:
-            count, own, truth = devices.kernels.tabulate, piece.own, known[piece.rows].astype(np.int64)
+            count, own, truth = devices.kernels.count_class_labels, piece.span, known[piece.rows].astype(np.int64)
             tables = count(piece.offsets, truth, piece.labels, n_classes, rows[0].shape[1])
             classes[own] = count(piece.offsets, truth, np.zeros_like(truth), n_classes, 1)[:, :, 0]
             scores[own] = np.stack([score(tables) for score in (ari, nmi, purity)], axis=1)
@@ -155,5 +155,5 @@ def tabulate(
     if known is not None:
         for piece in label(devices, *rows):
             truth = known[piece.rows].astype(np.int64)
-            table += devices.kernels.tabulate(piece.offsets, truth, piece.labels, *table.shape).sum(axis=0)
+            table += devices.kernels.count_class_labels(piece.offsets, truth, piece.labels, *table.shape).sum(axis=0)
     return network.total(table)

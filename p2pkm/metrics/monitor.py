@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pkm.core.allocator import give_back_holes
+from p2pkm.core.allocator import trim_heap
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.chunks import label
 from p2pkm.core.sorting import blocks
@@ -168,7 +168,7 @@ class Monitor:
         self.objective_known = algorithm.objective is not None
         own = self._devices
         if len(own) > LARGE:
-            give_back_holes()
+            trim_heap()
         rows: Any = np.empty((len(own), 6))  # in two parts, each filled bit by bit: of many devices every array counts
         rows[:, :3] = self._measure_links(state, algorithm)
         rows[:, 3] = 1.0 if algorithm.objective is None else algorithm.objective.loss_weights(own)
@@ -255,11 +255,11 @@ class Monitor:
         own, prices = self._devices, self.prices
         losses, scores = np.zeros(len(own)), np.full(len(own), np.nan)
         for piece in label(own, centroids):
-            losses[piece.own] = piece.losses
+            losses[piece.span] = piece.losses
             if prices is not None and prices.n_classes and own.server >= 0:
                 known = piece.offsets, prices.classes[piece.rows].astype(np.int64), piece.labels
-                tables = own.kernels.tabulate(*known, prices.n_classes, centroids.shape[1])
-                scores[piece.own] = ari(tables)
+                tables = own.kernels.count_class_labels(*known, prices.n_classes, centroids.shape[1])
+                scores[piece.span] = ari(tables)
         return losses, scores, own.sizes.astype(np.float64), hash_tables(centroids).view(np.float64)
 
     def _measure_links(self, state: Any, algorithm: Any) -> Floats:

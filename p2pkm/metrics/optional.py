@@ -61,10 +61,10 @@ def mark_losses(devices: Devices, network: Network, state: Any, central: float) 
     through = np.zeros(len(devices))
     for piece in label(devices, state.centroids, through=state.local):
         owner = np.repeat(np.arange(len(piece.losses)), np.diff(piece.offsets))
-        goals = state.centroids[piece.own][owner, np.maximum(piece.labels, 0)]
+        goals = state.centroids[piece.span][owner, np.maximum(piece.labels, 0)]
         apart = ((devices.stored[piece.rows] - goals) ** 2).sum(axis=1)
         costs = np.where(piece.labels < 0, np.nan, devices.point_weights[piece.rows] * apart)
-        through[piece.own] = np.bincount(owner, costs, len(piece.losses))
+        through[piece.span] = np.bincount(owner, costs, len(piece.losses))
     gathered = network.gather_by_device(np.column_stack((through, nearest)))
     if gathered is None or not central > 0:
         return {}

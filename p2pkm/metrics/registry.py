@@ -14,7 +14,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats
 from p2pkm.core.sorting import sum_by
-from p2pkm.core.units import write_figure
+from p2pkm.core.units import format_value
 from p2pkm.metrics import closing_rows as rows
 from p2pkm.metrics.alignment import deviate_from_central, vary_between_neighbors
 from p2pkm.metrics.milestones import OF_CENTRAL, never_reached, write_rounds
@@ -135,7 +135,7 @@ class Metric:
 
     def write_row(self, summary: rows.Summary) -> tuple[str, str, str]:
         """Format the row (label, value, meaning) of the summary table; a value of "-" hides it."""
-        value, meaning = self.row(summary) if self.row else (write_figure(summary[self.key]), self.meaning)
+        value, meaning = self.row(summary) if self.row else (format_value(summary[self.key]), self.meaning)
         return self.row_label or self.label, value, meaning
 
     def write_mean(self, means: Mapping[str, Any]) -> str:

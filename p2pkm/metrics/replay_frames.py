@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers
-from p2pkm.core.brief import brief
+from p2pkm.core.brief import short_repr
 from p2pkm.core.messages import expand_ranges
 from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network
@@ -55,7 +55,7 @@ class Frames(NamedTuple):
     bytes: Integers
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
 
 class Frame(NamedTuple):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
-from p2pkm.core.brief import brief
+from p2pkm.core.brief import short_repr
 from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
-from p2pkm.core.validation import bounded, check_near, match_features, matrix
+from p2pkm.core.validation import as_points, check_magnitude, check_near, match_features
 from p2pkm.data.identifiers import are_numbers
 from p2pkm.kernels.reference import losses as price_losses
 from p2pkm.metrics.clusters import Clusters, arrange, number_clusters
@@ -50,7 +50,7 @@ class Exposure(NamedTuple):
     rows: Integers
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
 
 class HashChain(NamedTuple):
@@ -68,7 +68,7 @@ class HashChain(NamedTuple):
     digests: Any
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
 
 class Census(NamedTuple):
@@ -110,7 +110,7 @@ class Census(NamedTuple):
     cluster_deviations: Floats | None = None
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,13 +304,15 @@ class Result:
         """
         chosen = self.best if device is None else self._find_device(device)
         points = match_features(X, None if self.derived else self.features)
-        points, centroids = bounded(matrix(points, empty=True), "X"), self.centroids[chosen]
+        points, centroids = check_magnitude(as_points(points, empty=True), "X"), self.centroids[chosen]
         if not len(points):
             return np.zeros(0, np.int64)
         if points.shape[1] != centroids.shape[1]:
             raise DataError(f"X has shape {points.shape}; expected (m, {centroids.shape[1]})")
         if self.scaling is not None:
-            points = bounded((points - self.scaling[0][chosen]) / self.scaling[1][chosen], "X, scaled as in the run,")
+            points = check_magnitude(
+                (points - self.scaling[0][chosen]) / self.scaling[1][chosen], "X, scaled as in the run,"
+            )
         real = centroids[:, 0] < np.inf
         if not real.any():
             raise DataError(f"device {chosen} has no centroid; choose another one")

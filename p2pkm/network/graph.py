@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
-from p2pkm.core.brief import brief
+from p2pkm.core.brief import short_repr
 from p2pkm.core.errors import TopologyError
 from p2pkm.core.late_binding import call
 from p2pkm.core.sorting import find_runs
@@ -272,7 +272,7 @@ class Topology:
         return walk("layers", self.indptr, self.indices, np.atleast_1d(roots))
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
     def _repr_html_(self) -> str:
         return str(call("card", self))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.batch import Floats, Integers, Mask
-from p2pkm.core.brief import brief
+from p2pkm.core.brief import short_repr
 from p2pkm.core.messages import Delivery, DenseMessages, SparseMessages
 from p2pkm.core.sorting import blocks, sum_by
 from p2pkm.network.graph import LARGE
@@ -62,7 +62,7 @@ class Traffic(NamedTuple):
     refused: Integers | None = None
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
     @property
     def rows_per_device(self) -> Integers:

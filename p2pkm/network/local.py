@@ -8,7 +8,7 @@ from p2pkm.core.messages import Delivery, DenseMessages, Inbox, SparseMessages
 from p2pkm.network.delay_model import DelayModel
 from p2pkm.network.halo import LocalSubgraph
 from p2pkm.network.ledger import Ledger
-from p2pkm.network.mailbox import Mailbox, narrow
+from p2pkm.network.mailbox import Mailbox, restrict_edges
 from p2pkm.network.sparse_routing import SparseRouter
 from p2pkm.network.transport_state import restore, snapshot
 
@@ -37,7 +37,7 @@ class LocalNetwork:
 
     def exchange(self, messages: DenseMessages) -> Inbox:
         """Deliver what every device sends to its neighbors."""
-        edges = narrow(messages.edges, self._active)
+        edges = restrict_edges(messages.edges, self._active)
         self.ledger.count_dense(messages, edges, self.stage, self.turn)
         self.turn += 1
         self.memory.write(messages, messages.values.shape[1])

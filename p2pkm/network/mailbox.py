@@ -72,7 +72,7 @@ class Mailbox:
         self._note_own_heads(messages.accepted)
         whole = self._own_senders is None
         steady = self._own.shape == messages.values.shape and r == messages.values.shape[1]
-        if messages.standing and self._borrowed and self._stands(messages, r):
+        if messages.is_stable and self._borrowed and self._stands(messages, r):
             self._hold(messages.values, borrowed=True)
             return
         if not (whole and steady and not self._borrowed):
@@ -249,7 +249,7 @@ def _as_items(tables: Floats) -> Any:
     return tables.reshape(n, rows * width).view(np.dtype((np.void, 8 * rows * width)))[:, 0]
 
 
-def narrow(edges: Mask | None, active: Mask | None) -> Mask | None:
+def restrict_edges(edges: Mask | None, active: Mask | None) -> Mask | None:
     """Return the own edges that a table goes over, bool[e], or None for all, given those in use."""
     if edges is None or active is None:
         return active if edges is None else edges

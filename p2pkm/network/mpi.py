@@ -16,7 +16,7 @@ from p2pkm.core.mpi_environment import expected_size, explain_alone, explain_mis
 from p2pkm.network.delay_model import DelayModel
 from p2pkm.network.halo import LocalSubgraph, Peer
 from p2pkm.network.ledger import Ledger
-from p2pkm.network.mailbox import Mailbox, narrow
+from p2pkm.network.mailbox import Mailbox, restrict_edges
 from p2pkm.network.mpi_abort import abort_on_error
 from p2pkm.network.sparse_routing import SparseRouter
 from p2pkm.network.transport_state import restore, snapshot
@@ -68,7 +68,7 @@ class MPINetwork:
             self._plan(selective)
         for send, tables in self._outgoing:
             np.take(memory.tables, send, axis=0, out=tables)
-        edges = narrow(messages.edges, self._active)
+        edges = restrict_edges(messages.edges, self._active)
         flags = self._send_flags(edges) if selective and edges is not None else None
         self._start(self._requests)
         self.ledger.count_dense(messages, edges, self.stage, self.turn)  # while they travel

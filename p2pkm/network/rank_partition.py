@@ -8,7 +8,7 @@ import numpy as np
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import expand_ranges
-from p2pkm.core.validation import single
+from p2pkm.core.validation import check_scalar
 from p2pkm.network.graph import Topology
 
 PLACEMENTS = ("auto", "blocks", "metis")
@@ -103,7 +103,7 @@ def check_rank_partition(wish: str, size: int) -> None:
     ExperimentError
         If so.
     """
-    if single(wish, "rank_partition") not in PLACEMENTS:
+    if check_scalar(wish, "rank_partition") not in PLACEMENTS:
         raise ExperimentError(f"rank_partition is {wish!r}; expected one of {', '.join(PLACEMENTS)}")
     if wish == "metis" and size > 1 and not _has_metis():
         raise ExperimentError(

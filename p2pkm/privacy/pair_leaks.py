@@ -26,10 +26,10 @@ from p2pkm.channel.faults import FaultInjector
 from p2pkm.channel.sampled_faults import Faults
 from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.brief import brief
+from p2pkm.core.brief import short_repr
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox
-from p2pkm.core.validation import one_of, whole
+from p2pkm.core.validation import check_choice, check_integer
 from p2pkm.data.shards import Shards
 from p2pkm.engine.active_links import ActiveLinks
 from p2pkm.engine.build_batch import build_batch
@@ -91,7 +91,7 @@ class PairLeaks:
     certified: Mask
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
 
 @single_thread()
@@ -143,8 +143,8 @@ def pair_leaks(  # noqa: PLR0913 - the public signature
     >>> leaks.round(2).tolist()[0]  # device 0 receives from device 1 alone
     [1.0, 1.0, 0.0, 0.0]
     """
-    whole(gossips, 1, "gossips")
-    one_of(method, METHODS, "method")
+    check_integer(gossips, 1, "gossips")
+    check_choice(method, METHODS, "method")
     topology = Topology.from_graph(graph)
     who = _check_devices(range(topology.n) if receivers is None else receivers, topology.n, "receivers")
     known = _check_devices(public, topology.n, "public")
@@ -166,7 +166,7 @@ def pair_leaks(  # noqa: PLR0913 - the public signature
 
 
 def _check_devices(given: Iterable[int], n: int, name: str) -> Integers:
-    found = [whole(device, 0, name) for device in given]
+    found = [check_integer(device, 0, name) for device in given]
     if not found and name == "receivers":
         raise ExperimentError("receivers is empty; expected at least one device")
     if max(found, default=0) >= n:
@@ -397,7 +397,7 @@ def _weigh(exchange: _Exchange, method: str, numbers: _Numbers) -> tuple[Any, An
         return numbers.fractions(ones if relative is None else relative, ones), numbers.fractions(
             np.ones(len(devices)), 1 + devices.degrees
         )
-    if devices.shares is not None or devices.neighbor_mean_weights is not None:
+    if devices.averaging_weights is not None or devices.neighbor_mean_weights is not None:
         shares = mixing(devices)
         weights: Any = numbers.fractions(shares, np.ones(len(shares)))
     else:

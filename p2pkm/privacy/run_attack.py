@@ -8,7 +8,7 @@ import numpy as np
 
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import parse
-from p2pkm.core.validation import positive, whole
+from p2pkm.core.validation import check_integer, check_positive
 from p2pkm.experiments.graphs.graph_report import build_graph, check_figure_path, save_figure_file
 from topologies.single_thread import single_thread
 
@@ -58,14 +58,14 @@ def attack_gossip(query: AttackQuery, gossips: int, mu: float, receiver: int) ->
     from p2pkm.privacy.pair_leaks import pair_leaks
 
     _check(query)
-    positive(mu, "mu", most=_LARGEST_MU)
+    check_positive(mu, "mu", most=_LARGEST_MU)
     spec, graph, _ = build_graph(query.graph, query.devices, query.seed)
     topology = Topology.from_graph(graph)
     if not 2 <= topology.n <= _MOST or topology.varying is not None:
         raise ExperimentError(
             f"attack gossip takes graphs that stay, of 2 to {_MOST:,} devices; got {spec} of {topology.n:,}"
         )
-    if not 0 <= whole(receiver, 0, "receiver") < topology.n:
+    if not 0 <= check_integer(receiver, 0, "receiver") < topology.n:
         raise ExperimentError(f"receiver is {receiver}; expected a device from 0 to {topology.n - 1}")
     known = pair_leaks(topology, gossips, receivers=[receiver])
     view, distance = attacks.gossip_view(topology, receiver, gossips), topology.layers(np.array([receiver]))
@@ -166,7 +166,7 @@ def _audit_seeds(method: "Private", seeds: "NoisySum", hidden: int, seed: int) -
 
 def _check(query: AttackQuery) -> None:
     check_figure_path(query.out)
-    whole(query.trials, 100, "trials")
+    check_integer(query.trials, 100, "trials")
     if not 0.0 < query.delta < 1.0:
         raise ExperimentError(f"delta is {query.delta!r}; expected a number between 0 and 1, such as 1e-6")
 

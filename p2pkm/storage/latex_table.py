@@ -9,7 +9,7 @@ import numpy as np
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import suggest
 from p2pkm.core.units import count
-from p2pkm.core.validation import one_of
+from p2pkm.core.validation import check_choice
 from p2pkm.metrics.registry import Metric, find
 from p2pkm.storage.conclusion import describe_test
 from p2pkm.storage.paired_tests import (
@@ -61,7 +61,7 @@ def write_latex(groups: Groups, axes: Sequence[str], figures: Sequence[str] | No
     layout : Layout
     """
     spread, caption, label, margin = layout
-    one_of(spread, _SPREADS, "spread")
+    check_choice(spread, _SPREADS, "spread")
     rows = [row for group in groups.values() for row in group.values()]
     metrics = [find(name) for name in _choose(rows, figures)]
     sides = axes or ["algorithm"]

@@ -18,7 +18,7 @@ from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.late_binding import call
 from p2pkm.core.spec import suggest
 from p2pkm.core.units import count
-from p2pkm.core.validation import one_of
+from p2pkm.core.validation import check_choice
 from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, never_reached
 from p2pkm.metrics.registry import ShownIn, find, keys
 from p2pkm.storage.paired_tests import MARGIN, check_margin
@@ -200,7 +200,7 @@ class Study:
         -------
         matplotlib.figure.Figure
         """
-        one_of(kind, ("seeds", "differences"), "kind")
+        check_choice(kind, ("seeds", "differences"), "kind")
         return call(f"plot_{kind}", self, figure=figure)
 
     def __repr__(self) -> str:

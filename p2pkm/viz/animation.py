@@ -9,7 +9,7 @@ import numpy as np
 from p2pkm.core.batch import Floats
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.units import count
-from p2pkm.core.validation import whole
+from p2pkm.core.validation import check_integer
 from p2pkm.storage.save import drafts
 from p2pkm.viz.color_by import read_points
 from p2pkm.viz.figures.graph import shade_links, style_links, style_marks
@@ -68,7 +68,7 @@ def animate(result: "Run", path: "str | os.PathLike[str]", *, fps: int = 5) -> P
         If the run keeps no frames.
     """
     target, result = Path(path), open_run(result)
-    writer = _choose_writer(target, whole(fps, 1, "fps"))
+    writer = _choose_writer(target, check_integer(fps, 1, "fps"))
     frames = result.frames
     if frames is None:
         raise DataError("the run keeps no frames: its tables are too large, or an earlier version wrote it")

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Integers
-from p2pkm.core.brief import brief
+from p2pkm.core.brief import short_repr
 from p2pkm.core.chunks import iter_chunks
 from p2pkm.core.late_binding import call
-from p2pkm.kernels.reference import tabulate
+from p2pkm.kernels.reference import count_class_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +56,7 @@ class PartitionReport(NamedTuple):
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
     def _repr_html_(self) -> str:
         return str(call("card", self))
@@ -95,5 +95,5 @@ def partition_report(shards: "Shards") -> PartitionReport:
         classes = np.zeros((shards.n, count), np.int64)
         for own, rows in iter_chunks(shards.offsets):
             offsets, labels = shards.offsets[own.start : own.stop + 1] - rows.start, shards.labels[rows]
-            classes[own] = tabulate(offsets, labels, np.zeros_like(labels), count, 1)[:, :, 0]
+            classes[own] = count_class_labels(offsets, labels, np.zeros_like(labels), count, 1)[:, :, 0]
     return PartitionReport(shards.sizes, classes)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.validation import list_of
+from p2pkm.core.validation import as_list
 from p2pkm.storage.save import drafts
 from p2pkm.viz.figure_data import write_table
 from p2pkm.viz.settings import use_own_settings
@@ -29,7 +29,7 @@ def read_kinds(given: str | Sequence[str]) -> tuple[str, ...]:
     ExperimentError
         If one is not known, or needs a TeX that is not installed.
     """
-    given = given if isinstance(given, str) else ",".join(map(str, list_of(given, "kinds")))
+    given = given if isinstance(given, str) else ",".join(map(str, as_list(given, "kinds")))
     kinds = tuple(dict.fromkeys(part.strip().lower().removeprefix(".") for part in given.split(",")))
     wrong = [kind for kind in kinds if kind not in KINDS]
     if wrong:

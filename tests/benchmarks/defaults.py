@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from p2pkm import simulate
-from p2pkm.core.cache import sharing
+from p2pkm.core.cache import shared_cache
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import record_defaults
 from tests.support.prepare import prepare
@@ -77,7 +77,7 @@ def play(case: tuple[str, str, str], variant: str, seed: int) -> dict[str, Any]:
 def measure(cases: list[tuple[str, str, str]], variants: list[str], seeds: range) -> Iterator[dict[str, Any]]:
     """Yield the figures of every run as it ends."""
     for case, seed in product(cases, seeds):
-        with sharing():
+        with shared_cache():
             for variant in variants:
                 yield {"case": " ".join(case), "variant": variant, "seed": seed} | play(case, variant, seed)
 

@@ -21,7 +21,7 @@ from p2pkm.engine.run_job import RankPart, run_job
 from p2pkm.methods.init.pipelines import needs_hub, place_graph
 from p2pkm.methods.peer import gtvmin
 from p2pkm.network.local import LocalNetwork
-from p2pkm.network.mailbox import narrow
+from p2pkm.network.mailbox import restrict_edges
 from p2pkm.network.world import connect
 from tests.support.build import build_method
 from tests.support.methods import METHODS, build
@@ -68,7 +68,7 @@ def told(messages, i):
     """Return the rows that device i says, without the ids of origins."""
     if isinstance(messages, DenseMessages):
         return messages.values[i, : max(messages.rows[i], 0), messages.header :]
-    place = np.flatnonzero(messages.who == i)
+    place = np.flatnonzero(messages.senders == i)
     return messages.tables.take(place).flat()[:, messages.header :]
 
 
@@ -525,7 +525,7 @@ class Recorder:
 
         def send(network, messages):
             sources = np.repeat(np.arange(len(messages.rows)), np.diff(network.placement.indptr))
-            edges = narrow(messages.edges, network._active)
+            edges = restrict_edges(messages.edges, network._active)
             for i in np.unique(sources if edges is None else sources[edges]):
                 record(network, i, told(messages, i))
             return exchange(network, messages)

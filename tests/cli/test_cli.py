@@ -16,7 +16,7 @@ from p2pkm.cli.main import print_error
 from p2pkm.cli.options import PLACEMENTS
 from p2pkm.cli.run import command
 from p2pkm.cli.summary_table import Progress
-from p2pkm.core.units import write_number
+from p2pkm.core.units import format_number
 from p2pkm.engine.run_options import OPTIONS as FIELDS
 from p2pkm.engine.run_options import SECTIONS, RunOptions
 from p2pkm.methods.catalogue import CATALOGUE, FAMILIES
@@ -496,4 +496,4 @@ def test_compilation_is_said_once_and_counted_apart(capsys):
      (123456.0, "1.235e+05")],
 )  # fmt: skip
 def test_numbers_keep_their_digits(value, text):
-    assert write_number(value) == text
+    assert format_number(value) == text

@@ -94,7 +94,7 @@ def test_without_compiling_the_plain_kernels_are_taken(monkeypatch):
     assert kernels.load() is compiled
     for given, kind in (("1", plain), ("0", compiled), ("", compiled), ("x", compiled), (" 2 ", plain)):
         monkeypatch.setenv("NUMBA_DISABLE_JIT", given)
-        assert kernels.load() is kernels.pick(1, 100, 10**9) is kind
+        assert kernels.load() is kernels.select_kernels(1, 100, 10**9) is kind
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     ending = here("compile")
     assert ending.code == 0 and "lets nothing be compiled" in ending.out
@@ -115,7 +115,7 @@ def test_a_number_of_threads_that_numba_refuses(monkeypatch, given):
     assert ending.code == 2 and f"NUMBA_NUM_THREADS is {given.strip()}; expected at least 1" in ending.err
     assert here("compile").code == 2
     with pytest.raises(ExperimentError, match="NUMBA_NUM_THREADS"):
-        p2pkm.engine.build_batch.pick(1, 1000, 10**9)
+        p2pkm.engine.build_batch.select_kernels(1, 1000, 10**9)
     checks = json.loads(here("doctor", "--format", "json").out)["checks"]
     (found,) = (check for check in checks if check["check"] == "kernels")
     assert found["status"] == "warn" and "NUMBA_NUM_THREADS" in found["found"] and "set it to 1" in found["advice"]
@@ -153,6 +153,6 @@ def test_many_small_runs_of_a_process_are_worth_numba(monkeypatch):
 
     monkeypatch.delitem(sys.modules, "numba")
     monkeypatch.setattr(kernels, "_plain_so_far", 0)
-    picked = [kernels.pick(1, 16, kernels._SMALL_ALONE // 2) for _ in range(3)]
+    picked = [kernels.select_kernels(1, 16, kernels._SMALL_ALONE // 2) for _ in range(3)]
     assert picked == [plain, plain, compiled]
-    assert kernels.pick(2, 1, kernels._SMALL_ALONE) is plain
+    assert kernels.select_kernels(2, 1, kernels._SMALL_ALONE) is plain

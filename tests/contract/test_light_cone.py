@@ -97,7 +97,7 @@ def play_stage(algorithm, start, devices, topology, network, rounds=2):
     for t in range(1, rounds + 1):
         for turn, awake in enumerate(schedule.turns(t)):
             sparse = isinstance(messages, SparseMessages)
-            assert len(messages.who if sparse else messages.rows) == 0
+            assert len(messages.senders if sparse else messages.rows) == 0
             inbox = network.deliver(messages) if sparse else network.exchange(messages)
             now = devices.at_turn(t, turn, awake)
             state = algorithm.update(state, inbox, now)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import p2pkm.metrics.cost_ratio
-from p2pkm.core.cache import digest, memoize_in_study, sharing
+from p2pkm.core.cache import digest, memoize_in_study, shared_cache
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.studies.run_study import digest_program, run_cell, run_study
 from p2pkm.network.local import LocalWorld
@@ -18,13 +18,13 @@ def test_what_has_the_same_key_is_made_once_while_runs_share():
         return made[-1]
 
     assert [memoize_in_study("a", lambda: 1, make), memoize_in_study("a", lambda: 1, make)] == [0, 1]
-    with sharing():
+    with shared_cache():
         assert [
             memoize_in_study("a", lambda: 1, make),
             memoize_in_study("a", lambda: 1, make),
             memoize_in_study("b", lambda: 1, make),
         ] == [2, 2, 3]
-        with sharing():
+        with shared_cache():
             assert memoize_in_study("a", lambda: 1, make) == 2
         assert memoize_in_study("a", lambda: 1, make) == 2
         assert [memoize_in_study("a", lambda: 2, make), memoize_in_study("a", lambda: 1, make)] == [4, 5]  # one is kept
@@ -36,7 +36,7 @@ def test_what_goes_wrong_is_not_kept_and_ends_the_sharing():
     def fail():
         raise ValueError
 
-    with pytest.raises(ValueError), sharing():
+    with pytest.raises(ValueError), shared_cache():
         memoize_in_study("a", lambda: 1, fail)
     assert memoize_in_study("a", lambda: 1, lambda: "made") == "made"
 
@@ -78,7 +78,7 @@ def test_no_centroid_set_is_priced_twice_on_the_same_points(monkeypatch):
                 names = {one.tobytes() for one in fresh}
                 assert not names & seen
                 seen.update(names)
-            return kernels.price(points, weights, offsets, classes, n_classes, fresh)
+            return kernels.evaluate_costs(points, weights, offsets, classes, n_classes, fresh)
 
         class Watched:
             def __getattr__(self, name):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 import p2pkm
-from p2pkm.core.expected_messages import EveryTurn, Known, Reports, Volume
+from p2pkm.core.expected_messages import EveryTurn, Known, MessageVolume, Reports
 from p2pkm.core.protocols import ServerMethodBase
 
 KNOWN = Known(clients=5, points=20, distinct=20, features=2, least=4, connected=True)
@@ -27,9 +27,9 @@ def test_three_clusters_are_found_for_sure(change, fills, pools):
 
 
 def test_a_volume_is_added_to_volumes_alone():
-    plain, encoded = Volume(1, 16, exact_bytes=False), Volume(2, 32, wire=10)
+    plain, encoded = MessageVolume(1, 16, exact_bytes=False), MessageVolume(2, 32, wire=10)
     both = plain + encoded
-    assert both == encoded + plain == Volume(3, 48, True, False, 26)
+    assert both == encoded + plain == MessageVolume(3, 48, True, False, 26)
     with pytest.raises(TypeError):
         both + 1
 

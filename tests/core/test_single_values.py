@@ -9,7 +9,7 @@ import pytest
 import p2pkm
 import topologies
 from p2pkm.core.errors import P2PKMError
-from p2pkm.core.validation import list_of, numeric, path_of, single
+from p2pkm.core.validation import as_floats, as_list, as_path, check_scalar
 from p2pkm.methods.registry import METHODS, known
 
 X, CLASSES = p2pkm.blobs(clusters=3, points=10, seed=0)
@@ -91,10 +91,12 @@ def test_grid_and_runs_and_seeds_of_a_study(value):
 
 
 def test_what_passes():
-    assert single("a", "x") == "a" and single(None, "x") is None and single(np.float64(2.0), "x") == 2.0
-    assert numeric([[1, 2]], "x").tolist() == [[1.0, 2.0]]
-    assert list_of(np.arange(2), "x") == [0, 1] and list_of(range(2), "x") == [0, 1]
-    assert path_of("a/b", "x").name == "b"
+    assert (
+        check_scalar("a", "x") == "a" and check_scalar(None, "x") is None and check_scalar(np.float64(2.0), "x") == 2.0
+    )
+    assert as_floats([[1, 2]], "x").tolist() == [[1.0, 2.0]]
+    assert as_list(np.arange(2), "x") == [0, 1] and as_list(range(2), "x") == [0, 1]
+    assert as_path("a/b", "x").name == "b"
 
 
 # -------------------------------------------------------------------------------- centroids as `init` of the estimator

@@ -10,7 +10,7 @@ import p2pkm
 from p2pkm.core.batch import Stream
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import _draw_keys, _measure, count_classes, weigh_division
-from p2pkm.kernels import pick
+from p2pkm.kernels import select_kernels
 from p2pkm.kernels.reference import philox
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
@@ -42,4 +42,4 @@ def test_a_division_is_described_where_there_is_one():
 def test_the_spread_of_all_points_is_around_their_mean():
     points = p2pkm.Shards.from_list([np.array([[3.0, 1.0]]), np.array([[5.0, 1.0], [7.0, 4.0]])])
     together = SimpleNamespace(allgather_by_device=lambda rows: rows)
-    assert_allclose(_measure(points, together, pick(2, 2, 3)), (3.0, np.sqrt((8 + 6) / 3)))
+    assert_allclose(_measure(points, together, select_kernels(2, 2, 3)), (3.0, np.sqrt((8 + 6) / 3)))

@@ -179,7 +179,7 @@ class Delaying(Transform):
     [(None, [Transform()], False), (None, [Transform(), Delaying()], True), ("some", [Transform()], True)],
 )
 def test_messages_are_late_through_events_or_delays(events, transforms, late):
-    assert build_context(PAIR, events=events, channel=Channel(transforms)).late is late
+    assert build_context(PAIR, events=events, channel=Channel(transforms)).has_stale_links is late
 
 
 @pytest.mark.parametrize(("t", "kept"), [(0, False), (1, True)])

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_array_equal, assert_equal
 
 from p2pkm.core.errors import DataError
-from p2pkm.core.messages import Interned, RaggedArray, expand_ranges
+from p2pkm.core.messages import InternedTables, RaggedArray, expand_ranges
 from p2pkm.data.shards import Shards
 from p2pkm.engine.state_tree import check_points, fingerprint, gather, rebuild, split
 from p2pkm.kernels import reference
@@ -81,7 +81,7 @@ def intern(rng, held, n):
         firsts.append(len(tables))
     rows = np.array([len(table) for table in tables], np.int64)
     values = np.concatenate([np.zeros((0, 2)), *tables])
-    return Interned(versions, np.array(firsts), np.cumsum(rows) - rows, rows, values)
+    return InternedTables(versions, np.array(firsts), np.cumsum(rows) - rows, rows, values)
 
 
 def tables_of(tree, device):

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.cluster import KMeans
 
 from p2pkm.core.batch import trials
-from p2pkm.core.messages import Interned, pack
+from p2pkm.core.messages import InternedTables, pack
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.kernels.numba import threads
@@ -282,7 +282,7 @@ def test_moments_by_hand(form):
 def draw_held(rng, n, r, w):
     """Return what n devices hold that have flooded nothing yet: their own table each."""
     rows = rng.integers(0, r + 1, n)
-    return Interned(np.eye(n, dtype=np.uint8), np.arange(n + 1), np.cumsum(rows) - rows, rows,
+    return InternedTables(np.eye(n, dtype=np.uint8), np.arange(n + 1), np.cumsum(rows) - rows, rows,
                     rng.normal(size=(rows.sum(), w)))  # fmt: skip
 
 
@@ -296,14 +296,14 @@ def test_flooding_kernels_equal_their_twins_in_every_round(noise):
         news = held.versions > 0
         for _ in range(n):
             assert_same((news, *held), "bundle")
-            values, rows = plain.bundle(news, *held)
+            values, rows = plain.concatenate_tables(news, *held)
             values[:, :, 1:] += noise * rng.integers(-1, 2, values.shape)[:, :, 1:]
             values[rng.random(values.shape[:2]) < 0.05 * noise, 0] = rng.choice([-1.0, n, np.nan])
             fresh = (rows[indices] > 0) & (rng.random(len(indices)) < 0.9)
             slots = np.where(fresh, indices, -1)
             case = freeze(values), rows, slots, fresh, indptr, *held
             assert_same(case, "merge")
-            versions, news, found, fits = plain.merge(*case)
+            versions, news, found, fits = plain.merge_flooded(*case)
             assert fits
             assert noise or not len(found)
             held = store_tables(held, values, found)._replace(versions=versions)
@@ -311,10 +311,10 @@ def test_flooding_kernels_equal_their_twins_in_every_round(noise):
 
 @FORMS
 def test_flooded_tables_reach_a_rank_that_held_none(form):
-    held = Interned(np.zeros((1, 3), np.uint8), np.zeros(4, int), *np.zeros((2, 0), int), np.zeros((0, 1)))
+    held = InternedTables(np.zeros((1, 3), np.uint8), np.zeros(4, int), *np.zeros((2, 0), int), np.zeros((0, 1)))
     tables = np.array([[[1.0, 5.0], [1.0, 6.0], [2.0, 7.0]]])
     one = np.array([3]), np.array([0]), np.array([True]), np.array([0, 1])
-    versions, news, found, _ = form.merge(freeze(tables), *one, *held)
+    versions, news, found, _ = form.merge_flooded(freeze(tables), *one, *held)
     assert_array_equal(versions, [[0, 1, 1]])
     assert_array_equal(news, versions > 0)
     assert_array_equal(found, [[1, 0, 0, 2], [2, 0, 2, 1]])
@@ -326,12 +326,12 @@ def test_flooded_tables_reach_a_rank_that_held_none(form):
 @FORMS
 def test_of_tables_that_differ_each_receiver_holds_the_one_that_it_received(form):
     """Device 0 sends its table [5], changed on the way to 1 and 2; 3 receives what 0 holds, 4 hears 1 before 3."""
-    held = Interned(
+    held = InternedTables(
         np.eye(5, 1, dtype=np.uint8), np.array([0, 1]), np.zeros(1, int), np.ones(1, int), np.array([[5.0]])
     )
     told = np.array([[[0.0, 5.0]], [[0.0, 6.0]], [[0.0, 6.0]], [[0.0, -0.0]]])
     slots, indptr = np.array([1, 2, 0, 3, 0]), np.array([0, 0, 1, 2, 3, 5])
-    versions, _, found, _ = form.merge(freeze(told), np.ones(4, int), slots, np.ones(5, bool), indptr, *held)
+    versions, _, found, _ = form.merge_flooded(freeze(told), np.ones(4, int), slots, np.ones(5, bool), indptr, *held)
     assert_array_equal(versions[:, 0], [1, 2, 2, 1, 3])
     assert_array_equal(found[:, 1], [1, 3])
 
@@ -339,11 +339,11 @@ def test_of_tables_that_differ_each_receiver_holds_the_one_that_it_received(form
 @FORMS
 def test_more_versions_than_a_byte_counts_ask_for_a_wider_number(form):
     n = 300
-    held = Interned(np.zeros((n, 1), np.uint8), np.zeros(2, int), *np.zeros((2, 0), int), np.zeros((0, 1)))
+    held = InternedTables(np.zeros((n, 1), np.uint8), np.zeros(2, int), *np.zeros((2, 0), int), np.zeros((0, 1)))
     told = np.stack((np.zeros(n), np.arange(n)), axis=1)[:, None]
     case = freeze(told), np.ones(n, int), np.arange(n), np.ones(n, bool), np.arange(n + 1)
-    assert not form.merge(*case, *held)[3]
-    versions, _, found, fits = form.merge(*case, *held._replace(versions=held.versions.astype(np.uint16)))
+    assert not form.merge_flooded(*case, *held)[3]
+    versions, _, found, fits = form.merge_flooded(*case, *held._replace(versions=held.versions.astype(np.uint16)))
     assert fits
     assert_array_equal(versions[:, 0], 1 + np.arange(n))
     assert len(found) == n
@@ -539,7 +539,7 @@ def test_arrays_of_any_layout_share_one_compilation():
         rows, tols = np.full(2, 4), np.zeros(2)
         found.append((
             *compiled.losses(own, weights, offsets, sets),
-            *compiled.price(own, weights, offsets, rows, 0, sets),
+            *compiled.evaluate_costs(own, weights, offsets, rows, 0, sets),
             *compiled.refine(own, weights, offsets, sets, rows, 3, tols, True),
             *compiled.kmeans(own, weights, weights, offsets, 4, 2, 1, 3, tols, keys, 1, 0),
         ))  # fmt: skip

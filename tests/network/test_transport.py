@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from p2pkm.core.messages import DenseMessages, pack, silence
+from p2pkm.core.messages import DenseMessages, no_messages, pack
 from p2pkm.network import mailbox
 from p2pkm.network.delay_model import ReceivedTables
 from p2pkm.network.graph import Topology
@@ -126,7 +126,7 @@ def test_silent_devices_are_remembered_and_an_empty_table_replaces():
     inbox = network.exchange(DenseMessages(tables(10, 11, 12), np.array([-1, 1, 0])))
     assert heard(inbox) == [[11.0], [0.0, 0.0], [], [11.0]]
     assert_array_equal(inbox.fresh, [True, False, True, True])
-    inbox = network.exchange(silence(3, 2, 1))
+    inbox = network.exchange(no_messages(3, 2, 1))
     assert heard(inbox) == [[11.0], [0.0, 0.0], [], [11.0]]
     assert not inbox.fresh.any()
 
@@ -173,7 +173,7 @@ def test_with_all_edges_in_use_nothing_is_masked():
     network = open_path()
     network.set_active_edges(np.ones(4, bool))
     inbox = network.exchange(DenseMessages(tables(0, 1, 2), np.full(3, 2)))
-    assert inbox.over is None and inbox.sent is None
+    assert inbox.open_edges is None and inbox.sent is None
     assert network.ledger.exchanges[0].edges is None
 
 
@@ -246,7 +246,7 @@ def test_standing_tables_are_read_where_they_are_until_they_no_longer_stand():
     state = first.copy()
     for rows in (some, rest):
         state[rows > 0] += 100.0
-        inbox = network.exchange(DenseMessages(state, rows, standing=True))
+        inbox = network.exchange(DenseMessages(state, rows, is_stable=True))
         assert np.shares_memory(inbox.tables, state)
         assert_array_equal(inbox.tables, state)
         assert_array_equal(inbox.rows, np.full(n, k))
@@ -265,7 +265,7 @@ def test_tables_do_not_stand_unless_every_device_has_sent_a_full_one(before):
     network.open()
     network.exchange(DenseMessages(np.arange(16.0).reshape(4, 2, 2), before))
     state = np.full((4, 2, 2), 50.0)
-    inbox = network.exchange(DenseMessages(state, np.array([2, -1, -1, 2]), standing=True))
+    inbox = network.exchange(DenseMessages(state, np.array([2, -1, -1, 2]), is_stable=True))
     assert not np.shares_memory(inbox.tables, state)
     assert_array_equal(inbox.tables[2], [[8, 9], [10, 11]])
 
@@ -311,10 +311,10 @@ def test_over_which_edges_is_told_anew_though_the_same_devices_send():
     for edges in (None, None, None, some, some, None):
         inbox = network.exchange(DenseMessages(tables(0, 1, 2), np.array([2, -1, 2]), edges))
         over = None if edges is None else edges[[1, 0, 3, 2]].tolist()
-        assert (inbox.over if over is None else inbox.over.tolist()) == over
+        assert (inbox.open_edges if over is None else inbox.open_edges.tolist()) == over
         after = open_path()
         back = after.restore(network.snapshot())
-        assert (back.over if over is None else back.over.tolist()) == over
+        assert (back.open_edges if over is None else back.open_edges.tolist()) == over
 
 
 def test_what_was_forgotten_is_gone_though_the_same_devices_send():

@@ -84,5 +84,5 @@ def empty(devices: Devices):
         "ids", "stored", "point_weights", "indices", "mirror", "link_weights", "active_edges", "degrees",
         "neighbor_degrees", "keys", "active_devices",
     )}  # fmt: skip
-    return replace(devices, **none, offsets=np.zeros(1, np.int64), indptr=np.zeros(1, np.int64), shares=None,
+    return replace(devices, **none, offsets=np.zeros(1, np.int64), indptr=np.zeros(1, np.int64), averaging_weights=None,
                    neighbor_mean_weights=None)  # fmt: skip

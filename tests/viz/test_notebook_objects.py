@@ -12,7 +12,7 @@ import pytest
 
 import p2pkm
 import topologies
-from p2pkm.core.brief import brief
+from p2pkm.core.brief import short_repr
 from p2pkm.viz.report.page import Page
 from tests.support.run_cli import ROOT
 
@@ -110,4 +110,4 @@ class Sequences(NamedTuple):
 
 
 def test_long_sequences_are_shown_by_their_size():
-    assert brief(Sequences()) == "Sequences(three=(1, 2, 3), four=<tuple of 4>, one=<list of 1>, none=<dict of 0>)"
+    assert short_repr(Sequences()) == "Sequences(three=(1, 2, 3), four=<tuple of 4>, one=<list of 1>, none=<dict of 0>)"

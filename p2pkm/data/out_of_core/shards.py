@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import blocks, narrow, offsets_of, sort_by
 from p2pkm.core.spec import Spec
-from p2pkm.core.validation import bounded, finite, store
+from p2pkm.core.validation import cast_points, check_finite, check_magnitude
 from p2pkm.data.identifiers import locate, to_raw
 from p2pkm.data.out_of_core.formats import Header, Rows
 from p2pkm.data.out_of_core.index import Stored, format_of, labels_of
@@ -143,7 +143,9 @@ class Sharded:
             found = format_of(header).points(header, own)
             if found.shape != points[place].shape:
                 raise DataError(f"{header.path} has changed while it was read; expected {header.rows} rows")
-            points[place] = bounded(store(finite(found, header.path, own), header.path, self.dtype, own), header.path)
+            points[place] = check_magnitude(
+                cast_points(check_finite(found, header.path, own), header.path, self.dtype, own), header.path
+            )
             if labels is not None and known is not None:
                 labels[place] = locate(labels_of(header, own), known)
         order = rows.start if isinstance(rows, slice) else rows

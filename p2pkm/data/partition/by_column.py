@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import offsets_of, sort_by
-from p2pkm.core.validation import whole
+from p2pkm.core.validation import check_integer
 from p2pkm.data.identifiers import identify, locate, require, to_raw
 from p2pkm.data.random import generator
 
@@ -67,7 +67,7 @@ def number(values: Any, n: int | None = None, owners: NDArray[Any] | None = None
     raw = to_raw(values, "devices")
     require(raw, "devices")
     codes, kinds = identify(raw) if owners is None else (locate(raw, owners), owners)
-    found, wanted = len(kinds), None if n is None else whole(n, 1, "n")
+    found, wanted = len(kinds), None if n is None else check_integer(n, 1, "n")
     if wanted not in (None, found):
         if kinds.dtype.kind != "i" or kinds[0] < 0 or kinds[-1] != wanted - 1:
             raise DataError(
@@ -176,8 +176,8 @@ def fill(device: ArrayLike, n: int, minimum: int, seed: int = 0) -> Ints:
     >>> partition.fill([0, 0, 0, 0], 2, minimum=2).tolist()
     [0, 1, 1, 0]
     """
-    dealt, n = np.asarray(device, dtype=np.int64), whole(n, 1, "n")
-    if whole(minimum, 0, "minimum") == 0:
+    dealt, n = np.asarray(device, dtype=np.int64), check_integer(n, 1, "n")
+    if check_integer(minimum, 0, "minimum") == 0:
         return dealt
     if len(dealt) < n * minimum:
         raise DataError(

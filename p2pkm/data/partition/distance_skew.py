@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pkm.core.errors import DataError
-from p2pkm.core.validation import matrix, one_of, positive, whole
+from p2pkm.core.validation import as_points, check_choice, check_integer, check_positive
 from p2pkm.data.partition.by_column import fill
 from p2pkm.data.random import generator
 
@@ -61,9 +61,9 @@ def beta(  # noqa: PLR0913 - a public signature
     >>> device.shape, int(device.max())
     ((160,), 3)
     """
-    points, n, beta = matrix(X), whole(n, 1, "n"), positive(beta, "beta")
+    points, n, beta = as_points(X), check_integer(n, 1, "n"), check_positive(beta, "beta")
     low, high = _corners(box, points)
-    redraw = one_of(miss, ("closest", "redraw"), "miss") == "redraw"
+    redraw = check_choice(miss, ("closest", "redraw"), "miss") == "redraw"
     places = generator(seed, "beta places").uniform(low, high, (n, points.shape[1]))
     rng = generator(seed, "beta hits")
     step = max(1, BLOCK // n)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pkm.core.sorting import narrow
-from p2pkm.core.validation import one_of, positive, whole
+from p2pkm.core.validation import check_choice, check_integer, check_positive
 from p2pkm.data.partition.by_column import fill
 from p2pkm.data.random import generator
 from p2pkm.data.table import Labels, encode
@@ -39,7 +39,7 @@ def iid(m: int, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
     >>> len(device), sorted(set(device.tolist()))
     (10, [0, 1, 2])
     """
-    m, n = whole(m, 0, "m"), whole(n, 1, "n")
+    m, n = check_integer(m, 0, "m"), check_integer(n, 1, "n")
     device = np.arange(m, dtype=narrow(max(m, n)))
     device %= n
     generator(seed, "iid").shuffle(device)
@@ -60,7 +60,7 @@ def blocks(m: int, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
     >>> partition.blocks(7, 3).tolist()
     [0, 0, 0, 1, 1, 2, 2]
     """
-    m, n = whole(m, 0, "m"), whole(n, 1, "n")
+    m, n = check_integer(m, 0, "m"), check_integer(n, 1, "n")
     return fill(np.repeat(np.arange(n, dtype=np.int64), m // n + (np.arange(n) < m % n)), n, minimum, seed)
 
 
@@ -100,8 +100,8 @@ def dirichlet(
     >>> device.shape, int(device.max())
     ((100,), 3)
     """
-    labels, n, alpha = _labels(y), whole(n, 1, "n"), positive(alpha, "alpha")
-    rng = generator(seed, f"dirichlet by {one_of(by, ('class', 'device'), 'by')}")
+    labels, n, alpha = _labels(y), check_integer(n, 1, "n"), check_positive(alpha, "alpha")
+    rng = generator(seed, f"dirichlet by {check_choice(by, ('class', 'device'), 'by')}")
     pools = [rng.permutation(rows) for rows in _rows_of(labels)]
     device = np.empty(len(labels), dtype=np.int64)
     if by == "class":
@@ -180,7 +180,7 @@ def by_label(y: ArrayLike, n: int, *, labels: int = 2, minimum: int = 0, seed: i
     >>> device.tolist()
     [0, 0, 1, 1, 2, 2]
     """
-    classes, n, labels = _labels(y), whole(n, 1, "n"), whole(labels, 1, "labels")
+    classes, n, labels = _labels(y), check_integer(n, 1, "n"), check_integer(labels, 1, "labels")
     owner = np.repeat(np.arange(n, dtype=narrow(n)), labels)
     generator(seed, "by label").shuffle(owner)
     device = np.empty(len(classes), dtype=np.int64)
@@ -207,7 +207,7 @@ def quantity(m: int, n: int, *, alpha: float = 0.5, minimum: int = 0, seed: int 
     >>> int(np.bincount(partition.quantity(100, 4, alpha=0.5, seed=0)).sum())
     100
     """
-    m, n, alpha = whole(m, 0, "m"), whole(n, 1, "n"), positive(alpha, "alpha")
+    m, n, alpha = check_integer(m, 0, "m"), check_integer(n, 1, "n"), check_positive(alpha, "alpha")
     rng = generator(seed, "quantity")
     sizes = _split(normalize_shares(*log_gammas(rng, alpha, n), alpha), m)
     device = np.repeat(np.arange(n, dtype=narrow(n)), sizes)
@@ -240,9 +240,9 @@ def mufc(clusters: ArrayLike, n: int, *, local: int | None = None, minimum: int 
     >>> device.shape, int(device.max())
     ((40,), 3)
     """
-    labels, n = _labels(clusters), whole(n, 1, "n")
+    labels, n = _labels(clusters), check_integer(n, 1, "n")
     pools = _rows_of(labels)
-    wanted = len(pools) if local is None else whole(local, 1, "local")
+    wanted = len(pools) if local is None else check_integer(local, 1, "local")
     rng, size = generator(seed, "mufc"), len(labels) // n
     device = np.full(len(labels), n - 1, dtype=np.int64)
     used = np.zeros(len(pools), dtype=np.int64)

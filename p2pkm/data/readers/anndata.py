@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
-from p2pkm.core.validation import matrix
+from p2pkm.core.validation import as_points
 from p2pkm.data.readers.columns import (
     DEVICE_NAMES,
     LABEL_NAMES,
@@ -61,7 +61,7 @@ def read_annotated(path: Path, label: Column, device: Column, intake: Intake = T
     except Exception as error:  # a broken file raises nearly anything
         raise DataError(f"{name} cannot be read as AnnData: {_first(error)}") from None
     what = f"{name}, {part.removeprefix(':') or 'X'}"
-    found = matrix(points, what, dtype=points.dtype, missing=intake.missing != "refuse") if len(points) else points
+    found = as_points(points, what, dtype=points.dtype, missing=intake.missing != "refuse") if len(points) else points
     return take_points(name, Parts(found, names=names), marks, intake)
 
 

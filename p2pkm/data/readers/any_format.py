@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
-from p2pkm.core.validation import matrix, one_of
+from p2pkm.core.validation import as_points, check_choice
 from p2pkm.data.identifiers import to_raw
 from p2pkm.data.readers.anndata import read_annotated, split_part
 from p2pkm.data.readers.arrow import read_arrow, read_parquet
@@ -71,8 +71,8 @@ def read_table(  # noqa: PLR0913 - the public signature
     >>> p2pkm.Shards.deal(table.points, table.device).names
     ('Oulu', 'Turku')
     """
-    intake = Intake(tuple(columns), tuple(drop), tuple(encode), one_of(missing, ANSWERS, "missing"),
-                    one_of(header, HEADERS, "header"))  # fmt: skip
+    intake = Intake(tuple(columns), tuple(drop), tuple(encode), check_choice(missing, ANSWERS, "missing"),
+                    check_choice(header, HEADERS, "header"))  # fmt: skip
     place, _ = split_part(str(path))
     found = several(place, SUFFIXES)
     if found is None:
@@ -203,7 +203,7 @@ def _split(path: Path, array: Any, label: Column, device: Column, intake: Intake
         numbers = array.astype(np.float64)
     else:
         precision = "float32" if array.dtype == np.float32 else "float64"
-        numbers = matrix(array, str(path), dtype=precision, missing=intake.missing != "refuse")
+        numbers = as_points(array, str(path), dtype=precision, missing=intake.missing != "refuse")
     names = [str(j) for j in range(numbers.shape[1])]
     roles = assign(str(path), names, label, device)
     marks = Marks.of(names, roles, array.T, f"{path}, ")

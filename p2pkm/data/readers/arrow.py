@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from p2pkm.core.errors import DataError
-from p2pkm.core.validation import finite
+from p2pkm.core.validation import check_finite
 from p2pkm.data.readers.columns import Column, Marks, Parts, assign, take_columns
 from p2pkm.data.readers.intake import TIDY, Intake, Places, read_column
 from p2pkm.data.readers.npy import refuse_bomb
@@ -73,7 +73,7 @@ def _part(path: Path, frame: Any, label: Column, device: Column, intake: Intake)
     columns = [_read(frame, names[j], j, places, encode=j in roles.encode) for j in roles.points]
     marks = Marks.of(names, roles, frame.columns, f"{path}, ")
     parts = take_columns(str(path), [names[j] for j in roles.points], columns, marks, places, intake)
-    return parts._replace(points=finite(parts.points, str(path), missing=intake.fills))
+    return parts._replace(points=check_finite(parts.points, str(path), missing=intake.fills))
 
 
 def _read(frame: Any, name: str, column: int, places: Places, encode: bool) -> Any:

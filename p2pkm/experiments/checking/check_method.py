@@ -389,7 +389,7 @@ class _RecordingNetwork(LocalNetwork):
     def _pack_sparse(self, messages: SparseMessages) -> list[Any]:
         """Pack the table of each device, with the edges over which it is sent."""
         packed: list[Any] = [None] * len(self.placement.ids)
-        for number, v in enumerate(messages.who):
+        for number, v in enumerate(messages.senders):
             table = messages.tables.take(np.array([number])).flat()
             first, last = self.placement.indptr[v : v + 2]
             edges = messages.edges[(messages.edges >= first) & (messages.edges < last)] - first

@@ -281,7 +281,9 @@ class ContractChecker:
         with self._shapes(call):
             check_messages(messages, devices)
         if isinstance(messages, SparseMessages):
-            self._check_sent("message", [messages.tables.take(np.array([i])).flat() for i in range(len(messages.who))])
+            self._check_sent(
+                "message", [messages.tables.take(np.array([i])).flat() for i in range(len(messages.senders))]
+            )
         else:
             self._check_sent("message", [messages.values[i, : max(rows, 0)] for i, rows in enumerate(messages.rows)])
 
@@ -412,7 +414,7 @@ def select_part(devices: Devices, part: Part) -> Devices:
         active_edges=devices.active_edges[edges],
         degrees=devices.degrees[i],
         neighbor_degrees=devices.neighbor_degrees[edges],
-        shares=None if devices.shares is None else devices.shares[edges],
+        averaging_weights=None if devices.averaging_weights is None else devices.averaging_weights[edges],
         keys=devices.keys[i],
         active_devices=devices.active_devices[i],
         grid=None if devices.grid is None else devices.grid._replace(step=devices.grid.step[i]),
@@ -436,7 +438,7 @@ def _slice(tree: Any, part: Part, devices: Devices) -> Any:
 def _list_messages(messages: Any, part: Part) -> list[Any]:
     """List the table of each device of a part, and at the end the edges in use, for comparison."""
     if isinstance(messages, SparseMessages):
-        tables = {int(v): messages.tables.take(np.array([i])).flat() for i, v in enumerate(messages.who)}
+        tables = {int(v): messages.tables.take(np.array([i])).flat() for i, v in enumerate(messages.senders)}
         sent = [(int(v) in tables, tables.get(int(v), np.zeros(0))) for v in part.positions]
         return [*sent, np.isin(part.edges, messages.edges)]
     listed: list[Any] = []
@@ -461,7 +463,7 @@ def _receive(inbox: Any, sent: Any, part: Part, devices: Devices) -> Any:
         place[inbox.slots[part.edges]],
         place[inbox.senders[part.edges]],
         None if inbox.sent is None else inbox.sent[order],
-        None if inbox.over is None else inbox.over[part.edges],
+        None if inbox.open_edges is None else inbox.open_edges[part.edges],
     )
 
 
@@ -474,7 +476,7 @@ def _receive_sparse(delivery: Delivery, sent: SparseMessages, part: Part, device
     for number, sender in enumerate(senders):
         position = np.flatnonzero(part.positions == sender)
         if len(position):
-            starts.append(int(local.starts[np.flatnonzero(sent.who == position[0])[0]]))
+            starts.append(int(local.starts[np.flatnonzero(sent.senders == position[0])[0]]))
             continue
         values.append(tables.take(np.array([number])).flat())
         starts.append(end)

@@ -18,13 +18,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import blocks, sort_by
-from p2pkm.core.validation import bounded, check_near, numeric
+from p2pkm.core.validation import as_floats, check_magnitude, check_near
 from p2pkm.data.identifiers import are_numbers, find_missing, identify, is_integer, locate, to_raw
 from p2pkm.data.partition import iid
 from p2pkm.data.shards import Shards, unweighted
 from p2pkm.experiments.estimators.parameters import ResolvedParameters, arrange, check, find_k_max, split_start
 from p2pkm.experiments.simulate import simulate
-from p2pkm.kernels import pick
+from p2pkm.kernels import select_kernels
 from p2pkm.metrics.result import Result
 from p2pkm.network.graph import LARGE
 
@@ -323,7 +323,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         n, owner = len(self.device_centers_), _find_owners(devices, len(points), self.device_names_)
         rows, offsets = sort_by(owner, n)
         sets, labels = self.device_centers_.astype(np.float64), np.empty(len(points), np.int64)
-        kernels = pick(1, n, points.size * sets.shape[1])
+        kernels = select_kernels(1, n, points.size * sets.shape[1])
         sorted_points, sorted_weights = points[rows].astype(np.float64), np.ascontiguousarray(weights[rows])
         costs, labels[rows] = kernels.losses(sorted_points, sorted_weights, offsets, sets)
         return labels, float(np.cumsum(costs)[-1])
@@ -331,7 +331,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     def _check(self, X: Any) -> Points:  # noqa: N803
         """Check rows for which labels, distances or scores are requested."""
         check_is_fitted(self)
-        points = bounded(validate_data(self, X, dtype=KINDS, order="C", reset=False), "X")
+        points = check_magnitude(validate_data(self, X, dtype=KINDS, order="C", reset=False), "X")
         check_near(points, self.cluster_centers_, "X and the centroids")
         return points
 
@@ -371,7 +371,7 @@ def check_weights(sample_weight: ArrayLike | None, m: int) -> Floats:
     """
     if sample_weight is None:
         return unweighted(m)
-    weights = numeric(sample_weight, "sample_weight")
+    weights = as_floats(sample_weight, "sample_weight")
     if weights.ndim == 0:
         weights = np.broadcast_to(weights, (m,))
     if weights.shape != (m,):
@@ -502,7 +502,7 @@ def _assign(points: Points, weights: Floats, centers: Points) -> tuple[Integers,
     """Find the nearest center of each row, int64[m], and the weighted sum of squared distances."""
     sets: Floats = centers[None].astype(np.float64)
     labels, inertia = np.empty(len(points), np.int64), 0.0
-    kernels, inputs = pick(1, 1, points.size * len(centers)), (points, weights)
+    kernels, inputs = select_kernels(1, 1, points.size * len(centers)), (points, weights)
     for block in blocks(len(points), centers.size):
         # The compiled kernel accepts only contiguous, writable float64 arrays.
         block_points, block_weights = (np.require(array[block], np.float64, ["C", "W"]) for array in inputs)

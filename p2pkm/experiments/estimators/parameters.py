@@ -11,7 +11,7 @@ from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.spec import parameters, parse
-from p2pkm.core.validation import bounded, numeric, positive, single, whole
+from p2pkm.core.validation import as_floats, check_integer, check_magnitude, check_positive, check_scalar
 from p2pkm.data.identifiers import identify, is_integer, locate, to_raw
 from p2pkm.data.partition.by_column import name_devices
 from p2pkm.engine.run_options import RunOptions
@@ -64,14 +64,14 @@ def check(params: Mapping[str, Any], m: int) -> None:
         n_clusters = params["n_clusters"]
         raise ExperimentError(f"n_clusters is {n_clusters!r}; expected a whole number of at least 1, or 'auto'")
     for name in ("k_max" if auto else "n_clusters", "max_iter"):
-        whole(params[name], 1, name)
+        check_integer(params[name], 1, name)
     if params["n_devices"] is not None:
-        whole(params["n_devices"], 1, "n_devices")
+        check_integer(params["n_devices"], 1, "n_devices")
     for name in ("coupling", "groups", "n_clusters"):
-        single(params[name], name)
+        check_scalar(params[name], name)
     if params["coupling"] not in (None, "auto", "rehearsal"):
-        positive(params["coupling"], "coupling", zero=True)
-    positive(params["tol"], "tol", zero=True)
+        check_positive(params["coupling"], "coupling", zero=True)
+    check_positive(params["tol"], "tol", zero=True)
     if not auto and m < params["n_clusters"]:
         raise DataError(f"n_samples={m} should be >= n_clusters={params['n_clusters']}.")
 
@@ -97,14 +97,14 @@ def split_start(params: Mapping[str, Any], d: int) -> tuple[dict[str, Any], Floa
             "an init array cannot be combined with n_clusters='auto': it fixes the number of clusters. Set n_clusters "
             "to a number, or init to a name such as 'global'"
         )
-    start, shape = numeric(init, "init"), (params["n_clusters"], d)
+    start, shape = as_floats(init, "init"), (params["n_clusters"], d)
     if start.shape != shape:
         raise DataError(
             f"init has shape {start.shape}; expected {shape}, one centroid for each cluster, or a name such as 'global'"
         )
     if not np.isfinite(start).all():
         raise DataError("init contains NaN or infinite numbers; expected finite numbers")
-    bounded(start, "init")
+    check_magnitude(start, "init")
     return {**params, "init": None}, start
 
 

@@ -7,7 +7,7 @@ model with such runs.
 from typing import NamedTuple
 
 from p2pkm.core.errors import DataError
-from p2pkm.core.units import write_size
+from p2pkm.core.units import format_bytes
 from p2pkm.experiments.plan.free_memory import LIMIT
 
 _PROGRAM = 180_000_000  # Python, libraries and compiled kernels
@@ -227,7 +227,7 @@ def check_fits_memory(inputs: MemoryInputs, limit: int | None, local_ranks: int 
         return
     ranks = "1 process" if inputs.ranks == 1 else f"{local_ranks} of {inputs.ranks} ranks"
     raise DataError(
-        f"the run does not fit into memory: {ranks} would need {write_size(required)}; {write_size(limit)} is free on "
+        f"the run does not fit into memory: {ranks} would need {format_bytes(required)}; {format_bytes(limit)} is free on "
         f"this machine. Use {_join_words(list_remedies(inputs, limit, local_ranks))}. (Environment variable {LIMIT}: "
         f"{LIMIT}=8G sets the free memory, {LIMIT}=0 disables this check)"
     )
@@ -245,7 +245,7 @@ def list_remedies(inputs: MemoryInputs, limit: int, local_ranks: int = 1) -> lis
     }
     for options, changed in changes.items():
         if changed != inputs and machine_memory(changed, local_ranks) <= limit:
-            remedies.append(f"{options} ({write_size(machine_memory(changed, local_ranks))})")
+            remedies.append(f"{options} ({format_bytes(machine_memory(changed, local_ranks))})")
     more_ranks = (r for r in _RANKS if r > inputs.ranks)
     ranks = next((r for r in more_ranks if estimate_memory(inputs._replace(ranks=r)).peak <= limit), None)
     if ranks is not None:

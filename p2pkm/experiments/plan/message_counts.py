@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from p2pkm.channel.byzantine import ByzantineMessages
-from p2pkm.core.expected_messages import Volume
+from p2pkm.core.expected_messages import MessageVolume
 from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.patterns import SentByRound, TrafficInputs, add_up, predict_sent
 from p2pkm.methods.init.pipelines import Stage, find_own
 
-VolumeByRound = Callable[[int], Volume]
+VolumeByRound = Callable[[int], MessageVolume]
 # Approximate bits per integer: moves on a grid, int8 or messages outside the method, all other differences.
 _MOVE, _INT8, _DIFFERENCE = 4, 8, 10
 
@@ -38,10 +38,10 @@ class StageTraffic(NamedTuple):
     volume: VolumeByRound | None
     steady: bool = False
 
-    def total(self) -> Volume:
+    def total(self) -> MessageVolume:
         """Add up the initial exchange and the maximum number of rounds."""
         if self.volume is None:
-            return Volume(0, 0, False, False)
+            return MessageVolume(0, 0, False, False)
         if self.steady:
             return self.volume(0) + self.volume(1).times(self.rounds)
         return sum((self.volume(t) for t in range(1, self.rounds + 1)), self.volume(0))
@@ -87,7 +87,7 @@ def _encode(volume: VolumeByRound, stage: Stage, plan: RunPlan) -> VolumeByRound
     else:
         bits = _MOVE if traits.moves_on_grid else _DIFFERENCE
 
-    def encoded(t: int) -> Volume:
+    def encoded(t: int) -> MessageVolume:
         plain = volume(t)
         # All devices hold the same initial centroids, so no differences are sent in round 0.
         is_free = traits.moves_on_grid and t == 0
@@ -118,16 +118,16 @@ def _count(sent: SentByRound, stage: Stage, plan: RunPlan, byzantine: ByzantineM
         return lambda t: add_up(sent(t))
     is_byzantine, only_in_opening = np.isin(np.arange(plan.topology.n), byzantine.ids), behavior.opening
 
-    def count(t: int) -> Volume:
+    def count(t: int) -> MessageVolume:
         parts = sent(t)
         volume = add_up(parts)
         if only_in_opening and t:
             return volume
         extra = sum(
-            # The senders of a `Volume` are unknown, so any of them may be Byzantine. No table is wider than a centroid
+            # The senders of a `MessageVolume` are unknown, so any of them may be Byzantine. No table is wider than a centroid
             # with its count.
             8 * part.messages * (plan.size.features + 1)
-            if isinstance(part, Volume)
+            if isinstance(part, MessageVolume)
             else part.extra_row_bytes(is_byzantine)
             for part in parts
         )

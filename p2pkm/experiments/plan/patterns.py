@@ -17,14 +17,14 @@ from p2pkm.core.expected_messages import (
     EveryTurn,
     Flooding,
     FloodThenPool,
+    MessageVolume,
+    NoMessages,
     Reports,
-    Silent,
     TreeBroadcast,
+    TreePass,
+    TreePasses,
     TreeSums,
-    TreeWalk,
-    UntilQuiet,
-    Volume,
-    Way,
+    UntilUnchanged,
     tables,
 )
 from p2pkm.data.shards import Shards
@@ -66,18 +66,18 @@ class SentTables(NamedTuple):
     wire: int | None = None
 
     @property
-    def volume(self) -> Volume:
+    def volume(self) -> MessageVolume:
         """Messages and bytes."""
         values = int((self.messages * self.rows).sum()) * self.columns
-        return Volume(int(self.messages.sum()), 8 * values, self.certain, self.certain and self.exact, self.wire)
+        return MessageVolume(int(self.messages.sum()), 8 * values, self.certain, self.certain and self.exact, self.wire)
 
     def extra_row_bytes(self, senders: Mask) -> int:
         """Compute the bytes of one additional row in each table of these devices."""
         return 8 * self.columns * int(self.messages[senders & (self.rows > 0)].sum())
 
 
-# Messages of a round. A `Volume` is a bound over all devices, where the devices that send are not known.
-Sent = tuple[SentTables | Volume, ...]
+# Messages of a round. A `MessageVolume` is a bound over all devices, where the devices that send are not known.
+Sent = tuple[SentTables | MessageVolume, ...]
 # Messages of round t as a function of t.
 SentByRound = Callable[[int], Sent]
 
@@ -103,9 +103,9 @@ class TrafficInputs(NamedTuple):
         return self.plan.topology
 
 
-def add_up(sent: Iterable[SentTables | Volume]) -> Volume:
+def add_up(sent: Iterable[SentTables | MessageVolume]) -> MessageVolume:
     """Add up messages and bytes."""
-    return sum((part if isinstance(part, Volume) else part.volume for part in sent), NOTHING)
+    return sum((part if isinstance(part, MessageVolume) else part.volume for part in sent), NOTHING)
 
 
 def predict_sent(pattern: Any, inputs: TrafficInputs) -> tuple[SentByRound, bool]:
@@ -213,7 +213,7 @@ def _flooding(inputs: TrafficInputs, sent: Flooding) -> tuple[SentByRound, bool]
     if counts is None:
         # Bounds: each device sends in every turn, and each table passes each edge once. Round 0 accounts for the bytes.
         size = 8 * sent.rows * sent.columns
-        return lambda t: (Volume(e, e * inputs.topology.n * size if t == 0 else 0, False, False),), False
+        return lambda t: (MessageVolume(e, e * inputs.topology.n * size if t == 0 else 0, False, False),), False
     counts = counts[: sent.hops]
     all_have_tables = inputs.plan.min_points >= 1 and sent.all_send
 
@@ -227,7 +227,7 @@ def _flooding(inputs: TrafficInputs, sent: Flooding) -> tuple[SentByRound, bool]
     return predict, False
 
 
-def _until_quiet(inputs: TrafficInputs, sent: UntilQuiet) -> tuple[SentByRound, bool]:
+def _until_quiet(inputs: TrafficInputs, sent: UntilUnchanged) -> tuple[SentByRound, bool]:
     """Predict a table of each device in round 0; the points decide which devices send later."""
     topology = inputs.topology
     # A server is without points and sends an empty table.
@@ -249,23 +249,23 @@ def _tree_broadcast(inputs: TrafficInputs, sent: TreeBroadcast) -> tuple[SentByR
     return predict, False
 
 
-def _tree_walk(inputs: TrafficInputs, sent: TreeWalk) -> tuple[SentByRound, bool]:
+def _tree_walk(inputs: TrafficInputs, sent: TreePasses) -> tuple[SentByRound, bool]:
     """Predict passes up and down a tree; the deepest layer sends in round 0."""
     has_parent = sent.layer > 0
     is_deepest = sent.layer == max(int(sent.layer.max()), 1)
-    first, *other_ways = sent.ways
+    first, *other_ways = sent.passes
     opening = (_tree_pass(sent.parent, first, is_deepest),)
     rest = _tree_pass(sent.parent, first, has_parent & ~is_deepest)
     rest = rest._replace(exact=bool(first.exact[has_parent].all()))
     first_round = (rest, *(_tree_pass(sent.parent, way, has_parent) for way in other_ways))
-    later = tuple(_tree_pass(sent.parent, way, has_parent) for way in sent.again)
+    later = tuple(_tree_pass(sent.parent, way, has_parent) for way in sent.later_passes)
     if inputs.plan.experiment.all_rounds:
         # With --all-rounds the rounds go past convergence, after which nothing is sent.
         later = tuple(part._replace(certain=False) for part in later)
     return lambda t: (opening, first_round)[t] if t < 2 else later, False
 
 
-def _tree_pass(parent: Integers, way: Way, children: Mask) -> SentTables:
+def _tree_pass(parent: Integers, way: TreePass, children: Mask) -> SentTables:
     """Predict the messages between these devices and their parents, in one direction."""
     ids = np.flatnonzero(children)
     messages = np.bincount(ids if way.up else parent[ids], minlength=len(parent))
@@ -286,7 +286,7 @@ def _tree_sums(inputs: TrafficInputs, sent: TreeSums) -> tuple[SentByRound, bool
         if not 1 <= t <= len(sent.tables):
             return () if t else keys
         rows, columns = sent.tables[t - 1]
-        ways = (Way(up, np.full(n, rows), columns, exact) for up in (True, False))
+        ways = (TreePass(up, np.full(n, rows), columns, exact) for up in (True, False))
         return tuple(_tree_pass(sent.parent, way, sent.layer > 0) for way in ways)
 
     return predict, False
@@ -298,7 +298,7 @@ def _flood_then_pool(inputs: TrafficInputs, sent: FloodThenPool) -> tuple[SentBy
     opening = add_up(flood(0))
     rest = add_up(part for t in range(1, sent.hops + 1) for part in flood(t))
     size = 8 * len(inputs.topology.indices) * sent.rows * sent.columns
-    rows = Volume(opening.messages + rest.messages, size, rest.exact_messages, False)
+    rows = MessageVolume(opening.messages + rest.messages, size, rest.exact_messages, False)
     return lambda t: ((opening,), (rest, rows))[t] if t < 2 else (), False
 
 
@@ -306,19 +306,19 @@ def _by_round(inputs: TrafficInputs, sent: ByRound) -> tuple[SentByRound, bool]:
     return lambda t: ((sent.opening, sent.rest, sent.later)[min(t, 2)],), False
 
 
-def _silent(inputs: TrafficInputs, sent: Silent) -> tuple[SentByRound, bool]:
+def _silent(inputs: TrafficInputs, sent: NoMessages) -> tuple[SentByRound, bool]:
     return lambda t: (), True
 
 
 _RULES: Mapping[type, Callable[[TrafficInputs, Any], tuple[SentByRound, bool]]] = {
     EveryTurn: _every_turn,
     Reports: _reports,
-    Silent: _silent,
+    NoMessages: _silent,
     FloodThenPool: _flood_then_pool,
     ByRound: _by_round,
     TreeBroadcast: _tree_broadcast,
-    TreeWalk: _tree_walk,
+    TreePasses: _tree_walk,
     TreeSums: _tree_sums,
     Flooding: _flooding,
-    UntilQuiet: _until_quiet,
+    UntilUnchanged: _until_quiet,
 }

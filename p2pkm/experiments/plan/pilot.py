@@ -15,7 +15,7 @@ from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import Prepared, parse_partition, parse_specs, prepare
 from p2pkm.experiments.plan.draft import RunPlan
-from p2pkm.kernels import pick
+from p2pkm.kernels import select_kernels
 from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.network.local import LocalWorld
 
@@ -43,7 +43,7 @@ def estimate_seconds(plan: RunPlan) -> dict[str, Any]:
         return {"reason": f"graph {plan.graph} has {clients:,} devices; a pilot has at most {_DEVICES:,}"}
     estimate: dict[str, Any] = {}
     # Selects compiled kernels for the pilots if the planned run is large enough for them.
-    pick(1, plan.topology.n, values * method.k)
+    select_kernels(1, plan.topology.n, values * method.k)
     for divisor in _DIVISORS:
         try:
             pilot = prepare(parse_specs(_shrink(plan, divisor), 1), None)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from p2pkm.core.errors import DataError
-from p2pkm.core.expected_messages import Volume
+from p2pkm.core.expected_messages import MessageVolume
 from p2pkm.core.mpi_environment import launched, local_size
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.console import print_note
@@ -127,7 +127,7 @@ def describe_plan(plan: RunPlan, ranks: int) -> dict[str, Any]:
     }
 
 
-def _describe_volume(volume: Volume) -> dict[str, Any]:
+def _describe_volume(volume: MessageVolume) -> dict[str, Any]:
     """Describe messages and bytes; `encoded` says whether the encoded bytes are estimated separately."""
     described = volume._asdict()
     return described | {"wire_bytes": volume.wire_bytes, "encoded": described.pop("wire") is not None}

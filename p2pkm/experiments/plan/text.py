@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from p2pkm.core.units import count, write_size
+from p2pkm.core.units import count, format_bytes
 
 _ROUNDS = {0: "no round", 1: "one round", 2: "two rounds"}  # a pilot has at most two
 
@@ -36,16 +36,16 @@ def _head(plan: dict[str, Any]) -> Iterator[str]:
 def _memory(plan: dict[str, Any]) -> Iterator[str]:
     free = plan["memory_free"]
     yield ""
-    yield f"memory    free on this machine: {'unknown' if free is None else write_size(free)}"
+    yield f"memory    free on this machine: {'unknown' if free is None else format_bytes(free)}"
     row = next(row for row in plan["memory"] if row["ranks"] == plan["ranks"])
     for name, label in (("rank0", "rank 0"), ("other", "other ranks")):
         if name == "rank0" or plan["ranks"] > 1:
             parts = {part: size for part, size in row[name].items() if part not in ("held", "peak") and size}
-            yield f"  {label}: {write_size(row[name]['peak'])} at most"
-            yield "    " + ", ".join(f"{part} {write_size(size)}" for part, size in parts.items())
+            yield f"  {label}: {format_bytes(row[name]['peak'])} at most"
+            yield "    " + ", ".join(f"{part} {format_bytes(size)}" for part, size in parts.items())
     yield "  on      " + "".join(f"{row['ranks']:>12,}" for row in plan["memory"]) + "  ranks"
     for name, label in (("rank0", "rank 0"), ("other", "others")):
-        yield f"  {label}  " + "".join(f"{write_size(row[name]['peak']):>12}" for row in plan["memory"])
+        yield f"  {label}  " + "".join(f"{format_bytes(row[name]['peak']):>12}" for row in plan["memory"])
 
 
 def _traffic(plan: dict[str, Any]) -> Iterator[str]:

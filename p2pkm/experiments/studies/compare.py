@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from p2pkm.core.cache import sharing
+from p2pkm.core.cache import shared_cache
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.spec import split_specs
 from p2pkm.core.termination import INTERRUPTED
-from p2pkm.core.units import count, tell_folder
-from p2pkm.core.validation import list_of, single, whole
+from p2pkm.core.units import count, describe_folder
+from p2pkm.core.validation import as_list, check_integer, check_scalar
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import parse_graph, parse_method
 from p2pkm.experiments.run import OutputOptions
@@ -54,7 +54,7 @@ MARK = "comparison.json"  # file that marks the folder of a comparison, with its
 _JUDGED = ("ratio_mean",)  # metrics with verdicts in the summary
 
 
-@sharing()
+@shared_cache()
 def compare(  # noqa: PLR0913 - the public signature
     algorithms: str | Iterable[str], graphs: str | Iterable[str] = "ring", *, seeds: str | Iterable[int] = "0-4",
     reference: str | None = None, jobs: int = 1, out: str | os.PathLike[str] | None = None, plot: bool = False,
@@ -113,13 +113,13 @@ def compare(  # noqa: PLR0913 - the public signature
         raise ExperimentError(f"{where}: {wrong[0]} is set. Use {wrong[0]}s, a list")
     folder = "none" if out is None else os.fspath(out)
     base = RunOptions.from_mapping(options | {"plot": plot, "out": folder}, where)
-    seed_list = read_seeds(seeds if isinstance(seeds, str) else list_of(seeds, f"{where}: seeds"), where)
-    single(reference, "reference")
-    single(progress, "progress")
+    seed_list = read_seeds(seeds if isinstance(seeds, str) else as_list(seeds, f"{where}: seeds"), where)
+    check_scalar(reference, "reference")
+    check_scalar(progress, "progress")
     comparison = Comparison.of(base, methods, graph_specs, seed_list, reference)
     comparison = comparison._replace(margin=check_margin(margin))
     cells = expand_runs(comparison)
-    rows, _ = run_comparison(comparison, cells, OutputOptions(quiet=not progress), whole(jobs, 1, "jobs"))
+    rows, _ = run_comparison(comparison, cells, OutputOptions(quiet=not progress), check_integer(jobs, 1, "jobs"))
     if len(rows) < len(cells):
         raise KeyboardInterrupt
     return Study([_without(row, "trace") for row in rows], None if out is None else Path(out), comparison.margin)
@@ -127,7 +127,7 @@ def compare(  # noqa: PLR0913 - the public signature
 
 def _read_names(specs: str | Iterable[str], where: str, name: str) -> list[str]:
     """List specs, and reject classes, methods and graphs that are not specs."""
-    listed: list[Any] = [specs] if isinstance(specs, str) or not isinstance(specs, Iterable) else list_of(specs, name)
+    listed: list[Any] = [specs] if isinstance(specs, str) or not isinstance(specs, Iterable) else as_list(specs, name)
     if not all(isinstance(spec, str) for spec in listed):
         example = {"algorithms": "gtvmin:coupling=30", "graphs": "small-world:degree=4"}[name]
         raise ExperimentError(
@@ -183,7 +183,7 @@ class Comparison(NamedTuple):
         return self._asdict() | {"base": self.base.to_mapping()}
 
 
-@sharing()
+@shared_cache()
 def run_compare_command(comparison: Comparison, output: OutputOptions, jobs: int = 1) -> int:
     """Run a comparison, print its table, write its folder, and return the exit code.
 
@@ -388,7 +388,7 @@ def tabulate(compared: dict[str, Any]) -> str:
         text += ["", compared["conclusion"]]
     if compared["failed"]:
         text.append(f"{count(compared['failed'], 'run')} failed, the first of them: {compared['error']}")
-    return "\n".join([*text, tell_folder(compared["out"])])
+    return "\n".join([*text, describe_folder(compared["out"])])
 
 
 def _format_differences(compared: dict[str, Any]) -> list[str]:

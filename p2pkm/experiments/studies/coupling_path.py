@@ -18,7 +18,7 @@ import numpy as np
 from p2pkm.core.batch import Floats
 from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.core.termination import INTERRUPTED, STOPPED
-from p2pkm.core.units import tell_folder
+from p2pkm.core.units import describe_folder
 from p2pkm.data.shards import Shards
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import Prepared
@@ -344,7 +344,7 @@ def tabulate(closing: dict[str, Any]) -> str:
     lines += [[_format(row[name], form) for name, _, form in _COLUMNS] for row in closing["path"]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
     table = ["  " + "  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)) for line in lines]
-    return "\n".join([*table, f"  {tell_folder(closing['out'])}"])
+    return "\n".join([*table, f"  {describe_folder(closing['out'])}"])
 
 
 def _format(value: Any, form: str) -> str:

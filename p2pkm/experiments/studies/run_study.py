@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.core.cache import digest, memoize_in_study, sharing
+from p2pkm.core.cache import digest, memoize_in_study, shared_cache
 from p2pkm.core.errors import ExperimentError, NetworkError, P2PKMError
 from p2pkm.core.mpi_environment import launched
 from p2pkm.core.termination import STOPPED
@@ -142,7 +142,7 @@ def _run_in_this_process(
     cells: Sequence[Row], folder: Path | None, interrupted: Callable[[], int]
 ) -> Iterator[tuple[int, Row]]:
     """Run cells one after the other."""
-    with sharing():
+    with shared_cache():
         for place, cell in enumerate(cells):
             if interrupted():
                 return
@@ -172,7 +172,7 @@ def serve_study() -> None:
         row = run_cell(RunOptions.from_mapping(cell, "the study"), None if path is None else Path(path))
         return json.dumps(row)
 
-    with sharing():
+    with shared_cache():
         serve(work)
 
 

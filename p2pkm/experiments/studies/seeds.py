@@ -17,8 +17,8 @@ from p2pkm.core.errors import DataError, ExperimentError, NetworkError
 from p2pkm.core.mpi_environment import launched
 from p2pkm.core.spec import read_range
 from p2pkm.core.termination import STOPPED
-from p2pkm.core.units import count, tell_folder
-from p2pkm.core.validation import whole
+from p2pkm.core.units import count, describe_folder
+from p2pkm.core.validation import check_integer
 from p2pkm.core.version import __version__
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.run_secret import UNREPEATABLE
@@ -283,7 +283,7 @@ def _show(closing: dict[str, Any], parent: Path | None) -> None:
             f"  differential privacy: {count(privacy['releases'], 'release')}, of the same points together eps "
             f"{privacy['epsilon']:.3g} at delta {privacy['delta']:g} (mu {privacy['mu']:.3g})"
         )
-    print(f"  {tell_folder(parent)}", flush=True)
+    print(f"  {describe_folder(parent)}", flush=True)
 
 
 def verify(path: Path, ranks: int | None, output: OutputOptions, *, files_only: bool = False) -> int:
@@ -404,7 +404,7 @@ def _first_edge(before: Result, original: Any, repeated: Any) -> str:
 
 def _launch(path: Path, ranks: int, output: OutputOptions) -> int:
     """Start the same command under mpirun."""
-    whole(ranks, 1, "--ranks")
+    check_integer(ranks, 1, "--ranks")
     # The mpirun of the same environment belongs to the MPI library that mpi4py uses.
     of_environment = Path(sys.executable).with_name("mpirun")
     mpirun = str(of_environment) if of_environment.exists() else shutil.which("mpirun")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.cache import sharing
+from p2pkm.core.cache import shared_cache
 from p2pkm.core.errors import ExperimentError, P2PKMError
 from p2pkm.core.spec import suggest
 from p2pkm.engine.run_options import OPTIONS, RunOptions
@@ -197,7 +197,7 @@ def check_runs(cells: Sequence[RunOptions], name: Callable[[RunOptions], str]) -
     groups: dict[RunOptions, list[RunOptions]] = {}
     for cell in cells:
         groups.setdefault(replace(cell, seed=0), []).append(cell)
-    with sharing():
+    with shared_cache():
         return [_prepare_first(group, name) for group in groups.values()]
 
 

@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from p2pkm.core.cache import sharing
+from p2pkm.core.cache import shared_cache
 from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.core.mpi_environment import launched
 from p2pkm.core.spec import read_count
 from p2pkm.core.termination import INTERRUPTED
-from p2pkm.core.units import count, tell_folder
-from p2pkm.core.validation import list_of, single, whole
+from p2pkm.core.units import count, describe_folder
+from p2pkm.core.validation import as_list, check_integer, check_scalar
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.console import StatusLine
 from p2pkm.experiments.run import OutputOptions
@@ -57,7 +57,7 @@ _RECENT, _MIN_INTERVALS = 21, 3
 _PAUSE = 3.0  # minimum seconds between two progress lines, except on a terminal
 
 
-@sharing()
+@shared_cache()
 def run_sweep_command(
     path: str, out: str | None, jobs: int, output: OutputOptions, *, plot: bool | None, part: str | None
 ) -> int:
@@ -118,7 +118,7 @@ def run_sweep_command(
     return _FAILED if failed else 0
 
 
-@sharing()
+@shared_cache()
 def study(  # noqa: PLR0913 - the public signature
     *, grid: Mapping[str, Iterable[Any]] | None = None, runs: Iterable[Mapping[str, Any]] | None = None,
     seeds: str | Iterable[int] = "0-4", jobs: int = 1, out: str | os.PathLike[str] | None = None, plot: bool = False,
@@ -175,24 +175,26 @@ def study(  # noqa: PLR0913 - the public signature
     reject_mpi_call("study", "sweep")
     if grid is not None and not isinstance(grid, Mapping):
         raise ExperimentError(f"grid is {grid!r}; expected lists of values by option, such as {{'graph': ['ring']}}")
-    lists = None if grid is None else {name: list_of(values, f"grid[{name!r}]") for name, values in grid.items()}
-    single_runs = None if runs is None else list_of(runs, "runs")
+    lists = None if grid is None else {name: as_list(values, f"grid[{name!r}]") for name, values in grid.items()}
+    single_runs = None if runs is None else as_list(runs, "runs")
     for run in single_runs or []:
         if not isinstance(run, Mapping):
             raise ExperimentError(f"runs contains {run!r}; expected options, such as {{'algorithm': 'consensus'}}")
     parts = {
         "grid": lists,
         "runs": None if single_runs is None else [dict(run) for run in single_runs],
-        "seeds": seeds if isinstance(seeds, str) else list_of(seeds, "seeds"),
+        "seeds": seeds if isinstance(seeds, str) else as_list(seeds, "seeds"),
     }
-    single(progress, "progress")
+    check_scalar(progress, "progress")
     content = {name: value for name, value in (options | parts).items() if value is not None}
     study_file = parse_study(content | {"plot": plot, "margin": margin}, "study(...)")
     cells = expand_grid(study_file, "study(...)")
     check_runs(cells, partial(run_label, study=study_file))
     folder = open_folder("none" if out is None else os.fspath(out), "sweep", MARK)
     with nullcontext() if folder is None else Lock(folder):
-        rows = run_sweep(cells, study_file, folder, OutputOptions(quiet=not progress), jobs=whole(jobs, 1, "jobs"))
+        rows = run_sweep(
+            cells, study_file, folder, OutputOptions(quiet=not progress), jobs=check_integer(jobs, 1, "jobs")
+        )
     if len(rows) < len(cells):
         raise KeyboardInterrupt
     return Study(rows, folder, study_file.margin)
@@ -383,7 +385,7 @@ def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> 
         text.append(f"{count(closing['failed'], 'run')} failed; see the column error")
     if any(row.get("ratio_mean") is not None for row in rows):
         text += ["", Study(list(rows), margin=study.margin).conclusion()]
-    return "\n".join([*text, *_explain_incomplete(closing), tell_folder(closing["out"])])
+    return "\n".join([*text, *_explain_incomplete(closing), describe_folder(closing["out"])])
 
 
 def _align_columns(lines: Sequence[Sequence[str]], left: int) -> list[str]:

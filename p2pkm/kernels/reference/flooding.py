@@ -15,7 +15,7 @@ def merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths,
         As in `gtvmin`; column 0 of a row is the id of the device that it comes from, and rows of one origin stand
         together. Rows from an origin that there is not are ignored.
     versions, firsts, starts, lengths, values
-        What the devices held; see `p2pkm.core.messages.Interned`.
+        What the devices held; see `p2pkm.core.messages.InternedTables`.
 
     Returns
     -------

@@ -92,8 +92,8 @@ def mixing(devices: Devices) -> Floats:
     Metropolis weights: P_ij = 1 / (1 + max(deg_i, deg_j)) without weights of links, else as in `topologies.mixing`. If
     the graph has its own mixing matrix, it is used. Degrees and mean weights are those of the links in use.
     """
-    if devices.shares is not None:
-        return devices.shares
+    if devices.averaging_weights is not None:
+        return devices.averaging_weights
     own, others = devices.degrees[devices.sources], devices.neighbor_degrees
     if devices.neighbor_mean_weights is None:
         return 1.0 / (1.0 + np.maximum(own, others))

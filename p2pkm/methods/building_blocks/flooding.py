@@ -1,7 +1,7 @@
 """Flooding: every origin's table goes once over every link in each direction, and ends by silence.
 
 A device holds of each origin the table that it received first, from the neighbor of lowest id if several come at once,
-and forwards that one. Equal tables are stored once per batch (`p2pkm.core.messages.Interned`), whichever device holds
+and forwards that one. Equal tables are stored once per batch (`p2pkm.core.messages.InternedTables`), whichever device holds
 them.
 
 Rows sent = sum over devices of degree x sum over origins of rows, per connected component.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.messages import DenseMessages, Inbox, Interned, expand_ranges
+from p2pkm.core.messages import DenseMessages, Inbox, InternedTables, expand_ranges
 from p2pkm.core.states import register
 
 _WIDER = {np.dtype(np.uint8): np.uint16, np.dtype(np.uint16): np.uint32}
@@ -30,7 +30,7 @@ class Flood(NamedTuple):
         Those of which of the N devices it received just now.
     """
 
-    held: Interned
+    held: InternedTables
     news: Mask
 
     @property
@@ -47,12 +47,12 @@ def begin(devices: Devices, tables: Floats, rows: Integers) -> Flood:
     own[np.arange(n), devices.ids] = True
     firsts = np.searchsorted(devices.ids, np.arange(devices.total + 1))
     values = tables[np.arange(r) < rows[:, None]]
-    return Flood(Interned(own.astype(np.uint8), firsts, np.cumsum(rows) - rows, rows.copy(), values), own)
+    return Flood(InternedTables(own.astype(np.uint8), firsts, np.cumsum(rows) - rows, rows.copy(), values), own)
 
 
 def send(flood: Flood, devices: Devices) -> DenseMessages:
     """Send what is news; a device without anything sends one empty table at the opening and is silent afterwards."""
-    values, rows = devices.kernels.bundle(flood.news, *flood.held)
+    values, rows = devices.kernels.concatenate_tables(flood.news, *flood.held)
     sending = devices.active_devices & (flood.news.any(axis=1) if devices.round else True)
     return DenseMessages(values, np.where(sending, rows, -1), header=1, ragged=True)
 
@@ -60,15 +60,15 @@ def send(flood: Flood, devices: Devices) -> DenseMessages:
 def receive(flood: Flood, inbox: Inbox, devices: Devices) -> Flood:
     """Take in what was just received; only what a device did not hold yet is news."""
     held, came = flood.held, (inbox.tables, inbox.rows, inbox.slots, inbox.fresh, devices.indptr)
-    versions, news, found, fits = devices.kernels.merge(*came, *held)
+    versions, news, found, fits = devices.kernels.merge_flooded(*came, *held)
     while not fits:
         held = held._replace(versions=held.versions.astype(_WIDER[held.versions.dtype]))
-        versions, news, found, fits = devices.kernels.merge(*came, *held)
+        versions, news, found, fits = devices.kernels.merge_flooded(*came, *held)
     return Flood(store_tables(held, inbox.tables, found)._replace(versions=versions), news)
 
 
-def store_tables(held: Interned, tables: Floats, found: Integers) -> Interned:
-    """Add a copy of tables that no device in the batch held; found: as `merge` returns it."""
+def store_tables(held: InternedTables, tables: Floats, found: Integers) -> InternedTables:
+    """Add a copy of tables that no device in the batch held; found: as `merge_flooded` returns it."""
     if not len(found):
         return held
     origin, slot, first, rows = found.T
@@ -76,7 +76,7 @@ def store_tables(held: Interned, tables: Floats, found: Integers) -> Interned:
     added = tables[np.repeat(slot, rows), expand_ranges(first, rows), 1 : 1 + width]
     origins = np.concatenate((held.store_origins, origin))
     order = np.argsort(origins, kind="stable")
-    return Interned(
+    return InternedTables(
         held.versions,
         np.searchsorted(origins[order], np.arange(len(held.store_firsts))),
         np.concatenate((held.store_starts, old + np.cumsum(rows) - rows))[order],

@@ -15,7 +15,7 @@ from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.core.validation import positive, whole
+from p2pkm.core.validation import check_integer, check_positive
 from p2pkm.methods.building_blocks.averaging import (
     RunningSums,
     centroids_from_sums,
@@ -84,9 +84,9 @@ class LloydByAverages(MethodBase):
     def __post_init__(self) -> None:
         """Validate the parameters."""
         object.__setattr__(self, "init", Init.of(self.init))
-        whole(self.k, 1, "clusters")
-        whole(self.turns, 1, self.turns_parameter)
-        positive(self.tol, "tol", zero=True)
+        check_integer(self.k, 1, "clusters")
+        check_integer(self.turns, 1, self.turns_parameter)
+        check_positive(self.tol, "tol", zero=True)
 
     @property
     def turns(self) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.kernels.reference import tabulate
+from p2pkm.kernels.reference import count_class_labels
 
 
 def suppress_small_clusters(devices: Devices, centroids: Floats) -> tuple[NDArray[Any], Floats, Integers]:
@@ -75,7 +75,7 @@ def find_groups(offsets: Integers, labels: Integers, rows: int, least: int) -> M
     smaller cells of a device together.
     """
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    sizes = tabulate(offsets, np.zeros(len(labels), np.int64), labels, 1, rows)[:, 0]
+    sizes = count_class_labels(offsets, np.zeros(len(labels), np.int64), labels, 1, rows)[:, 0]
     small = (labels >= 0) & (sizes[owner, labels] < least)
     rest = np.bincount(owner[small], minlength=len(offsets) - 1)
     grouped: Mask = (labels >= 0) & ~(small & (rest < least)[owner])
@@ -84,5 +84,5 @@ def find_groups(offsets: Integers, labels: Integers, rows: int, least: int) -> M
 
 def count_nearest(devices: Devices, labels: Integers, rows: int) -> Integers:
     """Return how many own points have each row as their label, int64[n, rows]; label -1: none."""
-    counts: Integers = tabulate(devices.offsets, np.zeros(len(labels), np.int64), labels, 1, rows)[:, 0]
+    counts: Integers = count_class_labels(devices.offsets, np.zeros(len(labels), np.int64), labels, 1, rows)[:, 0]
     return counts

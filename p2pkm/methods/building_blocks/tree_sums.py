@@ -134,13 +134,13 @@ def measure(devices: Devices, tables: Floats) -> Floats:
     found = np.zeros((n, 1, MOMENTS))
     found[:, 0, 2] = _NONE
     for piece in label(devices, tables):
-        count = piece.own.stop - piece.own.start
+        count = piece.span.stop - piece.span.start
         owner = np.repeat(np.arange(count), np.diff(piece.offsets))
         weights, taken = devices.point_weights[piece.rows], piece.labels >= 0
-        found[piece.own, 0, 0], found[piece.own, 0, 1] = np.bincount(owner, weights, count), piece.losses
-        np.minimum.at(found[piece.own, 0, 2], owner, _find_exponents(weights))
+        found[piece.span, 0, 0], found[piece.span, 0, 1] = np.bincount(owner, weights, count), piece.losses
+        np.minimum.at(found[piece.span, 0, 2], owner, _find_exponents(weights))
         touched = np.unique((owner * k + piece.labels)[taken]) // max(k, 1)
-        found[piece.own, 0, 3] = np.bincount(touched, minlength=count)
+        found[piece.span, 0, 3] = np.bincount(touched, minlength=count)
     return found
 
 
@@ -231,17 +231,17 @@ def count_own(devices: Devices, tables: Floats, reference: Floats, units: Floats
     n, k, d = tables.shape
     sums, costs = np.zeros((n, k, d + 1)), np.zeros(n)
     for piece in label(devices, tables):
-        count = piece.own.stop - piece.own.start
+        count = piece.span.stop - piece.span.start
         owner = np.repeat(np.arange(count), np.diff(piece.offsets))
         taken = piece.labels >= 0
         owner, labels = owner[taken], piece.labels[taken]
         cells, weights = owner * k + labels, devices.point_weights[piece.rows][taken]
-        points, origins = devices.stored[piece.rows][taken], reference[piece.own]
+        points, origins = devices.stored[piece.rows][taken], reference[piece.span]
         for f in range(d):
             apart = points[:, f] - origins[owner, labels, f]
-            sums[piece.own, :, f] = np.bincount(cells, weights * apart, count * k).reshape(count, k)
-        sums[piece.own, :, d] = np.bincount(cells, weights, count * k).reshape(count, k)
-        costs[piece.own] = piece.losses
+            sums[piece.span, :, f] = np.bincount(cells, weights * apart, count * k).reshape(count, k)
+        sums[piece.span, :, d] = np.bincount(cells, weights, count * k).reshape(count, k)
+        costs[piece.span] = piece.losses
     step, unit, coarse = (units[:, column, None, None] for column in range(3))
     sums /= unit
     sums[:, :, :d] /= np.where(step > 0.0, coarse * step, np.inf)

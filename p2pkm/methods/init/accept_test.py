@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.chunks import iter_chunks
-from p2pkm.core.expected_messages import Known, TreeWalk, Way
+from p2pkm.core.expected_messages import Known, TreePass, TreePasses
 from p2pkm.core.messages import Delivery, SparseMessages, Tables
 from p2pkm.core.protocols import MethodBase, Objective
 from p2pkm.core.sorting import blocks
@@ -138,13 +138,13 @@ class AcceptTest(MethodBase):
         """Return the schedule: one round has all the turns."""
         return f"jacobi*{max(1, int(self.tree.layer.max())) * _WAYS}"
 
-    def expected_messages(self, known: Known) -> TreeWalk:
+    def expected_messages(self, known: Known) -> TreePasses:
         """Return sums up and down, the excess up, the choice down."""
         one = np.ones(len(self.tree.layer), np.int64)
         sure = one > 0
-        ways = (Way(True, self.k * one, known.features + 1, sure), Way(False, self.k * one, known.features + 1, sure),
-                Way(True, one, 1, sure), Way(False, one, 1, sure))  # fmt: skip
-        return TreeWalk(*self.tree, ways)
+        ways = (TreePass(True, self.k * one, known.features + 1, sure), TreePass(False, self.k * one, known.features + 1, sure),
+                TreePass(True, one, 1, sure), TreePass(False, one, 1, sure))  # fmt: skip
+        return TreePasses(*self.tree, ways)
 
     def initial_state(self, devices: Devices, start: Any) -> AcceptState:
         """Begin with the own offsets from the start; the deepest layer sends first."""
@@ -164,7 +164,7 @@ class AcceptTest(MethodBase):
     def message(self, state: AcceptState, devices: Devices) -> SparseMessages:
         """Send to the parents or to the children what is due, layer by layer."""
         if state.walk is None:
-            return SparseMessages.none()
+            return SparseMessages.empty()
         routes, held = state.walk
         way, step = divmod(devices.turn + 1 if devices.round else 0, routes.depth)
         if way in (_TOTALS, _CHOICE):
@@ -214,7 +214,7 @@ def _encode(messages: SparseMessages, held: Floats, devices: Devices) -> SparseM
     """Return the messages with their bytes on the wire, where they are whole numbers: the last column by itself."""
     if devices.grid is None:
         return messages
-    tables = messages.tables.flat().reshape(len(messages.who), *held.shape[1:])
+    tables = messages.tables.flat().reshape(len(messages.senders), *held.shape[1:])
     tables = np.where(np.isfinite(tables), tables, 0.0)  # absent rows are known
     parts = [part for part in np.split(tables, [held.shape[2] - 1], axis=2) if part.shape[2]]
     bits = np.sum(

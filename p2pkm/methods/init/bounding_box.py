@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask, Stream
-from p2pkm.core.expected_messages import Known, UntilQuiet
+from p2pkm.core.expected_messages import Known, UntilUnchanged
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -48,9 +48,9 @@ class BoundingBox(MethodBase):
     k: int
     schedule: str = "jacobi"
 
-    def expected_messages(self, known: Known) -> UntilQuiet:
+    def expected_messages(self, known: Known) -> UntilUnchanged:
         """Return two corners."""
-        return UntilQuiet(2, known.features, exact=known.least >= 1)
+        return UntilUnchanged(2, known.features, exact=known.least >= 1)
 
     def finds_all(self, known: Known, before: bool) -> bool:
         """Return whether every device has k centroids in the end, for sure."""

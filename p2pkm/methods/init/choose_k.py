@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.expected_messages import Known, TreeWalk, Way
+from p2pkm.core.expected_messages import Known, TreePass, TreePasses
 from p2pkm.core.messages import RaggedArray, Tables
 from p2pkm.core.states import register
 from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS, Decision, Verdict, decide, tabulate
@@ -76,15 +76,15 @@ class ChooseK(TreeRows):
         """Return False: a device may send a row for two points at most."""
         return False
 
-    def expected_messages(self, known: Known) -> TreeWalk:
+    def expected_messages(self, known: Known) -> TreePasses:
         """Return rows up, the number down."""
-        *upward, down = super().expected_messages(known).ways
+        *upward, down = super().expected_messages(known).passes
         n = len(self.tree.layer)
-        return TreeWalk(
+        return TreePasses(
             *self.tree,
             (
                 *upward,
-                Way(False, np.ones(n, np.int64), 1, down.exact, 8.0 * _NUMBER if self.lean else None),
+                TreePass(False, np.ones(n, np.int64), 1, down.exact, 8.0 * _NUMBER if self.lean else None),
             ),
         )
 

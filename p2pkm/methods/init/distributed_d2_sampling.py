@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
-from p2pkm.core.expected_messages import Known, UntilQuiet
+from p2pkm.core.expected_messages import Known, UntilUnchanged
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -64,9 +64,9 @@ class DistributedD2Sampling(MethodBase):
     local: bool = False
     schedule: str = "jacobi"
 
-    def expected_messages(self, known: Known) -> UntilQuiet:
+    def expected_messages(self, known: Known) -> UntilUnchanged:
         """Return the draws with their keys."""
-        return UntilQuiet(self.draws, known.features + 1, exact=known.least >= 1 and self.number == 0)
+        return UntilUnchanged(self.draws, known.features + 1, exact=known.least >= 1 and self.number == 0)
 
     def finds_all(self, known: Known, before: bool) -> bool:
         """Return whether every device has k centroids in the end, for sure."""

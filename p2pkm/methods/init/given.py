@@ -6,7 +6,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Stream
 from p2pkm.core.errors import DataError
-from p2pkm.core.validation import bounded, numeric
+from p2pkm.core.validation import as_floats, check_magnitude
 from p2pkm.kernels.reference import uniforms
 
 
@@ -39,13 +39,13 @@ def cluster_from_random_points(clients: Devices, k: int, *, starts: int, limit: 
 
 def check_start(start: Any, n: int, k: int, d: int, *, shared: bool) -> Floats:
     """Return given centroids, one set for each device, if they can be used; shared: all sets have to be the same."""
-    centroids = np.ascontiguousarray(numeric(start, "start"))
+    centroids = np.ascontiguousarray(as_floats(start, "start"))
     if centroids.shape != (n, k, d):
         raise DataError(f"start has shape {centroids.shape}; expected {(n, k, d)}: devices x clusters x features")
     absent = np.isposinf(centroids)
     if not np.all(np.isfinite(centroids) | absent) or np.any(absent.any(axis=2) != absent.all(axis=2)):
         raise DataError("start has NaN, -inf or rows that are only partly +inf; expected numbers, or a whole row +inf")
-    bounded(np.where(absent, 0.0, centroids), "start")
+    check_magnitude(np.where(absent, 0.0, centroids), "start")
     if shared and np.any(centroids != centroids[:1]):
         first = int(np.flatnonzero((centroids != centroids[0]).any(axis=(1, 2)))[0])
         raise DataError(

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.expected_messages import Known, UntilQuiet
+from p2pkm.core.expected_messages import Known, UntilUnchanged
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -40,9 +40,9 @@ class GroupLinks(MethodBase):
     k: int
     schedule: str = "jacobi"
 
-    def expected_messages(self, known: Known) -> UntilQuiet:
+    def expected_messages(self, known: Known) -> UntilUnchanged:
         """Return a number, twice."""
-        return UntilQuiet(1, 1)
+        return UntilUnchanged(1, 1)
 
     def initial_state(self, devices: Devices, start: Any) -> GroupLinksState:
         """Take centroids and groups of the stage before."""

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask, Stream
-from p2pkm.core.expected_messages import Known, Silent
-from p2pkm.core.messages import DenseMessages, Inbox, silence
+from p2pkm.core.expected_messages import Known, NoMessages
+from p2pkm.core.messages import DenseMessages, Inbox, no_messages
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
@@ -38,9 +38,9 @@ class LocalKMeansPP(MethodBase):
     k: int
     schedule: str = "jacobi"
 
-    def expected_messages(self, known: Known) -> Silent:
+    def expected_messages(self, known: Known) -> NoMessages:
         """Return that nothing is sent."""
-        return Silent()
+        return NoMessages()
 
     def finds_all(self, known: Known, before: bool) -> bool:
         """Return whether every device has k centroids in the end, for sure."""
@@ -54,7 +54,7 @@ class LocalKMeansPP(MethodBase):
 
     def message(self, state: OwnState, devices: Devices) -> DenseMessages:
         """Send nothing."""
-        return silence(len(devices), 1, devices.d)
+        return no_messages(len(devices), 1, devices.d)
 
     def update(self, state: OwnState, inbox: Inbox, devices: Devices) -> OwnState:
         """Change nothing."""

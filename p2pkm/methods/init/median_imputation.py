@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.expected_messages import Known, TreeWalk, Way
+from p2pkm.core.expected_messages import Known, TreePass, TreePasses
 from p2pkm.core.messages import Delivery, SparseMessages
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -80,11 +80,11 @@ class MedianImputation(MethodBase):
         """Return the schedule: one round has all the turns."""
         return f"jacobi*{2 * (HALVINGS + 1) * max(1, int(self.tree.layer.max()))}"
 
-    def expected_messages(self, known: Known) -> TreeWalk:
+    def expected_messages(self, known: Known) -> TreePasses:
         """Return sums up and pivots down every link of the tree, again and again."""
         one = np.ones(len(self.tree.layer), np.int64)
-        both = tuple(Way(up, one, 2 * known.features, one > 0) for up in (True, False))
-        return TreeWalk(*self.tree, both * (HALVINGS + 1))
+        both = tuple(TreePass(up, one, 2 * known.features, one > 0) for up in (True, False))
+        return TreePasses(*self.tree, both * (HALVINGS + 1))
 
     def initial_state(self, devices: Devices, start: Any) -> MedianState:
         """Count the known values."""
@@ -102,7 +102,7 @@ class MedianImputation(MethodBase):
         """Send to the parents or to the children what is due, layer by layer."""
         walk = state.walk
         if walk is None:
-            return SparseMessages.none()
+            return SparseMessages.empty()
         way, step = divmod(devices.turn + 1 if devices.round else 0, walk.routes.depth)
         if way % 2:
             layer = walk.routes.layer(step)

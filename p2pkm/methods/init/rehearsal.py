@@ -7,7 +7,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.chunks import label
-from p2pkm.core.expected_messages import Known, TreeWalk, Way
+from p2pkm.core.expected_messages import Known, TreePass, TreePasses
 from p2pkm.core.messages import Delivery, SparseMessages, Tables
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -117,12 +117,12 @@ class Rehearsing(MethodBase):
         """Return the schedule: one round has all the turns."""
         return f"jacobi*{2 * max(1, int(self.tree.layer.max()))}"
 
-    def expected_messages(self, known: Known) -> TreeWalk:
+    def expected_messages(self, known: Known) -> TreePasses:
         """Return at most k + 1 rows of every device of the subtree up, one down."""
         parent, layer = self.tree
         one, sure = np.ones(len(layer), np.int64), np.ones(len(layer), np.bool_)
-        up = Way(True, (self.k + 1) * self.below, known.features + 2, ~sure)
-        return TreeWalk(parent, layer, (up, Way(False, one, 2, sure)))
+        up = TreePass(True, (self.k + 1) * self.below, known.features + 2, ~sure)
+        return TreePasses(parent, layer, (up, TreePass(False, one, 2, sure)))
 
     def initial_state(self, devices: Devices, start: Any) -> RehearsalState:
         """Assign the own points to the start; the deepest layer sends first."""
@@ -134,7 +134,7 @@ class Rehearsing(MethodBase):
     def message(self, state: RehearsalState, devices: Devices) -> SparseMessages:
         """Send to the parents or to the children what is due, layer by layer."""
         if state.walk is None:
-            return SparseMessages.none()
+            return SparseMessages.empty()
         routes, _, front = state.walk
         way, step = divmod(devices.turn + 1 if devices.round else 0, routes.depth)
         if not way:
@@ -181,16 +181,16 @@ def sum_clusters(devices: Devices, start: Floats) -> Tables:
     members, table, losses = np.zeros((n, k), np.int64), np.zeros((n, k, d + 4)), np.zeros(n)
     table[:, :, 0], table[:, :, _HEADER] = devices.ids[:, None], np.arange(k)
     for piece in label(devices, start):
-        count, losses[piece.own] = piece.own.stop - piece.own.start, piece.losses
+        count, losses[piece.span] = piece.span.stop - piece.span.start, piece.losses
         known = piece.labels >= 0
         owner, labels = np.repeat(np.arange(count), np.diff(piece.offsets))[known], piece.labels[known]
         place, weights = owner * k + labels, devices.point_weights[piece.rows][known]
-        points, origins = devices.stored[piece.rows][known], start[piece.own]
-        members[piece.own] = np.bincount(place, minlength=count * k).reshape(count, k)
-        table[piece.own, :, 3] = np.bincount(place, weights, count * k).reshape(count, k)
+        points, origins = devices.stored[piece.rows][known], start[piece.span]
+        members[piece.span] = np.bincount(place, minlength=count * k).reshape(count, k)
+        table[piece.span, :, 3] = np.bincount(place, weights, count * k).reshape(count, k)
         for f in range(d):
             offsets = points[:, f] - origins[owner, labels, f]
-            table[piece.own, :, 4 + f] = np.bincount(place, weights * offsets, count * k).reshape(count, k)
+            table[piece.span, :, 4 + f] = np.bincount(place, weights * offsets, count * k).reshape(count, k)
     told = members >= max(devices.min_count, 1)
     lossy = told.any(axis=1) & (told.sum(axis=1) == (members > 0).sum(axis=1))
     if devices.grid is not None:

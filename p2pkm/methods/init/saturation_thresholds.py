@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
-from p2pkm.core.expected_messages import Known, UntilQuiet
+from p2pkm.core.expected_messages import Known, UntilUnchanged
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -38,9 +38,9 @@ class SaturationThresholds(MethodBase):
     k: int
     schedule: str = "jacobi"
 
-    def expected_messages(self, known: Known) -> UntilQuiet:
+    def expected_messages(self, known: Known) -> UntilUnchanged:
         """Return the centroids, then less."""
-        return UntilQuiet(self.k, known.features)
+        return UntilUnchanged(self.k, known.features)
 
     def initial_state(self, devices: Devices, start: Any) -> SaturationThresholdsState:
         """Take the centroids of the stage before."""

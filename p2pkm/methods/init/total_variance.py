@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.expected_messages import Known, TreeWalk, Way
+from p2pkm.core.expected_messages import Known, TreePass, TreePasses
 from p2pkm.core.messages import Delivery, SparseMessages
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -62,11 +62,11 @@ class TotalVariance(MethodBase):
         """Return the schedule: one round has all the turns."""
         return f"jacobi*{2 * max(1, int(self.tree.layer.max()))}"
 
-    def expected_messages(self, known: Known) -> TreeWalk:
+    def expected_messages(self, known: Known) -> TreePasses:
         """Return a row up and a row down every link of the tree."""
         (parent, layers), d = self.tree, known.features
         one, sure = np.ones(len(layers), np.int64), np.ones(len(layers), np.bool_)
-        return TreeWalk(parent, layers, (Way(True, one, d + 2, sure), Way(False, one, d + 1, sure)))
+        return TreePasses(parent, layers, (TreePass(True, one, d + 2, sure), TreePass(False, one, d + 1, sure)))
 
     def initial_state(self, devices: Devices, start: Any) -> TotalVarianceState:
         """Measure the own points."""
@@ -86,7 +86,7 @@ class TotalVariance(MethodBase):
         """Send to the parents or to the children what is due, layer by layer."""
         routes = state.routes
         if routes is None:
-            return SparseMessages.none()
+            return SparseMessages.empty()
         way, step = divmod(devices.turn + 1 if devices.round else 0, routes.depth)
         if way:
             layer = routes.layer(step)

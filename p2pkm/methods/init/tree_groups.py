@@ -7,11 +7,11 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.expected_messages import Known, TreeWalk, Way
+from p2pkm.core.expected_messages import Known, TreePass, TreePasses
 from p2pkm.core.messages import Delivery, Tables
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.core.validation import single, whole
+from p2pkm.core.validation import check_integer, check_scalar
 from p2pkm.core.wire_format import to_bytes
 from p2pkm.methods.building_blocks.device_groups import MOST, find_groups
 from p2pkm.methods.building_blocks.device_rows import DeviceRows, price
@@ -82,14 +82,15 @@ class TreeGroups(TreeRows):
         """Return how many rows a message may have: those of all devices."""
         return self.own_rows * len(self.tree.layer)
 
-    def expected_messages(self, known: Known) -> TreeWalk:
+    def expected_messages(self, known: Known) -> TreePasses:
         """Return rows up, tables and a group down."""
-        *box, up, down = super().expected_messages(known).ways
+        *box, up, down = super().expected_messages(known).passes
         n = len(self.tree.layer)
         count, sure = count_groups(self.groups, n)
         rows = np.full(n, 1 + self.k * count)
-        return TreeWalk(
-            *self.tree, (*box, up, Way(False, rows, known.features, up.exact & sure & known.pools(self.k), down.bits))
+        return TreePasses(
+            *self.tree,
+            (*box, up, TreePass(False, rows, known.features, up.exact & sure & known.pools(self.k), down.bits)),
         )
 
     def finds_all(self, known: Known, before: bool) -> bool:
@@ -159,11 +160,11 @@ class TreeGroups(TreeRows):
 
 def check_groups(groups: int | str) -> int | Literal["auto"]:
     """Return what `groups` of a method means: a number of groups, or auto, as True says, too."""
-    if single(groups, "groups") is True or groups == AUTO:
+    if check_scalar(groups, "groups") is True or groups == AUTO:
         return "auto"
     if isinstance(groups, str):
         raise ExperimentError(f"groups is {groups!r}; expected auto or a whole number of at least 1")
-    return whole(groups, 1, "groups")
+    return check_integer(groups, 1, "groups")
 
 
 def count_groups(groups: int | str, devices: int) -> tuple[int, bool]:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
-from p2pkm.core.expected_messages import Known, TreeWalk, Way
+from p2pkm.core.expected_messages import Known, TreePass, TreePasses
 from p2pkm.core.messages import Delivery, SparseMessages, Tables
 from p2pkm.methods.building_blocks.breathing import search
 from p2pkm.methods.building_blocks.spanning_tree import Front, single_rows, source_of
@@ -83,16 +83,16 @@ class TreeRows(TreeSummaries):
         """Return the number of the first way."""
         return ENDS if self.lean else PAIRS
 
-    def expected_messages(self, known: Known) -> TreeWalk:
+    def expected_messages(self, known: Known) -> TreePasses:
         """Return what `TreeSummaries` does, after the ends of the box and the box."""
         walk = super().expected_messages(known)
         if not self.lean:
             return walk
         one, d = np.ones(len(walk.layer), np.int64), known.features
         ends, row, centroid = expect_bits(d, self.k, within=self.needs_within)
-        up, down = walk.ways
-        box = tuple(Way(way, one, 2 * d + 2, one > 0, ends) for way in (True, False))
-        return replace(walk, ways=(*box, up._replace(bits=row), down._replace(bits=centroid)))
+        up, down = walk.passes
+        box = tuple(TreePass(way, one, 2 * d + 2, one > 0, ends) for way in (True, False))
+        return replace(walk, passes=(*box, up._replace(bits=row), down._replace(bits=centroid)))
 
     def initial_state(self, devices: Devices, start: Any) -> RootedState:
         """Summarize the own points; the deepest layer sends first."""

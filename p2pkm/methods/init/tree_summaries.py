@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.expected_messages import Known, TreeWalk, Way
+from p2pkm.core.expected_messages import Known, TreePass, TreePasses
 from p2pkm.core.messages import Delivery, SparseMessages, Tables
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
@@ -157,18 +157,18 @@ class TreeSummaries(MethodBase):
         """Return the schedule: one round has all the turns."""
         return f"jacobi*{max(1, int(self.tree.layer.max())) * (self.ways - self.first_way)}"
 
-    def expected_messages(self, known: Known) -> TreeWalk:
+    def expected_messages(self, known: Known) -> TreePasses:
         """Return pairs up, clusterings down; with several of them their losses up and the choice down."""
         (parent, layers), q, d = self.tree, self.candidates, known.features
         one, sure = np.ones(len(layers), np.int64), np.ones(len(layers), np.bool_)
         pairs, counted = self._count_pairs(self.sends_all(known))
         ways = (
-            Way(True, pairs, d + self.extra, counted),
-            Way(False, one * q * self.k, d, known.pools(self.k) & sure),
-            Way(True, one, q, sure),
-            Way(False, one, 1, sure),
+            TreePass(True, pairs, d + self.extra, counted),
+            TreePass(False, one * q * self.k, d, known.pools(self.k) & sure),
+            TreePass(True, one, q, sure),
+            TreePass(False, one, 1, sure),
         )
-        return TreeWalk(parent, layers, ways[: self.ways])
+        return TreePasses(parent, layers, ways[: self.ways])
 
     def _count_pairs(self, sure: bool) -> tuple[Integers, Mask]:
         """Return how many rows each device passes on at most, int64[n], and which of them so many for sure, bool[n].
@@ -204,7 +204,7 @@ class TreeSummaries(MethodBase):
         """Send to the parents or to the children what is due, layer by layer."""
         walk = state.walk
         if walk is None:
-            return SparseMessages.none()
+            return SparseMessages.empty()
         way, step = divmod(devices.turn + 1 if devices.round else 0, walk.routes.depth)
         way += self.first_way
         if way in (BOX, _CANDIDATES, _CHOICE):

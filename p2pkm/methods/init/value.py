@@ -6,7 +6,7 @@ from inspect import signature
 from typing import Any, Literal
 
 from p2pkm.core.spec import Spec, read_value
-from p2pkm.core.validation import whole
+from p2pkm.core.validation import check_integer
 from p2pkm.methods.init.registry import CANDIDATES, INITS, known
 
 
@@ -104,5 +104,5 @@ def _make(name: str, options: tuple[tuple[str, Any, Any], ...]) -> Init:
     """Return the value with the options that are not the default ones."""
     for key, value, usual in options:
         if value is not None and not isinstance(usual, (bool, str, float)):
-            whole(value, 1, f"init {name}:{key}")
+            check_integer(value, 1, f"init {name}:{key}")
     return Init(name, tuple((key, value) for key, value, usual in options if value != usual))

@@ -11,7 +11,7 @@ from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.core.validation import positive, whole
+from p2pkm.core.validation import check_integer, check_positive
 from p2pkm.methods.building_blocks.averaging import has_converged, iter_neighbor_tables, local_sums
 from p2pkm.methods.init.value import Init
 
@@ -117,9 +117,9 @@ class ADMM(MethodBase):
     def __post_init__(self) -> None:
         """Validate the parameters."""
         object.__setattr__(self, "init", Init.of(self.init))
-        whole(self.k, 1, "clusters")
-        positive(self.eta, "eta")
-        positive(self.tol, "tol", zero=True)
+        check_integer(self.k, 1, "clusters")
+        check_positive(self.eta, "eta")
+        check_positive(self.tol, "tol", zero=True)
 
     @property
     def traits(self) -> MethodTraits:

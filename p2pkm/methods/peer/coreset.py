@@ -6,12 +6,12 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
-from p2pkm.core.expected_messages import ByRound, FloodThenPool, Known, Volume, tables
-from p2pkm.core.messages import DenseMessages, Inbox, pack, silence
+from p2pkm.core.expected_messages import ByRound, FloodThenPool, Known, MessageVolume, tables
+from p2pkm.core.messages import DenseMessages, Inbox, no_messages, pack
 from p2pkm.core.protocols import MethodBase, OnGraph, Pipeline
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.core.validation import one_of, whole
+from p2pkm.core.validation import check_choice, check_integer
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.flooding import Flood, begin, group, receive, send
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow, ways
@@ -118,10 +118,10 @@ class Coreset(MethodBase):
 
     def __post_init__(self) -> None:
         """Validate the parameters."""
-        whole(self.k, 1, "clusters")
-        whole(self.size, 1, "size")
-        whole(self.n_init, 1, "n_init")
-        one_of(self.spread, ("flood", "tree"), "spread")
+        check_integer(self.k, 1, "clusters")
+        check_integer(self.size, 1, "size")
+        check_integer(self.n_init, 1, "n_init")
+        check_choice(self.spread, ("flood", "tree"), "spread")
 
     def stages(self, at: Any) -> Pipeline:
         """Reject graphs that are too large for one bit per origin at every device."""
@@ -264,7 +264,7 @@ class CoresetByFlooding(OnGraph):
 
     def message(self, state: CoresetState, devices: Devices) -> DenseMessages:
         """Forward the tables that arrived in the last exchange."""
-        return silence(len(devices), 1, 1) if _is_finished(devices) else send(state.flood, devices)
+        return no_messages(len(devices), 1, 1) if _is_finished(devices) else send(state.flood, devices)
 
     def update(self, state: CoresetState, inbox: Inbox, devices: Devices) -> CoresetState:
         """Receive costs, then rows; draw once all costs have arrived, cluster once all rows have arrived."""
@@ -313,7 +313,7 @@ class CoresetOnTree(OnGraph):
         links = int((layers > 0).sum())
         first = int((layers == self.depth).sum())
         rows = int(layers.sum()) * self.k + int(layers.max()) * (size + n - 1)
-        rest = tables(2 * links - first, 1, 1) + Volume(links, 8 * rows * (d + 1), True, False)
+        rest = tables(2 * links - first, 1, 1) + MessageVolume(links, 8 * rows * (d + 1), True, False)
         return ByRound(
             tables(first, 1, 1), rest + tables(links, self.k, d, full=known.distinct == known.points >= self.k)
         )
@@ -327,12 +327,12 @@ class CoresetOnTree(OnGraph):
         # The initial exchange sends step 0. A message sent after turn t is received in turn t + 1, as step t + 1.
         number, step = divmod(devices.turn + 1 if devices.round else 0, self.depth)
         if number == _PASSES or _is_finished(devices):
-            return silence(len(devices), 1, 1)
+            return no_messages(len(devices), 1, 1)
         is_down = number % 2
         due = self.tree.layer[devices.ids] == (step if is_down else self.depth - step)
         edges = ways(self.tree, devices, due)[is_down]
         if number == _ROWS_UP:
-            values, rows = devices.kernels.bundle(state.flood.known & due[:, None], *state.flood.held)
+            values, rows = devices.kernels.concatenate_tables(state.flood.known & due[:, None], *state.flood.held)
         elif number == _CENTROIDS_DOWN:
             values, rows = pack(state.centroids)
         else:

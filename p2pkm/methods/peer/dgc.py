@@ -11,7 +11,7 @@ from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.core.validation import positive, whole
+from p2pkm.core.validation import check_integer, check_positive
 from p2pkm.methods.building_blocks.averaging import has_converged, iter_neighbor_tables, local_sums
 from p2pkm.methods.init.value import Init
 
@@ -136,12 +136,12 @@ class DGC(MethodBase):
     def __post_init__(self) -> None:
         """Validate the parameters."""
         object.__setattr__(self, "init", Init.of(self.init))
-        whole(self.k, 1, "clusters")
-        whole(self.steps, 1, "steps")
-        positive(self.tol, "tol", zero=True)
+        check_integer(self.k, 1, "clusters")
+        check_integer(self.steps, 1, "steps")
+        check_positive(self.tol, "tol", zero=True)
         for name, value in (("rho", self.rho), ("step", self.step)):
             if value is not None:
-                positive(value, name)
+                check_positive(value, name)
 
     @property
     def traits(self) -> MethodTraits:

@@ -11,7 +11,7 @@ from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase, OnGraph
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.core.validation import positive, whole
+from p2pkm.core.validation import check_integer, check_positive
 from p2pkm.methods.building_blocks.averaging import has_converged, local_sums
 from p2pkm.methods.building_blocks.optimal_matching import pair_rows
 from p2pkm.methods.building_blocks.random_matching import find_partners
@@ -107,9 +107,9 @@ class GossipMatching(MethodBase):
     def __post_init__(self) -> None:
         """Validate the parameters."""
         object.__setattr__(self, "init", Init.of(self.init))
-        whole(self.k, 1, "clusters")
-        positive(self.tol, "tol", zero=True)
-        positive(self.share, "share", most=1.0)
+        check_integer(self.k, 1, "clusters")
+        check_positive(self.tol, "tol", zero=True)
+        check_positive(self.share, "share", most=1.0)
 
     @property
     def traits(self) -> MethodTraits:

@@ -14,7 +14,7 @@ from p2pkm.core.protocols import MethodBase, Pipeline, PointCount, RunOutline, W
 from p2pkm.core.spec import suggest
 from p2pkm.core.states import optional, register
 from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.core.validation import positive, single, whole
+from p2pkm.core.validation import check_integer, check_positive, check_scalar
 from p2pkm.methods.building_blocks.averaging import find_moves
 from p2pkm.methods.building_blocks.centroid_swaps import swap
 from p2pkm.methods.building_blocks.coupling_choice import (
@@ -343,7 +343,7 @@ class GTVMin(MethodBase):
         if devices.active_devices.all():
             return DenseMessages(*pack(state.centroids))
         values, rows = pack_some(state.centroids, np.flatnonzero(devices.active_devices))
-        return DenseMessages(values, rows, standing=values is state.centroids)
+        return DenseMessages(values, rows, is_stable=values is state.centroids)
 
     def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
         """Run the passes of the active devices, then test for convergence and two-cycles."""
@@ -587,7 +587,7 @@ def _check(method: GTVMin) -> None:
     }
     for name, known in choices.items():
         value = getattr(method, name)
-        if single(value, name.removesuffix("_rule")) not in known:
+        if check_scalar(value, name.removesuffix("_rule")) not in known:
             raise ExperimentError(f"unknown {name.removesuffix('_rule')} {value!r}. {suggest(str(value), known)}")
     if (method.groups or method.robust == "saturate") and isinstance(method.coupling, str):
         raise ExperimentError(
@@ -606,7 +606,7 @@ def _check(method: GTVMin) -> None:
         )
     _check_passes(method)
     for name, label in (("k", "clusters"), ("local_steps", "local_steps")):
-        whole(getattr(method, name), 1, label)
+        check_integer(getattr(method, name), 1, label)
     _check_numbers(method)
 
 
@@ -649,7 +649,7 @@ def _check_numbers(method: GTVMin) -> None:
     for name in ("alpha", "coupling", "tol"):
         value = getattr(method, name)
         if value is not None and (name != "coupling" or value not in {"auto", "rehearsal"}):
-            positive(value, name, zero=True, most=_LARGEST)
+            check_positive(value, name, zero=True, most=_LARGEST)
     if method.relaxation in (None, "auto"):
         return
     if not isinstance(method.relaxation, Real) or not 0 < method.relaxation < 2:

@@ -6,12 +6,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask, Stream
-from p2pkm.core.expected_messages import Known, Silent
-from p2pkm.core.messages import DenseMessages, Inbox, silence
+from p2pkm.core.expected_messages import Known, NoMessages
+from p2pkm.core.messages import DenseMessages, Inbox, no_messages
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.core.validation import whole
+from p2pkm.core.validation import check_integer
 
 
 @register("local")
@@ -90,12 +90,12 @@ class LocalOnly(MethodBase):
 
     def __post_init__(self) -> None:
         """Validate the parameters."""
-        whole(self.k, 1, "clusters")
-        whole(self.n_init, 1, "n_init")
+        check_integer(self.k, 1, "clusters")
+        check_integer(self.n_init, 1, "n_init")
 
-    def expected_messages(self, known: Known) -> Silent:
+    def expected_messages(self, known: Known) -> NoMessages:
         """Expect no messages."""
-        return Silent()
+        return NoMessages()
 
     def initial_state(self, devices: Devices, start: Any) -> LocalOnlyState:
         """Cluster the local points."""
@@ -104,7 +104,7 @@ class LocalOnly(MethodBase):
 
     def message(self, state: LocalOnlyState, devices: Devices) -> DenseMessages:
         """Send nothing."""
-        return silence(len(devices), 1, devices.d)
+        return no_messages(len(devices), 1, devices.d)
 
     def update(self, state: LocalOnlyState, inbox: Inbox, devices: Devices) -> LocalOnlyState:
         """Return the state unchanged: the first clustering is the result."""

@@ -9,11 +9,11 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Integers, Keys, Mask
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.expected_messages import Known, TreeSums
-from p2pkm.core.messages import DenseMessages, Inbox, silence
+from p2pkm.core.messages import DenseMessages, Inbox, no_messages
 from p2pkm.core.protocols import MethodBase, OnGraph, PointCount, RunOutline, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.core.validation import FARTHEST, LARGEST, SMALLEST, one_of, positive, whole
+from p2pkm.core.validation import FARTHEST, LARGEST, SMALLEST, check_choice, check_integer, check_positive
 from p2pkm.methods.building_blocks import private_tables as tables
 from p2pkm.methods.building_blocks import secure_walk, tree_sums
 from p2pkm.methods.building_blocks.gdp import epsilon_of, mu_of
@@ -186,10 +186,10 @@ class Private(MethodBase):
 
     def __post_init__(self) -> None:
         """Validate the parameters."""
-        whole(self.k, 1, "clusters")
+        check_integer(self.k, 1, "clusters")
         for value, name in ((self.epsilon, "epsilon"), (self.radius, "radius")):
             if value is not None:
-                positive(value, f"private:{name}", most=LARGEST)
+                check_positive(value, f"private:{name}", most=LARGEST)
         if not math.isfinite(self.center):
             raise ExperimentError(f"private:center is {self.center!r}; expected a finite number")
         if self.radius is not None:
@@ -198,13 +198,13 @@ class Private(MethodBase):
             raise ExperimentError(
                 f"private:delta is {self.delta!r}; expected a number between 0 and 1, for example delta=1e-6"
             )
-        one_of(self.trust, ("masks", "none", "server"), "private:trust")
-        whole(self.curious, 1, "private:curious")
-        if not 0 <= whole(self.steps, 0, "private:steps") <= _MOST_STEPS:
+        check_choice(self.trust, ("masks", "none", "server"), "private:trust")
+        check_integer(self.curious, 1, "private:curious")
+        if not 0 <= check_integer(self.steps, 0, "private:steps") <= _MOST_STEPS:
             raise ExperimentError(f"private:steps is {self.steps}; expected at most {_MOST_STEPS}")
-        one_of(self.relation, ("add", "exchange"), "private:relation")
+        check_choice(self.relation, ("add", "exchange"), "private:relation")
         if self.noise_seed is not None:
-            whole(self.noise_seed, 0, "private:noise_seed")
+            check_integer(self.noise_seed, 0, "private:noise_seed")
 
     def _check_ball(self, radius: float) -> None:
         """Reject a ball whose square underflows, or whose center makes differences lose their digits."""
@@ -390,7 +390,7 @@ class PrivateOnGraph(OnGraph):
             return secure_walk.send_keys(devices) if self.masks else secure_walk.send_nothing(devices)
         position = tree_sums.Position(devices.turn, self.depth)
         if not position.walks or devices.round > self.method.sums:
-            return silence(len(devices), 1, 1)
+            return no_messages(len(devices), 1, 1)
         words = state.up if position.up else state.down
         return tree_sums.send(position, self.tree, devices, words.view(np.float64), np.ones(len(devices), np.bool_))
 

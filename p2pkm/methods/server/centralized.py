@@ -9,7 +9,7 @@ from p2pkm.core.batch import Devices, Floats, Search, Stream, cluster
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
-from p2pkm.core.validation import one_of, whole
+from p2pkm.core.validation import check_choice, check_integer
 
 # Largest number of passes over all points in coordinate descent.
 _PASSES = 300
@@ -83,9 +83,9 @@ class Central(ServerMethodBase):
 
     def __post_init__(self) -> None:
         """Validate the parameters."""
-        whole(self.k, 1, "clusters")
-        one_of(self.method, ("lloyd", "cdkm"), "method")
-        whole(self.n_init, 1, "n_init")
+        check_integer(self.k, 1, "clusters")
+        check_choice(self.method, ("lloyd", "cdkm"), "method")
+        check_integer(self.n_init, 1, "n_init")
 
     @property
     def name(self) -> str:

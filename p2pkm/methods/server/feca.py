@@ -10,7 +10,7 @@ from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
-from p2pkm.core.validation import one_of, whole
+from p2pkm.core.validation import check_choice, check_integer
 from p2pkm.methods.init.given import cluster_from_random_points
 
 
@@ -113,13 +113,13 @@ class FeCA(ServerMethodBase):
 
     def __post_init__(self) -> None:
         """Validate the parameters."""
-        whole(self.k, 1, "clusters")
-        whole(self.k if self.local_k is None else self.local_k, 1, "local_k")
+        check_integer(self.k, 1, "clusters")
+        check_integer(self.k if self.local_k is None else self.local_k, 1, "local_k")
         for name in ("n_init", "local_steps"):
-            whole(getattr(self, name), 1, name)
-        one_of(self.variant, ("empirical", "theoretical"), "variant")
-        one_of(self.pair, ("merge", "keep"), "pair")
-        one_of(self.seeding, ("plusplus", "random"), "seeding")
+            check_integer(getattr(self, name), 1, name)
+        check_choice(self.variant, ("empirical", "theoretical"), "variant")
+        check_choice(self.pair, ("merge", "keep"), "pair")
+        check_choice(self.seeding, ("plusplus", "random"), "seeding")
 
     @property
     def traits(self) -> ServerTraits:

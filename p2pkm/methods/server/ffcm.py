@@ -10,7 +10,7 @@ from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
-from p2pkm.core.validation import one_of, whole
+from p2pkm.core.validation import check_choice, check_integer
 from p2pkm.kernels.reference import uniforms
 
 # Fuzzy c-means of a client: largest number of iterations, and largest change of a membership at which it ends.
@@ -102,9 +102,9 @@ class FFCM(ServerMethodBase):
 
     def __post_init__(self) -> None:
         """Validate the parameters."""
-        whole(self.k, 1, "clusters")
-        one_of(str(whole(self.version, 1, "version")), ("1", "2"), "version")
-        whole(self.server_n_init, 1, "server_n_init")
+        check_integer(self.k, 1, "clusters")
+        check_choice(str(check_integer(self.version, 1, "version")), ("1", "2"), "version")
+        check_integer(self.server_n_init, 1, "server_n_init")
 
     @property
     def name(self) -> str:
@@ -122,7 +122,7 @@ class FFCM(ServerMethodBase):
         points, weights, offsets = clients.kernel_inputs
         # The tolerance refers to memberships of points of weight 1, so weights are divided by their mean.
         relative = points, weights / clients.unit, offsets
-        centroids, supports = clients.kernels.fuzzy(*relative, start, rows, _LIMIT, _TOL)
+        centroids, supports = clients.kernels.fuzzy_cmeans(*relative, start, rows, _LIMIT, _TOL)
         local = np.where((supports > 0.0)[:, :, None], centroids, np.inf)
         values = np.concatenate((centroids, clients.unit * supports[:, :, None]), axis=2)
         return Report(values, np.where(clients.sizes > 0, rows, 0), local)

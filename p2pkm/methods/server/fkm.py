@@ -10,7 +10,7 @@ from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
-from p2pkm.core.validation import one_of, whole
+from p2pkm.core.validation import check_choice, check_integer
 from p2pkm.methods.building_blocks.robust_server import drop_outliers, robust_aggregate
 from p2pkm.methods.init.given import cluster_from_random_points
 
@@ -116,12 +116,12 @@ class FKM(ServerMethodBase):
 
     def __post_init__(self) -> None:
         """Validate the parameters."""
-        whole(self.k, 1, "clusters")
+        check_integer(self.k, 1, "clusters")
         for name in ("client_n_init", "server_n_init", "local_steps", "min_count"):
-            whole(getattr(self, name), 1, name)
-        one_of(self.seeding, ("plusplus", "lloyd", "random"), "seeding")
-        one_of(self.server_seeding, ("unweighted", "weighted"), "server_seeding")
-        one_of(self.robust, ("none", "trim", "median"), "robust")
+            check_integer(getattr(self, name), 1, name)
+        check_choice(self.seeding, ("plusplus", "lloyd", "random"), "seeding")
+        check_choice(self.server_seeding, ("unweighted", "weighted"), "server_seeding")
+        check_choice(self.robust, ("none", "trim", "median"), "robust")
 
     @property
     def traits(self) -> ServerTraits:
@@ -142,7 +142,7 @@ class FKM(ServerMethodBase):
         suppresses = clients.min_count > 1
         steps = self.local_steps - suppresses
         centroids, counts = self._seed(clients, steps) if clients.round == 0 else self._step(clients, model, steps)
-        enough = clients.members(centroids, counts) >= max(self.min_count, clients.min_count)
+        enough = clients.count_members(centroids, counts) >= max(self.min_count, clients.min_count)
         centroids = clients.refine(centroids, 1)[0] if suppresses else centroids
         local = np.where((counts > 0.0)[:, :, None], centroids, np.inf)
         is_sent = enough & (counts > 0.0)

@@ -11,7 +11,7 @@ from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
-from p2pkm.core.validation import LARGEST, positive, whole
+from p2pkm.core.validation import LARGEST, check_integer, check_positive
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.small_clusters import publish
 
@@ -96,13 +96,13 @@ class FKMeansCB(ServerMethodBase):
 
     def __post_init__(self) -> None:
         """Validate the parameters."""
-        whole(self.k, 1, "clusters")
+        check_integer(self.k, 1, "clusters")
         if self.local_k is not None:
-            whole(self.local_k, 1, "local_k")
+            check_integer(self.local_k, 1, "local_k")
         if self.epsilon is not None and self.epsilon != math.inf:
-            positive(1.0 / positive(self.epsilon, "epsilon"), "1 / epsilon", most=LARGEST)
-        whole(self.client_n_init, 1, "client_n_init")
-        whole(self.server_n_init, 1, "server_n_init")
+            check_positive(1.0 / check_positive(self.epsilon, "epsilon"), "1 / epsilon", most=LARGEST)
+        check_integer(self.client_n_init, 1, "client_n_init")
+        check_integer(self.server_n_init, 1, "server_n_init")
 
     def expected_messages(self, known: Known) -> Reports:
         """Count the centroids of all clients."""

@@ -12,7 +12,7 @@ from p2pkm.core.fixed_order import multiply
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
-from p2pkm.core.validation import one_of, whole
+from p2pkm.core.validation import check_choice, check_integer
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.small_clusters import publish
 from topologies.single_thread import single_thread
@@ -109,13 +109,13 @@ class KFED(ServerMethodBase):
 
     def __post_init__(self) -> None:
         """Validate the parameters."""
-        whole(self.k, 1, "clusters")
+        check_integer(self.k, 1, "clusters")
         if self.local_k is not None:
-            whole(self.local_k, 1, "local_k")
-        one_of(self.seeding, ("plain", "greedy"), "seeding")
-        one_of(self.device, ("random", "first"), "device")
-        one_of(self.finish, ("one", "converge"), "finish")
-        one_of(self.labels, ("nearest", "induced"), "labels")
+            check_integer(self.local_k, 1, "local_k")
+        check_choice(self.seeding, ("plain", "greedy"), "seeding")
+        check_choice(self.device, ("random", "first"), "device")
+        check_choice(self.finish, ("one", "converge"), "finish")
+        check_choice(self.labels, ("nearest", "induced"), "labels")
 
     @property
     def traits(self) -> ServerTraits:

@@ -10,7 +10,7 @@ from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
-from p2pkm.core.validation import whole
+from p2pkm.core.validation import check_integer
 from p2pkm.methods.building_blocks.small_clusters import publish
 
 
@@ -78,8 +78,8 @@ class MAvg(ServerMethodBase):
 
     def __post_init__(self) -> None:
         """Validate the parameters."""
-        whole(self.k, 1, "clusters")
-        whole(self.client_n_init, 1, "client_n_init")
+        check_integer(self.k, 1, "clusters")
+        check_integer(self.client_n_init, 1, "client_n_init")
 
     def expected_messages(self, known: Known) -> Reports:
         """Count the centroids of all clients."""

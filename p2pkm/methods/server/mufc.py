@@ -11,7 +11,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.protocols import PointCount, Report, RunOutline, ServerMethodBase
 from p2pkm.core.traits import MessageContent, ServerTraits
-from p2pkm.core.validation import positive, whole
+from p2pkm.core.validation import check_integer, check_positive
 from p2pkm.kernels.reference import philox, uniforms
 from p2pkm.methods.server.finite_field import limbs
 from p2pkm.methods.server.finite_field.effort import estimate
@@ -120,9 +120,9 @@ class MUFC(ServerMethodBase):
 
     def __post_init__(self) -> None:
         """Validate the parameters."""
-        whole(self.k, 1, "clusters")
-        whole(self._seeds, 1, "local_k")
-        whole(self.server_n_init, 1, "server_n_init")
+        check_integer(self.k, 1, "clusters")
+        check_integer(self._seeds, 1, "local_k")
+        check_integer(self.server_n_init, 1, "server_n_init")
         ends = self.low, self.high
         if ends != (None, None) and not (None not in ends and -math.inf < ends[0] < ends[1] < math.inf):  # type: ignore[operator]
             raise ExperimentError(
@@ -130,7 +130,7 @@ class MUFC(ServerMethodBase):
                 "Set both, for example low=0,high=1, or remove both."
             )
         if self.max_seconds != math.inf:
-            positive(self.max_seconds, "max_seconds")
+            check_positive(self.max_seconds, "max_seconds")
 
     @property
     def traits(self) -> ServerTraits:

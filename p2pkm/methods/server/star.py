@@ -101,7 +101,7 @@ class Star(OnGraph):
         """Aggregate at the server; store centroids and prepare reports at the clients."""
         received = np.zeros(len(devices), np.bool_)
         np.logical_or.at(received, devices.sources, inbox.fresh)
-        if devices.late and _is_server_turn(devices):
+        if devices.has_stale_links and _is_server_turn(devices):
             # Reports may be lost, so the server continues with those that it has.
             np.logical_or.at(received, devices.sources, inbox.received)
         acts = devices.active_devices & received
@@ -122,8 +122,8 @@ class Star(OnGraph):
     def _find_reporting(self, state: StarState, devices: Devices, acts: Mask) -> Mask:
         """Find the clients that report; with losses also those without a reply, in one-shot methods only these."""
         if self.method.traits.one_shot:
-            return devices.active_devices & devices.late & np.isposinf(state.centroids[:, 0, 0])
-        return devices.active_devices if devices.late else acts
+            return devices.active_devices & devices.has_stale_links & np.isposinf(state.centroids[:, 0, 0])
+        return devices.active_devices if devices.has_stale_links else acts
 
     def _aggregate(self, state: StarState, inbox: Inbox, devices: Devices, acts: Mask) -> StarState:
         """Aggregate the reports at the server; held is -1 if it has nothing to send."""
@@ -158,7 +158,7 @@ class Star(OnGraph):
         model = (state.centroids - shift) / span
         values, rows, local = self.method.report(scaled, model)
         without_reply = devices.active_devices & np.isposinf(model[:, 0, 0])
-        if devices.late and devices.round and without_reply.any():
+        if devices.has_stale_links and devices.round and without_reply.any():
             # They repeat the report of the initial exchange, so the method is called as in round 0.
             first = self.method.report(scaled.at_stage_start(devices.active_devices), model)
             values = choose_tables(without_reply, first.values, values)

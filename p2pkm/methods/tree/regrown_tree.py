@@ -232,7 +232,7 @@ class ElectedTreeMethod(MethodBase):
         """Process the messages of the current part of the round."""
         longest = self.longest
         turn = devices.turn - 2 * self.longest
-        inbox = inbox._replace(sent=None, over=inbox.fresh & devices.active_devices[devices.sources])
+        inbox = inbox._replace(sent=None, open_edges=inbox.fresh & devices.active_devices[devices.sources])
         if devices.turn == 0:
             return self._start_elections(state, devices)
         if turn <= 0:
@@ -281,11 +281,11 @@ class ElectedTreeMethod(MethodBase):
             (_, _, width), w = growth.moments.shape, state.up.shape[2]
             rows = -(-width // w)
             flat = inbox.tables[:, :rows, :w].reshape(len(inbox.tables), rows * w)[:, None, :width]
-            selected = inbox._replace(tables=flat, over=fresh & elects)
+            selected = inbox._replace(tables=flat, open_edges=fresh & elects)
             moments = tree_sums.merge_children(growth.moments, selected, devices)
             growth = growth._replace(moments=moments, edge_child=growth.edge_child | (fresh & elects))
         if (fresh & ~elects).any():
-            selected = inbox._replace(over=fresh & ~elects)
+            selected = inbox._replace(open_edges=fresh & ~elects)
             state = state._replace(up=tree_sums.add_children(state.up, selected, devices))
         return state._replace(growth=growth)
 

@@ -44,10 +44,10 @@ def sum_errors(devices: Devices, tables: Floats, scale: Floats, *, utility: bool
     n, k, d = tables.shape
     sums = np.zeros((n, k))
     for piece in label(devices, tables):
-        count = piece.own.stop - piece.own.start
+        count = piece.span.stop - piece.span.start
         owner = np.repeat(np.arange(count), np.diff(piece.offsets))
         points = devices.stored[piece.rows].astype(np.float64, copy=False)
-        rows = tables[piece.own]
+        rows = tables[piece.span]
         least, second = np.full(len(owner), np.inf), np.full(len(owner), np.inf)
         for c in range(k):
             squared = np.zeros(len(owner))
@@ -59,7 +59,7 @@ def sum_errors(devices: Devices, tables: Floats, scale: Floats, *, utility: bool
         error = (np.where(second < np.inf, second, 0.0) - least if utility else least)[labeled]
         cells = (owner * k + piece.labels)[labeled]
         weights = devices.point_weights[piece.rows][labeled]
-        sums[piece.own] = np.bincount(cells, weights * error, count * k).reshape(count, k)
+        sums[piece.span] = np.bincount(cells, weights * error, count * k).reshape(count, k)
     return shorten(sums / np.where(scale > 0.0, scale, 1.0)[:, None])
 
 

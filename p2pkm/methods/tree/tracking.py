@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
-from p2pkm.core.expected_messages import Known, TreeWalk
+from p2pkm.core.expected_messages import Known, TreePasses
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
@@ -163,13 +163,16 @@ class TrackingOnGraph(TreeLloydOnGraph):
         """Schedule: a round has the turns of all passes."""
         return f"jacobi*{_PASSES * (2 * self.depth + 1)}"
 
-    def expected_messages(self, known: Known) -> TreeWalk:
+    def expected_messages(self, known: Known) -> TreePasses:
         """Count the messages of all passes of a round, as an upper bound."""
         single_pass = super().expected_messages(known)
         possible = tuple(
-            tree_pass._replace(certain=False, bits=_USED * (tree_pass.bits or 64.0)) for tree_pass in single_pass.again
+            tree_pass._replace(certain=False, bits=_USED * (tree_pass.bits or 64.0))
+            for tree_pass in single_pass.later_passes
         )
-        return replace(single_pass, ways=single_pass.ways + possible * (_PASSES - 1), again=possible * _PASSES)
+        return replace(
+            single_pass, passes=single_pass.passes + possible * (_PASSES - 1), later_passes=possible * _PASSES
+        )
 
     def start_roots(self, n: int, rows: int) -> TrackingRoot:
         """Create the states of n roots before their first round; no cost is known."""

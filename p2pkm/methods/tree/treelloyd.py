@@ -7,12 +7,12 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.expected_messages import Known, TreeWalk, Way
-from p2pkm.core.messages import DenseMessages, Inbox, silence
+from p2pkm.core.expected_messages import Known, TreePass, TreePasses
+from p2pkm.core.messages import DenseMessages, Inbox, no_messages
 from p2pkm.core.protocols import MethodBase, Objective, OnGraph, Pipeline, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.core.validation import one_of, positive, whole
+from p2pkm.core.validation import check_choice, check_integer, check_positive
 from p2pkm.core.wire_format import to_bytes
 from p2pkm.methods.building_blocks import tree_sums
 from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
@@ -206,9 +206,9 @@ class TreeLloyd(MethodBase):
         """Validate the parameters."""
         init = Init.of(self.init)
         object.__setattr__(self, "init", init)
-        whole(self.k, 1, "clusters")
-        positive(self.tol, "tol", zero=True)
-        one_of(self.search, ("none", "breathing"), "search")
+        check_integer(self.k, 1, "clusters")
+        check_positive(self.tol, "tol", zero=True)
+        check_choice(self.search, ("none", "breathing"), "search")
         if self.groups is not False:
             object.__setattr__(self, "groups", check_groups(self.groups))
             conflicts = {f"init {init}": init != Init.of(_INIT), "search=breathing": self.search != "none"}
@@ -295,7 +295,7 @@ class TreeLloydOnGraph(OnGraph):
         """Schedule: a round has the turns of both passes, and one to read the last messages."""
         return f"jacobi*{2 * self.depth + 1}"
 
-    def expected_messages(self, known: Known) -> TreeWalk:
+    def expected_messages(self, known: Known) -> TreePasses:
         """Count moments up and units down, then sums and a cost up, moves and a command down."""
         (parent, layers), d = self.tree, known.features
         one_row = np.ones(len(layers), np.int64)
@@ -304,10 +304,10 @@ class TreeLloydOnGraph(OnGraph):
         rows = one_row * (self.row_capacity * count + 1)
         exact_rows = exact & is_exact
         short = 8.0 * _SHORT_BYTES
-        return TreeWalk(
+        return TreePasses(
             parent, layers,
-            (Way(True, one_row, tree_sums.MOMENTS, exact, short), Way(False, one_row, tree_sums.UNITS, exact, short)),
-            (Way(True, rows, d + 1 + self.searches, exact_rows, _BITS_UP), Way(False, rows, d, exact_rows, _BITS_DOWN)),
+            (TreePass(True, one_row, tree_sums.MOMENTS, exact, short), TreePass(False, one_row, tree_sums.UNITS, exact, short)),
+            (TreePass(True, rows, d + 1 + self.searches, exact_rows, _BITS_UP), TreePass(False, rows, d, exact_rows, _BITS_DOWN)),
         )  # fmt: skip
 
     def flops(self, work: Work) -> Integers:
@@ -351,7 +351,7 @@ class TreeLloydOnGraph(OnGraph):
         """Send the tables of the current pass, if it is the turn of the layer."""
         position = tree_sums.due(devices, self.depth)
         if not position.walks:
-            return silence(len(devices), 1, 1)
+            return no_messages(len(devices), 1, 1)
         first = devices.round < 2
         if first:
             tables = tree_sums.shorten(state.up if position.up else state.down)

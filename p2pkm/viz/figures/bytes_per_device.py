@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p2pkm.core.batch import Integers
-from p2pkm.core.units import count, write_size
+from p2pkm.core.units import count, format_bytes
 from p2pkm.viz.looks import finish
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.settings import with_own_settings
@@ -64,7 +64,7 @@ def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Figure":
     ax.set_xlim(-0.6, n - 0.4)
     ax.set_ylim(0, 1.18 * top)
     count_in_thousands(ax.yaxis, "B")
-    title = f"Traffic: {write_size(float(sent.sum()))} sent in {count(int(result.ledger.messages.sum()), 'message')}"
+    title = f"Traffic: {format_bytes(float(sent.sum()))} sent in {count(int(result.ledger.messages.sum()), 'message')}"
     dress(ax, title, "device" if n <= BARS else "devices, most traffic first", "bytes sent + received")
     if sent.any():
         ax.legend(loc="upper right", ncols=2, fontsize=9, frameon=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p2pkm.core.errors import DataError
-from p2pkm.core.validation import one_of
+from p2pkm.core.validation import check_choice
 from p2pkm.metrics.milestones import is_worse
 from p2pkm.metrics.registry import find
 from p2pkm.storage.study_table import SERVED
@@ -57,7 +57,7 @@ def plot_quality(
     """
     from matplotlib.ticker import EngFormatter, LogLocator, SymmetricalLogLocator
 
-    one_of(against, _AGAINST, "against")
+    check_choice(against, _AGAINST, "against")
     columns = ("algorithm", "graph", "ratio_mean", "ratio_low", "ratio_high", against)
     rows = [row for row in read_table(table, columns, "means over seeds") if row["ratio_mean"] is not None]
     if not rows:

@@ -7,7 +7,7 @@ import numpy as np
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.units import count
-from p2pkm.core.validation import list_of, whole
+from p2pkm.core.validation import as_list, check_integer
 from p2pkm.viz.color_by import read_points
 from p2pkm.viz.looks import finish, is_narrow, is_tight
 from p2pkm.viz.open_run import open_run
@@ -90,10 +90,10 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
 
 def _read_devices(devices: Any, n: int) -> Integers:
     """Return the numbers of the devices to draw, at most 25."""
-    given = list_of(devices, "devices")
+    given = as_list(devices, "devices")
     if not given:
         raise ExperimentError(f"devices is {devices!r}; expected at least one number from 0 to {n - 1}")
-    return np.array([whole(one, 0, "devices", n - 1) for one in given[:_PANELS]])
+    return np.array([check_integer(one, 0, "devices", n - 1) for one in given[:_PANELS]])
 
 
 def _place_panel(ax: "Axes", place: int, columns: int, rows: int) -> Any:

@@ -6,7 +6,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError
-from p2pkm.core.validation import numeric
+from p2pkm.core.validation import as_floats
 from p2pkm.viz.looks import finish, is_narrow
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import BLUE, INK, PALE, add_bar, count_one_by_one, dress, open_axes
@@ -39,7 +39,7 @@ def plot_leaks(
     matplotlib.figure.Figure
         Matrix and distances are the ``child_axes`` of its axes.
     """
-    leak = numeric(leak, "leak")
+    leak = as_floats(leak, "leak")
     if leak.ndim != 2 or leak.shape != np.shape(distances) or len(leak) != np.size(receivers) or not leak.size:
         raise DataError(f"leak has shape {leak.shape}, receivers {np.shape(receivers)}, distances "
                         f"{np.shape(distances)}; expected (r, n), (r,) and (r, n)")  # fmt: skip

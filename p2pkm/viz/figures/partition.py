@@ -8,7 +8,7 @@ import numpy as np
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError
 from p2pkm.core.units import count
-from p2pkm.core.validation import numeric
+from p2pkm.core.validation import as_floats
 from p2pkm.viz.looks import finish, is_narrow
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.settings import with_own_settings
@@ -78,7 +78,7 @@ def plot_partition_of(
     -------
     matplotlib.figure.Figure
     """
-    given = numeric(sizes, "sizes")
+    given = as_floats(sizes, "sizes")
     if given.ndim != 1 or not len(given) or not (given >= 0).all():
         raise DataError(f"sizes has shape {given.shape}; expected the number of points of each device. Use "
                         "p2pkm.partition_report(shards).plot() for shards")  # fmt: skip

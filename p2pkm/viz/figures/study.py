@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.core.batch import Floats
-from p2pkm.core.units import write_number
-from p2pkm.core.validation import one_of
+from p2pkm.core.units import format_number
+from p2pkm.core.validation import check_choice
 from p2pkm.metrics.milestones import never_reached
 from p2pkm.metrics.registry import ShownIn, find, keys
 from p2pkm.storage.study_table import Row, read_ended, read_rows
@@ -153,7 +153,7 @@ def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "
     -------
     matplotlib.figure.Figure
     """
-    one_of(against, ("bytes", "bytes_busiest", "virtual_seconds"), "against")
+    check_choice(against, ("bytes", "bytes_busiest", "virtual_seconds"), "against")
     rows = [row for row in read_ended(study) if row.get("ratio_mean") is not None and row.get(against) is not None]
     table = []
     for group in _split(rows, [*find_swept(rows), "algorithm", "graph"]):
@@ -301,7 +301,7 @@ def error_bars(values: Floats) -> Floats:
 
 def _write_cells(ax: "Axes", cells: Floats, norm: Any, remarks: Mapping[tuple[int, int], str], *, whole: bool) -> None:
     for (i, j), cell in np.ndenumerate(cells):
-        digits = f"{cell:.3g}" if cell >= 1000 else f"{cell:.4g}" if whole else write_number(cell)
+        digits = f"{cell:.3g}" if cell >= 1000 else f"{cell:.4g}" if whole else format_number(cell)
         text = digits if np.isfinite(cell) else ""
         ink = choose_ink(ax.images[0].cmap(norm(cell))) if text else INK
         text += remarks.get((i, j), "")

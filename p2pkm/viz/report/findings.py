@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from p2pkm.core.units import count, write_number, write_size
+from p2pkm.core.units import count, format_bytes, format_number
 from p2pkm.metrics.result import Result
 from p2pkm.viz.color_by import cost_per_point
 from p2pkm.viz.figures.bytes_per_device import sum_bytes
@@ -20,7 +20,7 @@ def _find_convergence(result: Result) -> str:
     known = [record["ratio_mean"] for record in result.rounds if record.get("ratio_mean") is not None]
     if not known:
         return f"{words}: {count(result.summary['rounds'], 'round')}, without a comparison with central k-means."
-    first, last = (write_number(100 * (ratio - 1)) for ratio in (known[0], known[-1]))
+    first, last = (format_number(100 * (ratio - 1)) for ratio in (known[0], known[-1]))
     return f"{words}: the cost above central k-means goes from {first} % to {last} %."
 
 
@@ -34,8 +34,8 @@ def _find_graph(result: Result) -> str:
     low, high = known[costs[known].argmin()], known[costs[known].argmax()]
     label = result.topology.label
     return (
-        f"{words}; the cost per point is least on device {label(int(low))}, {write_number(float(costs[low]))}, "
-        f"and most on device {label(int(high))}, {write_number(float(costs[high]))}."
+        f"{words}; the cost per point is least on device {label(int(low))}, {format_number(float(costs[low]))}, "
+        f"and most on device {label(int(high))}, {format_number(float(costs[high]))}."
     )
 
 
@@ -60,7 +60,7 @@ def _find_bytes(result: Result) -> str:
         return "Bytes that each device sent and received: nothing was sent."
     top = int(load.argmax())
     who = "the server" if top == result.topology.hub else f"device {result.topology.label(top)}"
-    low, high = write_size(float(load.min())), write_size(float(load.max()))
+    low, high = format_bytes(float(load.min())), format_bytes(float(load.max()))
     return f"Bytes that each device sent and received: from {low} to {high}, most at {who}."
 
 
@@ -91,7 +91,7 @@ def _find_k(result: Result) -> str:
 
 def _find_drift(result: Result) -> str:
     known = [record["ratio_mean"] for record in result.rounds if record.get("ratio_mean") is not None]
-    worst = f": at most {write_number(100 * (max(known) - 1))} % above a central refit" if known else ""
+    worst = f": at most {format_number(100 * (max(known) - 1))} % above a central refit" if known else ""
     return f"Cost above a refit, and bytes, over the rounds in which points change{worst}."
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-from p2pkm.core.units import write_number
+from p2pkm.core.units import format_number
 from p2pkm.metrics.registry import find
 
 _VOID = ("br", "img", "input")
@@ -90,7 +90,7 @@ def write(value: float | None) -> str:
         return _DASH
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e15 else write_number(value)
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e15 else format_number(value)
 
 
 def embed_json(content: Any, id: str) -> Html:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.core.units import count, write_size
+from p2pkm.core.units import count, format_bytes
 from p2pkm.metrics.closing_rows import DESCENTS, TERMINATIONS
 from p2pkm.metrics.milestones import is_worse
 from p2pkm.metrics.result import Result
@@ -118,8 +118,8 @@ def _pay(result: Result) -> str:
         return f"It took {count(messages, 'empty message')}."
     load = np.sum(sum_bytes(result), axis=0)
     top, mean = int(load.argmax()), float(load.max() / load.mean())
-    each = write_size(total / result.topology.clients)
-    cost = f"It took {count(messages, 'message')} and {write_size(float(total))}, {each} per device"
+    each = format_bytes(total / result.topology.clients)
+    cost = f"It took {count(messages, 'message')} and {format_bytes(float(total))}, {each} per device"
     if mean < _EVEN:
         return f"{cost}, the same for all."
     who = "the server" if top == result.topology.hub else f"device {result.topology.label(top)}"

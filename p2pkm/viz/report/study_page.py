@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from p2pkm.core.errors import DataError
-from p2pkm.core.units import count, write_size
+from p2pkm.core.units import count, format_bytes
 from p2pkm.metrics.milestones import OF_CENTRAL, never_reached, write_share
 from p2pkm.metrics.registry import ShownIn, keys
 from p2pkm.storage.conclusion import BEST, conclude, describe_test, tell_near, tell_verdict
@@ -177,7 +177,7 @@ def judge(means: Sequence[Row], axes: Sequence[str], runs: tuple[int, int], verd
     few = len(rated) > 1 and min(len(row["group"]) for row in rated) < SEEDS
     words.append(f"{'Lowest cost' if few else 'Best'}: {name(best)}, whose centroids cost "
                  f"{tell_ratio(best['ratio_mean'])} central k-means, with "
-                 f"{write_size(best['bytes'])} a run.")  # fmt: skip
+                 f"{format_bytes(best['bytes'])} a run.")  # fmt: skip
     if few:
         words.append(f"With fewer than {SEEDS} seeds differences cannot be told from chance.")
     else:
@@ -186,7 +186,7 @@ def judge(means: Sequence[Row], axes: Sequence[str], runs: tuple[int, int], verd
     thrift = min(near, key=lambda row: row["bytes"])
     if thrift is not best:
         words.append(f"Cheapest within 1 % of it: {name(thrift)} ({tell_ratio(thrift['ratio_mean'])} central "
-                     f"k-means) with {write_size(thrift['bytes'])}.")  # fmt: skip
+                     f"k-means) with {format_bytes(thrift['bytes'])}.")  # fmt: skip
     gap = verdicts.pair(name(worst), name(best))
     if worst is not best and (few or (gap is not None and gap.verdict not in (EQUIVALENT, UNDECIDED))):
         title = "Highest cost" if few else "Last"

@@ -14,7 +14,7 @@ import numpy as np
 import p2pkm
 from p2pkm.core.batch import Floats
 from p2pkm.engine.build_batch import build_batch
-from p2pkm.kernels import pick
+from p2pkm.kernels import select_kernels
 from p2pkm.kernels.streams import shared_key
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
@@ -37,7 +37,7 @@ def write(folder: Path, shards: p2pkm.Shards) -> None:
     """Write points and first messages, as FKM's clients send them."""
     shards, star = shards.with_hub(), Topology.star(shards.n)
     network = LocalNetwork(place(star, 0, 1))
-    devices = build_batch(star, shards, network, _SEED, pick(1, 1, 0))
+    devices = build_batch(star, shards, network, _SEED, select_kernels(1, 1, 0))
     values, rows, _ = p2pkm.FKM(_K).report(devices, np.full((star.n, _K, _D), np.inf))
     tables: Floats = np.where(np.arange(_K)[:, None] < rows[:, None, None], values, np.inf)
     np.save(folder / "points.npy", shards.points.reshape(star.clients, _EACH, _D))

@@ -138,7 +138,7 @@ def _silent() -> Iterator[None]:
 def price(points: Points, centroids: Points) -> float:
     """Return the sum of squared distances to the nearest centroid."""
     whole, real = np.array([0, len(points)]), np.ascontiguousarray(centroids[np.isfinite(centroids[:, 0])])
-    costs, _ = kernels.price(points, np.zeros(0), whole, np.zeros(0, np.int64), 0, real[None])  # type: ignore[no-untyped-call]
+    costs, _ = kernels.evaluate_costs(points, np.zeros(0), whole, np.zeros(0, np.int64), 0, real[None])  # type: ignore[no-untyped-call]
     return float(costs.sum())
 
 

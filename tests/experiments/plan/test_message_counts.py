@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import topologies
-from p2pkm.core.expected_messages import NOTHING, Volume
+from p2pkm.core.expected_messages import NOTHING, MessageVolume
 from p2pkm.data.stream import DataStream
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.run_options import RunOptions
@@ -228,7 +228,7 @@ def test_totals_add_up_the_opening_and_all_rounds():
     plan = build_plan(RunOptions(devices=6, partition="iid", rounds=7, coupling=10), None)
     course = stage_traffic(plan)[-1]
     assert course.total() == sum((course.volume(t) for t in range(8)), NOTHING)
-    assert course.total() == Volume(8 * 12, 8 * 12 * 16 * 2 * 8)
+    assert course.total() == MessageVolume(8 * 12, 8 * 12 * 16 * 2 * 8)
 
 
 @pytest.mark.parametrize("graph", [topologies.ring(7), topologies.star(9), topologies.path(1), nx.empty_graph(3),

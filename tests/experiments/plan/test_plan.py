@@ -11,7 +11,7 @@ import pytest
 
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.spec import Spec
-from p2pkm.core.units import write_size
+from p2pkm.core.units import format_bytes
 from p2pkm.data import sources
 from p2pkm.data.size_estimate import Size, measure
 from p2pkm.data.sources import load, parse_source
@@ -412,7 +412,7 @@ def test_several_ranks_plan_for_themselves():
 
 
 def test_sizes_are_written_with_units():
-    assert [write_size(size) for size in (0, 999, 1e3, 2.5e6, 7.2e9, 3e12)] == [
+    assert [format_bytes(size) for size in (0, 999, 1e3, 2.5e6, 7.2e9, 3e12)] == [
         "0 B",
         "999 B",
         "1 kB",

@@ -40,7 +40,7 @@ def test_both_forms_of_the_kernel_give_the_same_bits(block):
     for seed in range(100 * block, 100 * block + 100):
         case = fuzzy_case(seed)
         copies = [np.copy(one) for one in case]
-        for one, other in zip(plain.fuzzy(*case), compiled.fuzzy(*case), strict=True):
+        for one, other in zip(plain.fuzzy_cmeans(*case), compiled.fuzzy_cmeans(*case), strict=True):
             assert one.shape == other.shape
             assert one.tobytes() == other.tobytes()
         for one, before in zip(case, copies, strict=True):
@@ -51,10 +51,10 @@ def test_both_forms_of_the_kernel_give_the_same_bits(block):
 def test_a_batch_is_as_many_batches_of_one(form):
     for seed in range(60):
         points, weights, offsets, start, rows, limit, tol = fuzzy_case(seed)
-        whole = form.fuzzy(points, weights, offsets, start, rows, limit, tol)
+        whole = form.fuzzy_cmeans(points, weights, offsets, start, rows, limit, tol)
         for i, own in enumerate(map(slice, offsets[:-1], offsets[1:])):
             part = np.array([0, offsets[i + 1] - offsets[i]])
-            one = form.fuzzy(points[own], weights[own], part, start[i : i + 1], rows[i : i + 1], limit, tol)
+            one = form.fuzzy_cmeans(points[own], weights[own], part, start[i : i + 1], rows[i : i + 1], limit, tol)
             for a, b in zip(whole, one, strict=True):
                 assert_array_equal(a[i : i + 1], b)
 
@@ -106,7 +106,7 @@ def test_the_kernel_is_fuzzy_c_means(seed):
     start[0] = points[0]  # a point on a centroid
     ones, offsets, rows = np.ones(len(points)), np.array([0, len(points)]), np.array([3])
     for limit in (0, 1, 4):
-        centroids, supports = compiled.fuzzy(points, ones, offsets, start[None], rows, limit, 1e-4)
+        centroids, supports = compiled.fuzzy_cmeans(points, ones, offsets, start[None], rows, limit, 1e-4)
         expected = local_means(points.tolist(), start.tolist(), limit)
         assert_allclose(centroids[0], expected[0], rtol=1e-9, atol=1e-9)
         assert_allclose(supports[0], expected[1], rtol=1e-9, atol=1e-9)
@@ -117,18 +117,18 @@ def test_one_step_by_hand():
     # memberships of 0, 1, 4 in 0 and 2: (1, 0), (1/2, 1/2), (1/5, 4/5)
     points, start = np.array([[0.0], [1.0], [4.0]]), np.array([[[0.0], [2.0]]])
     case = points, np.ones(3), np.array([0, 3]), start, np.array([2])
-    assert_allclose(compiled.fuzzy(*case, 0, 0.0)[1], [[1.7, 1.3]])
-    centroids, _ = compiled.fuzzy(*case, 1, 0.0)
+    assert_allclose(compiled.fuzzy_cmeans(*case, 0, 0.0)[1], [[1.7, 1.3]])
+    centroids, _ = compiled.fuzzy_cmeans(*case, 1, 0.0)
     first, second = (0.25 + 0.04 * 4) / (1 + 0.25 + 0.04), (0.25 + 0.64 * 4) / (0.25 + 0.64)
     assert_allclose(centroids, [[[first], [second]]])
-    heavier = compiled.fuzzy(points, np.array([1.0, 2.0, 3.0]), *case[2:], 1, 0.0)[0]
+    heavier = compiled.fuzzy_cmeans(points, np.array([1.0, 2.0, 3.0]), *case[2:], 1, 0.0)[0]
     assert_allclose(heavier[0, 1, 0], (0.5 + 1.92 * 4) / (0.5 + 1.92))
 
 
 def test_a_point_on_several_centroids_belongs_to_the_first():
     start = np.array([[[5.0], [1.0], [1.0]]])
     one = np.ones((1, 1)), np.ones(1), np.array([0, 1])
-    centroids, supports = compiled.fuzzy(*one, start, np.array([3]), 1000, 1e-4)
+    centroids, supports = compiled.fuzzy_cmeans(*one, start, np.array([3]), 1000, 1e-4)
     assert_array_equal(centroids, start)  # no membership, no move
     assert_array_equal(supports, [[0.0, 1.0, 0.0]])
 

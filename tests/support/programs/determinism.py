@@ -332,8 +332,8 @@ def draw_sparse(rng, topology):
 
 def sparse_of(sparse, placement):
     """Select the messages of one rank."""
-    mine = np.isin(sparse.who, placement.ids)
-    who = np.searchsorted(placement.ids, sparse.who[mine])
+    mine = np.isin(sparse.senders, placement.ids)
+    who = np.searchsorted(placement.ids, sparse.senders[mine])
     edges = np.flatnonzero(np.isin(np.r_[placement.edges], sparse.edges))
     return SparseMessages(who, sparse.tables.take(mine), edges, sparse.header)
 

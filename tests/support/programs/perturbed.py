@@ -129,7 +129,7 @@ def _change_sparse(sparse, ids, key, size):
     values, rows = sparse.tables.flat(), sparse.tables.rows
     starts = np.cumsum(rows) - rows
     row = np.arange(len(values)) - np.repeat(starts, rows)
-    values[:, sparse.header :] += size * noise(key, np.repeat(ids[sparse.who], rows), row,
+    values[:, sparse.header :] += size * noise(key, np.repeat(ids[sparse.senders], rows), row,
                                                 values.shape[1] - sparse.header)  # fmt: skip
     return sparse._replace(tables=Tables(values, starts, rows))
 
