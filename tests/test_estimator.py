@@ -378,7 +378,7 @@ def test_names_of_devices_find_their_nodes():
     model = P2PKMeans(4, graph=graph, random_state=0).fit(X, devices=SITES[OWNER])
     names = model.device_names_
     assert {frozenset((names[i], names[j])) for i, j in model.graph_.edges} == set(map(frozenset, graph.edges))
-    with pytest.raises(ValueError, match="'Turku' has no points, of the devices 'Paris' has no node"):
+    with pytest.raises(ValueError, match="Nodes without points: 'Turku'; devices without a node: 'Paris'"):
         P2PKMeans(4, graph=graph).fit(X, devices=np.where(SITES == "Turku", "Paris", SITES)[OWNER])
     served = P2PKMeans(4, algorithm="kfed", random_state=0).fit(X, devices=SITES[OWNER])
     assert served.device_names_.tolist() == sorted(SITES)

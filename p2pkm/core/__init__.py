@@ -1,1 +1,1 @@
-"""Shared types: device batch, messages, method protocol, specs, errors, random streams."""
+"""Types shared by all packages: device batch, messages, method protocol, specs, errors."""

@@ -1,27 +1,31 @@
-"""What becomes of memory that arrays have left: a run makes and drops arrays as large as its devices are many."""
+"""Settings of the C allocator (glibc only): a run allocates and frees arrays proportional to the number of devices."""
 
 import ctypes
 from contextlib import suppress
 
-_MOST_MAPPED = -4  # M_MMAP_MAX of glibc's mallopt: how many arrays may have pages of their own
-_LEAST_TRIMMED, _SPARE = -1, 1 << 26  # M_TRIM_THRESHOLD: bytes at the end of the heap from which on they are given back
+# Parameter numbers of glibc's mallopt: M_MMAP_MAX limits the number of arrays allocated by mmap; M_TRIM_THRESHOLD is
+# the number of free bytes at the end of the heap above which they are returned to the system.
+_M_MMAP_MAX = -4
+_M_TRIM_THRESHOLD = -1
+# 64 MiB; the default of 128 KiB is exceeded and trimmed again in every step of a small run.
+_TRIM_BYTES = 1 << 26
 
 
 def retain_freed_memory() -> None:
-    """Let large arrays take memory that others of this process have left, not new pages from the system.
+    """Reuse freed memory of this process for large arrays, instead of new pages of the system.
 
-    glibc gives back what an array of 32 MB or more had as soon as it is dropped, and to touch pages for the first time
-    takes longer than to compute with what is in them. What is left over at the end of the heap is given back still,
-    but not as little as 128 kB, which arrays of a small run take and leave in every step.
-    Elsewhere nothing is changed.
+    By default, glibc allocates arrays of 32 MB or more by mmap and returns their pages when they are freed. The first
+    access to new pages takes longer than the computation on them. Free memory at the end of the heap is still returned,
+    from 64 MiB on. No effect with other C libraries.
     """
-    with suppress(AttributeError, OSError, TypeError):  # other C libraries have no such function
-        tune = ctypes.CDLL(None).mallopt
-        tune(_MOST_MAPPED, 0)
-        tune(_LEAST_TRIMMED, _SPARE)
+    # Other C libraries lack mallopt.
+    with suppress(AttributeError, OSError, TypeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_MAX, 0)
+        mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
 
 
 def trim_heap() -> None:
-    """Give the system the pages of what arrays have left between others, before much is needed at a time."""
+    """Return free pages inside the heap to the system, before a step with a high memory peak."""
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)

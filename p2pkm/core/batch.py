@@ -1,4 +1,8 @@
-"""What a batch of devices knows: its own points and links, and the few facts that every device knows at the start."""
+"""Batch of devices: local points and edges, and the constants that are assumed to be public.
+
+Symbols in shapes of internal modules: n devices of the batch, m points, d features, e directed edges, k clusters, r
+rows of a message table, w columns of a row, s slots (tables that a rank holds: local devices, then the halo).
+"""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +22,10 @@ Mask = NDArray[np.bool_]
 
 @unique
 class Stream(IntEnum):
-    """What a random stream is for: the second word of its key, so that no two uses share a draw."""
+    """Purpose of a random stream: the second word of its key, so that two uses never share a draw.
+
+    The numbers are part of every result; never change or reuse one.
+    """
 
     KEYS = 1
     LOCAL = 2
@@ -64,7 +71,7 @@ class Stream(IntEnum):
 
 
 class Kernels(Protocol):
-    """The local computations, as functions on arrays; `p2pkm.kernels.reference` documents each."""
+    """Local computations as functions on arrays; `p2pkm.kernels.reference` documents each."""
 
     def kmeans(self, points: Floats, weights: Floats, odds: Floats, *rest: Any) -> tuple[Floats, Floats, Floats]:
         """Run weighted k-means on every device."""
@@ -79,16 +86,16 @@ class Kernels(Protocol):
         """Run fuzzy c-means on every device from given centroids."""
 
     def gtvmin(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Floats]:
-        """Update the centroids of the devices awake, and measure their moves."""
+        """Update the centroids of the active devices and measure their moves."""
 
     def gtv(self, centroids: Floats, ids: Integers, *links: Any) -> Floats:
-        """Return the variation of every link."""
+        """Compute the total variation of every link."""
 
     def losses(self, points: Floats, weights: Floats, offsets: Integers, sets: Floats) -> tuple[Floats, Integers]:
-        """Return every device's cost on its own points, and the labels."""
+        """Compute the cost of every device on its local points, and the labels."""
 
     def evaluate_costs(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Integers]:
-        """Price centroid sets on the points of every device."""
+        """Compute the cost of centroid sets on the local points of every device."""
 
     def moments(self, points: NDArray[Any], weights: Floats, offsets: Integers, center: Floats) -> Floats:
         """Add up weights, first and second moments on every device."""
@@ -99,26 +106,26 @@ class Kernels(Protocol):
         """Count the points of each class and label on every device."""
 
     def integer_bits(self, tables: Integers, rows: Integers | None = None, *, rice: bool = True) -> Integers:
-        """Return the bits of each table of integers on the wire."""
+        """Compute the encoded bits of each table of integers."""
 
     def merge_flooded(self, *arrays: Any) -> tuple[Any, Mask, Integers, bool]:
-        """Take in flooded tables."""
+        """Merge received flooded tables into the stored ones."""
 
-    def concatenate_tables(self, news: Mask, *held: Any) -> tuple[Floats, Integers]:
-        """Write flooded tables one after another."""
+    def concatenate_tables(self, selected: Mask, *stored: Any) -> tuple[Floats, Integers]:
+        """Concatenate the selected flooded tables of every device into one message table."""
 
 
 class Grid(NamedTuple):
-    """Whole steps that centroids move by, so that what is sent are integers.
+    """Grid of the centroid moves: every move is a multiple of `step`, so that messages are integers.
 
     Attributes
     ----------
     step : float64[n]
-        0: nothing moves.
+        Step size; 0: the centroids of the device do not move.
     threshold : int
-        A row of which no coordinate moves by so many steps does not move.
+        A row does not move if every coordinate would move by fewer steps than this.
     rice : bool
-        Whether integers may be sent in other forms than the fixed one, see `p2pkm.core.wire_format`.
+        Whether integers may be encoded in other forms than fixed width, see `p2pkm.core.wire_format`.
     """
 
     step: Floats
@@ -127,19 +134,19 @@ class Grid(NamedTuple):
 
     @property
     def unit(self) -> Floats:
-        """Return what to divide by, float64[n]: the step, 1 where nothing moves."""
+        """Divisor that turns moves into steps, float64[n]: the step, or 1 where it is 0."""
         return np.where(self.step > 0.0, self.step, 1.0)
 
 
 class Secrets(NamedTuple):
-    """Keys of the random streams that must not be predictable: noise and masks of a differential privacy guarantee.
+    """Keys of unpredictable random streams: noise and masks of a differential privacy guarantee.
 
     Attributes
     ----------
     keys : uint64[n]
-        Of each device.
+        Key of each device.
     shared : int
-        Common to all devices; the key of each link is derived from it.
+        Key common to all devices; the key of each link is derived from it.
     """
 
     keys: Keys
@@ -151,68 +158,71 @@ class Secrets(NamedTuple):
 
 @dataclass(frozen=True)
 class Devices:
-    """A batch of devices: what an `Algorithm` may know of them, and nothing else.
+    """Batch of devices: all information that an `Algorithm` may use.
 
     Attributes
     ----------
     ids : int64[n]
         Global ids, ascending.
     stored : float64[m, d] or float32[m, d]
-        All points end to end, as they are kept; device i owns ``points[offsets[i]:offsets[i + 1]]``.
+        Concatenated points in storage precision; device i holds ``points[offsets[i]:offsets[i + 1]]``.
     offsets : int64[n + 1]
+        First point of each device, and m.
     point_weights : float64[m]
-        Where every point weighs 1, a view of a single number.
+        Weight of each point. If all weights are 1: a view of a single number, with strides 0.
     indptr : int64[n + 1]
         Directed edges ``indptr[i]:indptr[i + 1]`` lead from device i to its neighbors.
     indices : int64[e]
         Global id of the neighbor at each edge, ascending within a device.
     mirror : int16[e], int32[e] or int64[e]
-        The same link at its other end, -1 where that is not in the batch.
+        Reverse of each edge (same link, other end), -1 if it is not in the batch.
     link_weights : float64[e]
+        Weight of the link of each edge.
     active_edges : bool[e]
-        Edges in use; both ends of a link agree.
+        Edges of active links; equal at both ends of a link.
     degrees : int64[n]
-        Number of edges in use.
+        Number of active edges of each device.
     neighbor_degrees : int32[e] or int64[e]
-        The same of the neighbor at each edge; undefined where the edge is not in use.
+        Number of active edges of the neighbor at each edge; undefined at inactive edges.
     varying : bool
-        Whether the edges in use change from round to round of the last stage.
+        Whether the active edges change from round to round in the last stage.
     shares : float64[e] or None
-        A neighbor's share in an average at each edge, as the graph gives it, alike at both ends and 0 where the
-        edge is not in use; None: it gives none.
+        Weight of the neighbor in an averaging step, at each edge, if the graph prescribes it: equal at both ends of
+        a link, 0 at inactive edges. None: not prescribed.
     keys : uint64[n]
-        Key of each device's random streams, a function of the seed and the id.
+        Key of the random streams of each device, a function of the seed and the id.
     shared_key : int
-        Key of the random streams that all devices share.
+        Key of the random streams that are common to all devices.
     total : int
-        Number of devices in the system, a hub included.
+        Number of devices in the system, server included.
     server : int
-        Id of the device without points that is the server, -1 if there is none.
+        Id of the server (a device without points), -1 without a server.
     hops : int
         Bound on the diameter of the graph.
     total_points : int
-        Number of points of all devices.
+        Number of points of all devices together.
     total_weight : float
-        Weight of all points of all devices (their number, if unweighted).
+        Total weight of these points (their number, if unweighted).
     data_std : float
-        Square root of the total variance of all points.
+        Square root of the total variance of the pooled points.
     kernels : Kernels
-        What computes on this batch: the compiled or the plain form, with the same bits.
+        Implementation of the local computations, compiled or reference; their results are bit-identical.
     round : int
-        Round of the stage, 0 at the opening.
+        Round of the stage, 0 at the initial exchange.
     turn : int
+        Turn of the round.
     active_devices : bool[n]
-        Who acts in this turn.
+        Devices that act in this turn.
     late : bool
-        Whether what is received may be older than what was sent last.
+        Whether a received table may be older than the last one that its sender sent.
     min_count : int
-        Suppression: rows that stand for fewer own points are not sent.
+        Suppression threshold (`min_cluster_size`): rows that represent fewer local points are not sent.
     grid : Grid or None
-        Centroids move by whole steps, where the method can; None: as they like.
+        Grid of the centroid moves, for methods that support it; None: moves are not rounded.
     secrets : Secrets or None
         Keys of unpredictable draws, for methods with the trait `draws_secrets`; None for all other methods.
     neighbor_mean_weights : float64[e] or None
-        Mean weight of the links in use of the neighbor at each edge; None: all links weigh the same.
+        Mean weight of the active links of the neighbor, at each edge; None: all links have the same weight.
     """
 
     ids: Integers
@@ -252,61 +262,66 @@ class Devices:
 
     @property
     def clients(self) -> int:
-        """Return the number of devices in the system without the hub."""
+        """Number of devices in the system without the server."""
         return self.total - (self.server >= 0)
 
     @property
     def d(self) -> int:
-        """Return the number of features."""
+        """Number of features."""
         return self.stored.shape[1]
 
     @property
     def has_stale_or_varying_links(self) -> bool:
-        """Return whether devices may act on other links, or on older tables, than their neighbors do."""
+        """Whether neighbors may use different links or tables of different age in the same turn."""
         return self.varying or self.has_stale_links
 
     @cached_property
     def points(self) -> Floats:
-        """Return all points to compute with, float64[m, d]."""
+        """All points in float64[m, d], the precision of all computations."""
         return self.stored.astype(np.float64, copy=False)
 
     @cached_property
     def kernel_inputs(self) -> tuple[NDArray[Any], Floats, Integers]:
-        """Return points, weights (none, where every point weighs 1) and offsets as the kernels take them."""
-        same = not any(self.point_weights.strides) and (not len(self.point_weights) or self.point_weights[0] == 1.0)
-        return self.stored, np.zeros(0) if same else self.point_weights, self.offsets
+        """Points, weights (an empty array if all weights are 1) and offsets: the first arguments of most kernels."""
+        weights = self.point_weights
+        is_unweighted = not any(weights.strides) and (not len(weights) or weights[0] == 1.0)
+        return self.stored, np.zeros(0) if is_unweighted else weights, self.offsets
 
-    def part(self, own: slice) -> "Devices":
-        """Return some devices in a row with their points and keys alone, to compute with; nothing is copied."""
-        rows = slice(self.offsets[own.start], self.offsets[own.stop])
+    def part(self, span: slice) -> "Devices":
+        """Select consecutive devices with their points and keys, without copying; fields of edges stay unchanged."""
+        rows = slice(self.offsets[span.start], self.offsets[span.stop])
         return replace(
-            self, ids=self.ids[own], keys=self.keys[own], stored=self.stored[rows],
-            point_weights=self.point_weights[rows], offsets=self.offsets[own.start : own.stop + 1] - rows.start,
-        )  # fmt: skip
+            self,
+            ids=self.ids[span],
+            keys=self.keys[span],
+            stored=self.stored[rows],
+            point_weights=self.point_weights[rows],
+            offsets=self.offsets[span.start : span.stop + 1] - rows.start,
+        )
 
     def table(self, i: int | np.integer[Any]) -> tuple[Floats, Floats]:
-        """Return the points of one device to compute with, float64[m, d], and their weights, float64[m]."""
+        """Return the points of device i in float64[m, d], and their weights, float64[m]."""
         rows = slice(self.offsets[i], self.offsets[i + 1])
         return self.stored[rows].astype(np.float64, copy=False), self.point_weights[rows]
 
     @property
     def unit(self) -> float:
-        """Return the mean weight of a point: what a constant that is a number of points is worth as a weight."""
+        """Mean weight of a point: factor that turns a number of points into a weight. 1 without points."""
         return self.total_weight / self.total_points if self.total_points else 1.0
 
     @property
     def sizes(self) -> Integers:
-        """Return the number of points of each device, int64[n]."""
+        """Number of points of each device, int64[n]."""
         return self.offsets[1:] - self.offsets[:-1]
 
     @property
     def sources(self) -> Integers:
-        """Return the position of the device that each own edge leads from, int64[e]."""
+        """Position in the batch of the source device of each edge, int64[e]."""
         return np.arange(len(self)).repeat(self.indptr[1:] - self.indptr[:-1])
 
     @cached_property
     def mean_link_weights(self) -> Floats:
-        """Return the mean weight of each device's links in use, float64[n]; 1 of a device without links."""
+        """Mean weight of the active links of each device, float64[n]; 1 for a device without active links."""
         parts = np.where(self.active_edges, self.link_weights / np.maximum(self.degrees, 1)[self.sources], 0.0)
         return np.where(self.degrees > 0, np.bincount(self.sources, parts, len(self)), 1.0)
 
@@ -314,52 +329,61 @@ class Devices:
         self,
         active_edges: Mask,
         neighbor_degrees: NDArray[np.integer[Any]],
-        shares: Floats | None = None,
+        averaging_weights: Floats | None = None,
         neighbor_mean_weights: Floats | None = None,
     ) -> "Devices":
-        """Return the batch with other edges in use; see the attributes of the same names."""
+        """Return the batch with other active edges; parameters are the attributes of the same names."""
         degrees = np.bincount(self.sources[active_edges], minlength=len(self))
         return replace(
-            self, active_edges=active_edges, degrees=degrees, neighbor_degrees=neighbor_degrees, averaging_weights=shares,
+            self,
+            active_edges=active_edges,
+            degrees=degrees,
+            neighbor_degrees=neighbor_degrees,
+            averaging_weights=averaging_weights,
             neighbor_mean_weights=neighbor_mean_weights,
-        )  # fmt: skip
+        )
 
     def at_stage_start(self, active_devices: Mask) -> "Devices":
-        """Return the batch at the opening of a stage."""
+        """Return the batch at the initial exchange of a stage."""
         return self.at_turn(0, 0, active_devices)
 
     def at_turn(self, round: int, turn: int, active_devices: Mask) -> "Devices":
-        """Return the batch in a turn of a round; what was worked out of points and links stays with it."""
+        """Return the batch in a turn of a round; cached properties of points and links stay valid and are kept."""
         return self._with(round=round, turn=turn, active_devices=active_devices)
 
     def on_grid(self, grid: Grid) -> "Devices":
-        """Return the batch whose devices know the grid, in the same way."""
+        """Return the batch with a grid; cached properties are kept."""
         return self._with(grid=grid)
 
-    def _with(self, **others: Any) -> "Devices":
-        now = object.__new__(Devices)  # `replace` would look at every field in every turn
-        vars(now).update(vars(self), **others)
-        return now
+    def _with(self, **changes: Any) -> "Devices":
+        """Copy the batch with changed fields, cached properties included."""
+        # `replace` would assign all fields and drop the cached properties, in every turn. Change only fields on which
+        # no cached property depends: round, turn, active_devices, grid.
+        changed = object.__new__(Devices)
+        vars(changed).update(vars(self), **changes)
+        return changed
 
     def kmeans(self, k: int, purpose: int, *, starts: int, limit: int = 300, greedy: bool = True) -> tuple[
         Floats, Floats, Floats
     ]:  # fmt: skip
-        """Run weighted k-means on every device's own points; returns what `p2pkm.kernels.reference.kmeans` does."""
-        (points, weights, offsets), tols = self.kernel_inputs, np.zeros(len(self))
+        """Run weighted k-means on the local points of every device, see `p2pkm.kernels.reference.kmeans`."""
+        points, weights, offsets = self.kernel_inputs
+        tols = np.zeros(len(self))
         return self.kernels.kmeans(
             points, weights, weights, offsets, k, trials(k, greedy), starts, limit, tols, self.keys, int(purpose), 0
         )
 
     def refine(self, start: Floats, limit: int, *, fill: bool = False) -> tuple[Floats, Floats, Floats]:
-        """Run at most `limit` Lloyd steps on every device's own points; see `p2pkm.kernels.reference.refine`.
+        """Run at most `limit` Lloyd steps on the local points of every device, see `p2pkm.kernels.reference.refine`.
 
-        The real rows of `start`, float64[n, k, d], stand before the absent ones.
+        In `start`, float64[n, k, d], present rows must precede absent ones.
         """
-        rows, tols = (start[:, :, 0] < np.inf).sum(axis=1), np.zeros(len(self))
+        rows = (start[:, :, 0] < np.inf).sum(axis=1)
+        tols = np.zeros(len(self))
         return self.kernels.refine(*self.kernel_inputs, start, rows, limit, tols, fill)
 
     def count_members(self, centroids: Floats, counts: Floats) -> Integers:
-        """Return the number of own points nearest to each row, int64[n, k], given rows and weight of these points."""
+        """Count the local points nearest to each centroid, int64[n, k]; `counts` is their weight, float64[n, k]."""
         _, weights, offsets = self.kernel_inputs
         if not len(weights):
             return counts.astype(np.int64)
@@ -370,28 +394,44 @@ class Devices:
     def pooled_kmeans(
         self, tables: Sequence[Floats], k: int, purpose: int, *, starts: int, limit: int, first: int
     ) -> Floats:
-        """Run weighted k-means on tables of (row, weight) pairs with the shared key; return float64[tables, k, d]."""
+        """Run weighted k-means on each table of weighted rows, with the shared key.
+
+        Parameters
+        ----------
+        tables : sequence of float64[r, d + 1]
+            Rows; the last column is the weight.
+        k, purpose, starts, limit, first
+            As in `Search`.
+
+        Returns
+        -------
+        float64[t, k, d]
+        """
         offsets = np.cumsum([0, *map(len, tables)])
-        pairs = np.concatenate(tables)
-        points, weights = np.ascontiguousarray(pairs[:, :-1]), np.ascontiguousarray(pairs[:, -1])
-        pooled, tols = (points, weights, weights, offsets), np.zeros(len(tables))
+        weighted_rows = np.concatenate(tables)
+        points = np.ascontiguousarray(weighted_rows[:, :-1])
+        weights = np.ascontiguousarray(weighted_rows[:, -1])
+        tols = np.zeros(len(tables))
         keys = np.full(len(tables), self.shared_key, np.uint64)
-        return self.kernels.kmeans(*pooled, k, trials(k, True), starts, limit, tols, keys, int(purpose), first)[0]
+        centroids, _, _ = self.kernels.kmeans(
+            points, weights, weights, offsets, k, trials(k, True), starts, limit, tols, keys, int(purpose), first
+        )
+        return centroids
 
 
 class Search(NamedTuple):
-    """How one k-means looks for its clusters.
+    """Search options of one k-means run.
 
     Attributes
     ----------
     k, purpose : int
-        Number of clusters; what the random stream is for.
+        Number of clusters; purpose of the random stream, see `Stream`.
     starts, limit : int
-        The best of so many seedings; at most so many Lloyd steps.
+        Number of k-means++ seedings, of which the one with the lowest cost is returned; largest number of Lloyd steps.
     greedy : bool
-        Whether a k-means++ draw is the best of several.
+        Whether each k-means++ draw takes the best of several candidates.
     tol : float
-        Stop when the squared moves of a step add up to less.
+        Stop when the sum of the squared moves of a step is below this.
     first : int
         Number of the first start in the stream.
     """
@@ -408,16 +448,17 @@ class Search(NamedTuple):
 def cluster(
     kernels: Kernels, key: int, points: Floats, weights: Floats, search: Search, odds: Floats | None = None
 ) -> tuple[Floats, Floats, float]:
-    """Run weighted k-means on one table of rows.
+    """Run weighted k-means on one table of weighted rows.
 
     Parameters
     ----------
     key : int
-        Of the random stream.
+        Key of the random stream.
     points : float64[m, d]
     weights : float64[m]
+    search : Search
     odds : float64[m], optional
-        What a row weighs in the draw of the seeds; default: its weight.
+        Weight of each row in the k-means++ draws; default: `weights`.
 
     Returns
     -------
@@ -426,15 +467,16 @@ def cluster(
     counts : float64[k]
     cost : float
     """
-    points, weights = np.ascontiguousarray(points), np.ascontiguousarray(weights)
-    pooled = points, weights, weights if odds is None else odds, np.array([0, len(points)])
+    points = np.ascontiguousarray(points)
+    weights = np.ascontiguousarray(weights)
+    table = points, weights, weights if odds is None else odds, np.array([0, len(points)])
     k, purpose, starts, limit, greedy, tol, first = search
-    found = kernels.kmeans(
-        *pooled, k, trials(k, greedy), starts, limit, np.array([tol]), np.array([key], np.uint64), int(purpose), first
+    centroids, counts, costs = kernels.kmeans(
+        *table, k, trials(k, greedy), starts, limit, np.array([tol]), np.array([key], np.uint64), int(purpose), first
     )
-    return found[0][0], found[1][0], float(found[2][0])
+    return centroids[0], counts[0], float(costs[0])
 
 
 def trials(k: int, greedy: bool = True) -> int:
-    """Return how many candidates a k-means++ draw tries: 2 + floor(ln k) if greedy, else 1."""
+    """Return the number of candidates of a k-means++ draw: 2 + floor(ln k) if greedy, else 1."""
     return 2 + int(math.log(k)) if greedy else 1

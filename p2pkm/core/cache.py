@@ -1,4 +1,4 @@
-"""What several runs have in common is made once: a memory that is open while they run, one after the other."""
+"""Cache of results that several runs of a study share, such as data sets and central k-means."""
 
 import hashlib
 from collections import OrderedDict
@@ -6,52 +6,54 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-Shelf = OrderedDict[Hashable, Any]
-_open: dict[str, Shelf] | None = None
+_Cache = OrderedDict[Hashable, Any]  # results of one kind by key, least recently used first
+_caches: dict[str, _Cache] | None = None  # by kind; None outside `shared_cache`
 
 
 @contextmanager
 def shared_cache() -> Iterator[None]:
-    """Let all that is made by `memoize_in_study` be found again until the outermost of these contexts ends."""
-    global _open
-    before, _open = _open, {} if _open is None else _open
+    """Enable the cache of `memoize_in_study` until the outermost of these contexts ends."""
+    global _caches
+    previous = _caches
+    _caches = {} if _caches is None else _caches
     try:
         yield
     finally:
-        _open = before
+        _caches = previous
 
 
 def memoize_in_study(kind: str, key: Callable[[], Hashable], make: Callable[[], Any], *, keep: int = 1) -> Any:
-    """Return what `make` makes or, while runs share, what it made before under the same key.
+    """Return the result of `make`; within `shared_cache`, reuse the result of an earlier call with the same key.
 
     Parameters
     ----------
     kind : str
-        What it is; each kind has a memory of its own.
+        Name of the cache.
     key : callable
-        Returns all that the result depends on; not called unless runs share.
+        Returns everything that the result depends on; called only within `shared_cache`.
     make : callable
-        Its result belongs to all: its arrays are never written to.
+        Computes the result. It is shared: its arrays must not be written to.
     keep : int
-        So many results of this kind are kept, those used last.
+        Number of results in this cache; the least recently used are dropped.
     """
-    if _open is None:
+    if _caches is None:
         return make()
-    shelf, name = _open.setdefault(kind, OrderedDict()), key()
-    if name not in shelf:
-        shelf[name] = make()
-    shelf.move_to_end(name)
-    while len(shelf) > keep:
-        shelf.popitem(last=False)
-    return shelf[name]
+    cache = _caches.setdefault(kind, OrderedDict())
+    name = key()
+    if name not in cache:
+        cache[name] = make()
+    cache.move_to_end(name)
+    while len(cache) > keep:
+        cache.popitem(last=False)
+    return cache[name]
 
 
 def digest(*arrays: Any) -> bytes:
-    """Return the SHA-256 of arrays: their kinds, shapes and bits."""
+    """Compute the SHA-256 of the types, shapes and bits of arrays."""
     import numpy as np
 
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for array in arrays:
-        found.update(f"{array.dtype.str}{array.shape}".encode())
-        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return found.digest()
+        sha256.update(f"{array.dtype.str}{array.shape}".encode())
+        sha256.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return sha256.digest()

@@ -1,4 +1,4 @@
-"""A batch in pieces: what looks at all points works on some devices at a time, in little memory."""
+"""Chunks of a batch: computations on all points, a few devices at a time, to limit memory."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -9,60 +9,62 @@ from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers
 
-_POINTS = 1_000_000  # points and devices of a piece, about
+# Target size of a chunk, in points plus devices: an order of magnitude, not tuned.
+_CHUNK_SIZE = 1_000_000
 
 
-class Piece(NamedTuple):
-    """Some devices that follow one another.
+class Chunk(NamedTuple):
+    """Labels and losses of consecutive devices.
 
     Attributes
     ----------
-    own, rows : slice
-        The devices and their points.
-    offsets : int64[own + 1]
-        Where each device's points begin, counted from the first of the piece.
-    losses : float64[own]
-        Cost (6) of each device.
+    span, rows : slice
+        Devices of the chunk (positions in the batch), and their points.
+    offsets : int64[span + 1]
+        First point of each device, counted from the first point of the chunk, and the number of points.
+    losses : float64[span]
+        Local loss (6) of each device.
     labels : int64[rows]
-        Centroid that each point chose, -1 where a device has none.
+        Nearest centroid of each point, -1 if all centroids of the device are absent.
     """
 
-    own: slice
+    span: slice
     rows: slice
     offsets: Integers
     losses: Floats
     labels: Integers
 
 
-def label(devices: Devices, centroids: Floats, through: Floats | None = None) -> Iterator[Piece]:
-    """Label the points of every device by its own centroids, float64[n, k, d], piece by piece.
+def label(devices: Devices, centroids: Floats, through: Floats | None = None) -> Iterator[Chunk]:
+    """Label the points of every device by its centroids, float64[n, k, d], chunk by chunk.
 
-    With `through`, float64[n, q, d], a point takes the centroid nearest to the row of `through` that is nearest to it;
-    the losses are then those by the rows of `through`.
+    With `through`, float64[n, q, d], each point is first assigned to the nearest row of `through`, and gets the label
+    of the centroid nearest to that row. The losses are then those of the rows of `through`.
     """
     points, weights, offsets = devices.kernel_inputs
     first = centroids if through is None else np.ascontiguousarray(through)
-    reached = None if through is None else _reach(devices, first, centroids)
-    for own, rows in iter_chunks(offsets):
-        begins = offsets[own.start : own.stop + 1] - rows.start
-        losses, labels = devices.kernels.losses(points[rows], weights[rows], begins, first[own])
-        if reached is not None:
-            owner = np.repeat(np.arange(own.start, own.stop), np.diff(begins))
-            labels = np.where(labels < 0, -1, reached[owner, np.maximum(labels, 0)])
-        yield Piece(own, rows, begins, losses, labels)
+    nearest = None if through is None else _nearest_centroids(devices, first, centroids)
+    for span, rows in iter_chunks(offsets):
+        chunk_offsets = offsets[span.start : span.stop + 1] - rows.start
+        losses, labels = devices.kernels.losses(points[rows], weights[rows], chunk_offsets, first[span])
+        if nearest is not None:
+            owner = np.repeat(np.arange(span.start, span.stop), np.diff(chunk_offsets))
+            labels = np.where(labels < 0, -1, nearest[owner, np.maximum(labels, 0)])
+        yield Chunk(span, rows, chunk_offsets, losses, labels)
 
 
-def _reach(devices: Devices, local: Floats, models: Floats) -> Integers:
-    """Return which row of each device's model, float64[n, k, d], is nearest to each of its local rows, int64[n, q]."""
+def _nearest_centroids(devices: Devices, local: Floats, models: Floats) -> Integers:
+    """Find the centroid of each device, float64[n, k, d], nearest to each of its local rows, int64[n, q]."""
     n, rows, d = local.shape
-    each = local.reshape(n * rows, d)
-    with np.errstate(invalid="ignore"):  # absent rows are at infinity
-        _, places = devices.kernels.losses(each, np.ones(len(each)), np.arange(n + 1) * rows, models)
-    return places.reshape(n, rows)
+    flat = local.reshape(n * rows, d)
+    # Absent rows are +inf, so their distances are NaN; their labels are not used.
+    with np.errstate(invalid="ignore"):
+        _, labels = devices.kernels.losses(flat, np.ones(len(flat)), np.arange(n + 1) * rows, models)
+    return labels.reshape(n, rows)
 
 
 def iter_chunks(offsets: Integers) -> Iterator[tuple[slice, slice]]:
-    """Cut devices into runs with few points; yield the devices and the points of each.
+    """Split the batch into chunks of consecutive devices; yield the devices and the points of each chunk.
 
     Parameters
     ----------
@@ -70,19 +72,20 @@ def iter_chunks(offsets: Integers) -> Iterator[tuple[slice, slice]]:
         Points ``offsets[i]:offsets[i + 1]`` belong to device i.
     """
     n = len(offsets) - 1
-    if 0 < n <= _POINTS - offsets[-1]:
+    if 0 < n <= _CHUNK_SIZE - offsets[-1]:
         yield slice(0, n), slice(offsets[0], offsets[-1])
         return
-    reached = offsets + np.arange(n + 1)
-    ends = np.unique(np.append(np.searchsorted(reached, np.arange(0, reached[-1], _POINTS)), n))
+    # Devices count, too: a batch may have millions of devices with few points.
+    sizes = offsets + np.arange(n + 1)
+    ends = np.unique(np.append(np.searchsorted(sizes, np.arange(0, sizes[-1], _CHUNK_SIZE)), n))
     for first, last in pairwise(ends):
         yield slice(first, last), slice(offsets[first], offsets[last])
 
 
 def rescale(points: NDArray[Any], offsets: Integers, shift: Floats, span: Floats) -> NDArray[Any]:
-    """Return the points of every device in its own units, by shift and span, float64[n, d]."""
+    """Scale the points of every device by its shift and span, float64[n, d] each: ``(point - shift) / span``."""
     scaled = np.empty_like(points)
-    for own, rows in iter_chunks(offsets):
-        sizes = np.diff(offsets[own.start : own.stop + 1])
-        scaled[rows] = (points[rows] - np.repeat(shift[own], sizes, axis=0)) / np.repeat(span[own], sizes, axis=0)
+    for chunk, rows in iter_chunks(offsets):
+        sizes = np.diff(offsets[chunk.start : chunk.stop + 1])
+        scaled[rows] = (points[rows] - np.repeat(shift[chunk], sizes, axis=0)) / np.repeat(span[chunk], sizes, axis=0)
     return scaled

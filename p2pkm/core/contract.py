@@ -1,4 +1,4 @@
-"""Shapes and types that the functions of a method must return: checked by `check_method`, and in runs of plug-ins."""
+"""Checks of the shapes and types that functions of a method return, for `check_method` and for runs of plug-ins."""
 
 import inspect
 from collections.abc import Callable
@@ -13,11 +13,12 @@ from p2pkm.core.errors import ContractError
 from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.protocols import OnGraph
 
-_OWN = "p2pkm."  # modules whose methods are covered by tests and not checked in every turn
+# Methods of this package are covered by tests; those of other packages are checked in every call.
+_BUILTIN = "p2pkm."
 
 
 def refuse(function: str, seen: str, expected: str) -> None:
-    """Reject what a function has returned.
+    """Reject the result of a function.
 
     Raises
     ------
@@ -28,8 +29,8 @@ def refuse(function: str, seen: str, expected: str) -> None:
 
 
 def expect(function: str, name: str, array: Any, shape: tuple[int | None, ...], kind: Any) -> None:
-    """Reject an array of another shape or type; None: any length."""
-    words = f"{kind.__name__}[{', '.join('any' if one is None else str(one) for one in shape)}]"
+    """Check shape and type of an array; a length of None matches any."""
+    words = f"{kind.__name__}[{', '.join('any' if length is None else str(length) for length in shape)}]"
     if not isinstance(array, np.ndarray):
         refuse(function, f"{name} as {type(array).__name__}", f"a NumPy array, {words}")
     fits = array.ndim == len(shape) and all(b in (None, a) for a, b in zip(array.shape, shape, strict=True))
@@ -38,32 +39,32 @@ def expect(function: str, name: str, array: Any, shape: tuple[int | None, ...], 
 
 
 def expect_fields(function: str, thing: Any, *names: str) -> None:
-    """Reject what is not a NamedTuple with these fields."""
+    """Check that a result is a NamedTuple with these fields."""
     if not set(names) <= set(list_fields(thing)):
         refuse(function, type(thing).__name__, f"a NamedTuple with the fields {', '.join(names)}")
 
 
 def list_fields(tree: Any) -> tuple[str, ...]:
-    """Return the names of the fields of a NamedTuple, none of anything else."""
+    """Return the field names of a NamedTuple, none for other types."""
     return tuple(tree._fields) if "_fields" in vars(type(tree)) else ()
 
 
 def check_state(function: str, state: Any, n: int, k: int | None, d: int | None) -> None:
-    """Check the centroids of a state and which devices have converged."""
+    """Check `centroids` and `converged` of a state."""
     expect_fields(function, state, "centroids", "converged")
     expect(function, "centroids", state.centroids, (n, k, d), np.float64)
     expect(function, "converged", state.converged, (n,), np.bool_)
 
 
 def check_rows(function: str, rows: Any, n: int, room: int, least: int) -> None:
-    """Check how many rows every table has."""
+    """Check the number of rows of every table: `least` to `room`."""
     expect(function, "rows", rows, (n,), np.integer)
     if ((rows < least) | (rows > room)).any():
         refuse(function, f"rows {rows.min()} to {rows.max()}", f"{least} to {room}, the rows of its tables")
 
 
 def check_messages(messages: Any, devices: Devices) -> None:
-    """Check what devices send."""
+    """Check the messages of devices."""
     if isinstance(messages, SparseMessages):
         _check_sparse(messages, devices)
     elif isinstance(messages, DenseMessages):
@@ -80,29 +81,30 @@ def _check_dense(messages: DenseMessages, devices: Devices) -> None:
         expect("message", "edges", messages.edges, (len(devices.indices),), np.bool_)
     if messages.wire is not None:
         expect("message", "wire", messages.wire, (n,), np.integer)
-    loud = np.flatnonzero((messages.rows >= 0) & ~devices.active_devices)
-    if len(loud):
-        refuse("message", f"a table of device {loud[0]}, which is not active in this turn", "rows of -1 there")
+    senders = np.flatnonzero((messages.rows >= 0) & ~devices.active_devices)
+    if len(senders):
+        refuse("message", f"a table of device {senders[0]}, which is not active in this turn", "-1 rows for it")
 
 
 def _check_sparse(messages: SparseMessages, devices: Devices) -> None:
-    n, who, edges = len(devices), messages.who, messages.edges
-    expect("message", "who", who, (None,), np.integer)
+    n, senders, edges = len(devices), messages.senders, messages.edges
+    expect("message", "senders", senders, (None,), np.integer)
     expect("message", "edges", edges, (None,), np.integer)
-    if not _ascends(who, n):
-        refuse("message", f"who {who}", f"positions of devices, ascending, below {n}")
-    if not _ascends(edges, len(devices.indices)) or not np.isin(devices.sources[edges], who).all():
-        refuse("message", f"edges {edges}", "own edges, ascending, each of which leads from one of who")
-    if len(messages.tables.rows) != len(who):
-        refuse("message", f"{len(messages.tables.rows)} tables", f"{len(who)}, one for each of who")
+    if not _ascends(senders, n):
+        refuse("message", f"senders {senders}", f"positions of devices, ascending, below {n}")
+    if not _ascends(edges, len(devices.indices)) or not np.isin(devices.sources[edges], senders).all():
+        refuse("message", f"edges {edges}", "edges, ascending, whose sources are in senders")
+    if len(messages.tables.rows) != len(senders):
+        refuse("message", f"{len(messages.tables.rows)} tables", f"{len(senders)}, one for each sender")
 
 
 def _ascends(places: Integers, most: int) -> bool:
+    """Return whether indices are ascending, distinct and in 0 to most - 1."""
     return bool((np.diff(places) > 0).all() and (places >= 0).all() and (places < most).all())
 
 
 def check_report(report: Any, n: int, d: int) -> None:
-    """Check what clients send to a server."""
+    """Check the reports of clients."""
     expect_fields("report", report, "values", "rows", "local")
     expect("report", "values", report.values, (n, None, None), np.float64)
     expect("report", "local", report.local, (n, None, d), np.float64)
@@ -110,20 +112,20 @@ def check_report(report: Any, n: int, d: int) -> None:
 
 
 def check_model(centroids: Any, k: int, d: int) -> None:
-    """Check what a server finds."""
+    """Check the centroids of a server."""
     expect("aggregate", "the centroids", centroids, (None, d), np.float64)
     if len(centroids) > k:
         refuse("aggregate", f"{len(centroids)} centroids", f"at most k = {k}")
 
 
 def locate(call: Any) -> str:
-    """Return file and line of a function or of a method of an object."""
+    """Return file and line of a function or method, for messages."""
     code = inspect.unwrap(call).__code__
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 class _GuardedPeer:
-    """The functions of a method, each checked; a parent before the method's own class."""
+    """Mixin that checks the result of each function of a method; it precedes the class of the method."""
 
     any_shape: bool
 
@@ -135,9 +137,9 @@ class _GuardedPeer:
             if start is not None or "'NoneType'" not in str(error):
                 raise
             raise ContractError(
-                f"{type(self).__name__}.initial_state reads a start, but there is none: the traits of the method have "
-                "init=None. Declare one, such as MethodTraits(init=Init.of('global')), or start from the devices' "
-                f"points. See {locate(call)}"
+                f"{type(self).__name__}.initial_state uses start, which is None because the traits of the method have "
+                "init=None. Declare an initialization, such as MethodTraits(init=Init.of('global')), or start from "
+                f"the local points. See {locate(call)}"
             ) from error
 
     def message(self, state: Any, devices: Devices) -> Any:
@@ -155,7 +157,7 @@ class _GuardedPeer:
 
 
 class _GuardedServer:
-    """The functions of a method with a server, each checked."""
+    """Mixin that checks the result of each function of a server method."""
 
     any_shape: bool
 
@@ -165,37 +167,37 @@ class _GuardedServer:
 
     def aggregate(self, hub: Devices, tables: Any, model: Any) -> Any:
         call, method = super().aggregate, cast(Any, self)  # type: ignore[misc]
-        return _check_call(self, call, (hub, tables, model), lambda found: check_model(found, method.k, hub.d))
+        return _check_call(self, call, (hub, tables, model), lambda model: check_model(model, method.k, hub.d))
 
 
-def _check_call(method: Any, call: Callable[..., Any], given: tuple[Any, ...], check: Callable[[Any], None]) -> Any:
-    """Return what a function of a method returns, if a check lets it pass."""
-    found = call(*given)
+def _check_call(method: Any, call: Callable[..., Any], args: tuple[Any, ...], check: Callable[[Any], None]) -> Any:
+    """Call a function of a method and check its result."""
+    result = call(*args)
     try:
-        check(found)
+        check(result)
     except ContractError as error:
         name = type(method).__name__
         raise ContractError(
             f"{name}.{error}. See {locate(call)}; p2pkm.check_method({name}) makes all checks"
         ) from None
-    return found
+    return result
 
 
 def guard(method: Any, *, any_shape: bool) -> Any:
-    """Return a method whose functions are checked in every call, if it is of another package; else the method itself.
+    """Return a method whose results are checked in every call; methods of this package are returned unchanged.
 
     Parameters
     ----------
     method : Algorithm
-        As the loop runs it: of a server method the star around it.
+        Method as run by the loop; for a server method, `star.Star`.
     any_shape : bool
-        Whether centroids may have any shape: those of an initialization, or of features that are derived from points.
+        Whether centroids may have any shape, as in initialization stages and with derived features.
     """
     if isinstance(method, OnGraph):
         inner = guard(method.method, any_shape=any_shape)
         method = method if inner is method.method else replace(method, method=inner)
     kind = type(method)
-    if kind.__module__.startswith(_OWN):
+    if kind.__module__.startswith(_BUILTIN):
         return method
     guarded = copy(method)
     base = _GuardedServer if method.traits.is_server_method else _GuardedPeer

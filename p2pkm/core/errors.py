@@ -1,8 +1,8 @@
-"""Errors that a user can fix: each message has what was given, what was expected and what to do."""
+"""Errors that a user can fix; each message names the value, the expected values and the fix."""
 
 
 class P2PKMError(Exception):
-    """Stand for every error that p2pkm raises on purpose; `code` is the exit code of the command line.
+    """Base class of all errors that p2pkm raises; `code` is the exit code of the command line.
 
     Examples
     --------
@@ -18,7 +18,7 @@ class P2PKMError(Exception):
 
 
 class ExperimentError(P2PKMError, ValueError):
-    """Report an option, a key or a combination of them that does not exist or is out of range.
+    """Invalid option or parameter: unknown, out of range, or in conflict with another one.
 
     Examples
     --------
@@ -33,7 +33,7 @@ class ExperimentError(P2PKMError, ValueError):
 
 
 class DataError(P2PKMError, ValueError):
-    """Report points, labels, weights or a partition that cannot be used.
+    """Invalid points, labels, weights or partition.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class DataError(P2PKMError, ValueError):
 
 
 class TopologyError(P2PKMError, ValueError):
-    """Report a communication graph that cannot be used.
+    """Invalid communication graph.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class TopologyError(P2PKMError, ValueError):
 
 
 class TrainingError(P2PKMError):
-    """Report that the training of a network diverged during a run.
+    """Divergence of the training of a neural network during a run.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class TrainingError(P2PKMError):
 
 
 class ContractError(P2PKMError, ValueError):
-    """Report that a function of a method from another package returned a wrong shape or type.
+    """Wrong shape or type returned by a function of a method from another package.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class ContractError(P2PKMError, ValueError):
 
 
 class NetworkError(P2PKMError):
-    """Report that MPI, a rank or the disk failed.
+    """Failure of MPI, of a rank or of the disk.
 
     Examples
     --------

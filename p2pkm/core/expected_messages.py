@@ -1,4 +1,8 @@
-"""What a method expects to send, as one of a few patterns: `plan` knows these, not the methods."""
+"""Message patterns: the messages that a method is expected to send, for `p2pkm plan`.
+
+A method returns one of these patterns; `p2pkm.experiments.plan.patterns` has one rule for each pattern and does not
+depend on the methods. A flag named `exact` or `certain` says that a number is exact; otherwise it is an upper bound.
+"""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -7,18 +11,18 @@ from p2pkm.core.batch import Integers, Mask
 
 
 class Known(NamedTuple):
-    """What is known of the data before a run.
+    """Facts about data and graph that are available before a run.
 
     Attributes
     ----------
     clients : int
-        Devices with points.
+        Number of devices with points.
     points, distinct, features : int
-        Of all devices.
+        Number of points, distinct points and features of the pooled points.
     least : int
-        Points that every client has for sure.
+        Smallest number of points of a client (a lower bound, if the partition is not known exactly).
     connected : bool
-        Whether the graph is.
+        Whether the graph is connected.
     """
 
     clients: int
@@ -29,18 +33,25 @@ class Known(NamedTuple):
     connected: bool
 
     def fills(self, k: int) -> bool:
-        """Return whether k-means of every device finds k clusters for sure."""
+        """Return whether local k-means is guaranteed to find k clusters on every device."""
         return self.least >= k and self.distinct == self.points
 
     def pools(self, k: int) -> bool:
-        """Return whether k-means of what all devices know finds k clusters for sure."""
+        """Return whether k-means on the pooled points is guaranteed to find k clusters, reachable by all devices."""
         return self.distinct >= k and self.connected
 
 
 class MessageVolume(NamedTuple):
-    """What is sent in a round: messages and bytes, each exact or at most so many.
+    """Number of messages and bytes, for example of a round.
 
-    wire: about so many bytes as encoded; None: as many as at 8 per number.
+    Attributes
+    ----------
+    messages, bytes : int
+        Number of messages, and bytes at 8 per value.
+    exact_messages, exact_bytes : bool
+        Whether the number is exact, otherwise an upper bound.
+    wire : int or None
+        Estimate of the encoded bytes; None: equal to `bytes`.
     """
 
     messages: int
@@ -51,49 +62,53 @@ class MessageVolume(NamedTuple):
 
     @property
     def wire_bytes(self) -> int:
-        """Return about how many bytes there are on the wire."""
+        """Estimate of the encoded bytes."""
         return self.bytes if self.wire is None else self.wire
 
-    def times(self, number: int) -> "Volume":
-        """Return as much so many times."""
+    def times(self, number: int) -> "MessageVolume":
+        """Multiply messages and bytes by a number of repetitions."""
         wire = None if self.wire is None else number * self.wire
         return self._replace(messages=number * self.messages, bytes=number * self.bytes, wire=wire)
 
-    def __add__(self, other: object) -> "Volume":
-        """Return both together; what is not exact in one is not in the sum."""
+    def __add__(self, other: object) -> "MessageVolume":
+        """Add two volumes; a sum is exact only if both terms are."""
         if not isinstance(other, MessageVolume):
             return NotImplemented
-        plain = self.wire is None and other.wire is None
+        is_plain = self.wire is None and other.wire is None
         return MessageVolume(
-            self.messages + other.messages, self.bytes + other.bytes, self.exact_messages and other.exact_messages,
-            self.exact_bytes and other.exact_bytes, None if plain else self.wire_bytes + other.wire_bytes,
-        )  # fmt: skip
+            messages=self.messages + other.messages,
+            bytes=self.bytes + other.bytes,
+            exact_messages=self.exact_messages and other.exact_messages,
+            exact_bytes=self.exact_bytes and other.exact_bytes,
+            wire=None if is_plain else self.wire_bytes + other.wire_bytes,
+        )
 
 
 NOTHING = MessageVolume(0, 0)
 
 
 def tables(messages: int, rows: int, columns: int, *, certain: bool = True, full: bool = True) -> MessageVolume:
-    """Return the volume of so many messages of a table each; certain, full: whether messages and rows are certain."""
+    """Compute the volume of equal tables; `certain`, `full`: whether the numbers of messages and rows are exact."""
     return MessageVolume(messages, 8 * messages * rows * columns, certain, certain and full)
 
 
 @dataclass(frozen=True)
 class NoMessages:
-    """No message at all."""
+    """Pattern: no messages."""
 
 
 @dataclass(frozen=True)
 class EveryTurn:
-    """One table over every link in use, whenever a device is active; in the opening from every device.
+    """Pattern: one table over every active link whenever a device is active; initial exchange: from every device.
 
     Parameters
     ----------
     rows, columns : int
+        Shape of a table.
     absent_rows : bool
-        Rows of absent centroids are sent, too: there are always so many rows.
+        Whether absent centroids are sent, too, so that every table has exactly `rows` rows.
     to : {"all", "partner", "one"}
-        All neighbors, at most the partner in the random matching of the turn, or one neighbor drawn at random; see
+        Receivers: all neighbors, the partner in the random matching of the turn (if any), or one random neighbor; see
         `p2pkm.methods.building_blocks.random_matching`.
     """
 
@@ -105,18 +120,18 @@ class EveryTurn:
 
 @dataclass(frozen=True)
 class Flooding:
-    """A table of each device with points, forwarded once over every link; the round after the last news is silent.
+    """Pattern: the table of each device with points is forwarded once over every link, then one round without messages.
 
     Parameters
     ----------
     rows, columns : int
-        Of a device's table.
+        Shape of a table.
     exact : bool
-        There are so many rows for sure, else at most.
+        Whether `rows` is exact, otherwise an upper bound.
     hops : int or None
-        How far tables travel; None: everywhere.
+        Number of links after which a table is not forwarded; None: no limit.
     all_send : bool
-        Every device with points has a table for sure.
+        Whether every device with points is guaranteed to send a table.
     """
 
     rows: int
@@ -128,13 +143,14 @@ class Flooding:
 
 @dataclass(frozen=True)
 class UntilUnchanged:
-    """One table over every link at the opening; then the data decide who goes on, at most every device in every round.
+    """Pattern: one table over every link at the initial exchange; then data-dependent, at most every device per round.
 
     Parameters
     ----------
     rows, columns : int
+        Shape of a table.
     exact : bool
-        In the opening every device with points sends so many rows.
+        Whether every device with points sends exactly `rows` rows at the initial exchange.
     """
 
     rows: int
@@ -144,13 +160,14 @@ class UntilUnchanged:
 
 @dataclass(frozen=True)
 class TreeBroadcast:
-    """One table from every device to its children, layer by layer.
+    """Pattern: one table from every device to its children, layer by layer.
 
     Parameters
     ----------
     parent : int64[n]
-        -1 at a root.
+        Parent of each device in the tree, -1 for a root.
     rows, columns : int
+        Shape of a table.
     """
 
     parent: Integers
@@ -159,21 +176,22 @@ class TreeBroadcast:
 
 
 class TreePass(NamedTuple):
-    """A way through a tree: one message over each of its links, layer by layer.
+    """Tree pass: one message over each link of a tree, layer by layer.
 
     Attributes
     ----------
     up : bool
-        Towards the root, else away from it.
+        True: convergecast (to the root). False: broadcast (to the leaves).
     rows : int64[n]
-        Of each device's table.
+        Number of rows of the table of each device.
     columns : int
+        Number of columns.
     exact : bool[n]
-        There are so many rows for sure, else at most.
+        Whether `rows` is exact, otherwise an upper bound.
     bits : float or None
-        About so many bits a number on the wire; None: 64.
+        Estimate of the encoded bits per value; None: 64.
     certain : bool
-        The messages are sent for sure, else at most; then bits are on average, 0 where nothing is sent.
+        Whether every message is certainly sent. Otherwise `bits` is an average that counts messages not sent as 0.
     """
 
     up: bool
@@ -186,14 +204,17 @@ class TreePass(NamedTuple):
 
 @dataclass(frozen=True)
 class TreePasses:
-    """Ways up and down a tree in one round; the deepest layer sends in the opening.
+    """Pattern: tree passes up and down in one round; the deepest layer sends at the initial exchange.
 
     Parameters
     ----------
     parent, layer : int64[n]
-    ways : tuple of Way
-    again : tuple of Way
-        The ways of every later round, if there are any; then nothing is sent in the last turn of a round.
+        Parent of each device (-1 for a root), and its distance from the root.
+    passes : tuple of TreePass
+        Passes of the first round.
+    later_passes : tuple of TreePass
+        Passes of every later round; empty: the stage has one round. With later rounds, the last turn of a round sends
+        nothing.
     """
 
     parent: Integers
@@ -204,15 +225,16 @@ class TreePasses:
 
 @dataclass(frozen=True)
 class TreeSums:
-    """A table up and a table down each link of a tree in every round; in the opening keys over all links.
+    """Pattern: one table up and one down each tree link per round; at the initial exchange keys over all links.
 
     Parameters
     ----------
     parent, layer : int64[n]
+        Parent of each device (-1 for a root), and its distance from the root.
     keys : int
-        Columns of the row that every device sends in the opening; 0: nothing is sent.
+        Columns of the row that every device sends at the initial exchange; 0: no message.
     tables : tuple of (int, int)
-        Rows and columns in each round; afterwards nothing is sent.
+        Rows and columns of the tables of each round; later rounds send nothing.
     """
 
     parent: Integers
@@ -223,14 +245,14 @@ class TreeSums:
 
 @dataclass(frozen=True)
 class FloodThenPool:
-    """All in one round: a number of each device floods, then rows of each; only bounds are known of these.
+    """Pattern: one round in which a number of each device is flooded, then rows of each device (upper bound).
 
     Parameters
     ----------
     hops : int
-        Turns that a flood takes.
+        Number of turns of a flood.
     rows, columns : int
-        Of all devices together.
+        Total number of rows of all devices, and columns.
     """
 
     hops: int
@@ -240,7 +262,7 @@ class FloodThenPool:
 
 @dataclass(frozen=True)
 class ByRound:
-    """The volumes of the opening, of the first round and of every later one; who sends in which turn is not given."""
+    """Pattern: volumes of the initial exchange, the first round and each later round, without senders and turns."""
 
     opening: MessageVolume
     rest: MessageVolume
@@ -249,18 +271,18 @@ class ByRound:
 
 @dataclass(frozen=True)
 class Reports:
-    """Clients report to the server, and it answers with k rows of d columns; see `p2pkm.methods.server.star`.
+    """Pattern: clients report to the server, which answers with k rows of d columns; see `p2pkm.methods.server.star`.
 
     Parameters
     ----------
     rows, columns : int
-        Of the tables of all clients together, and of each.
+        Total number of rows of the reports of all clients; columns of each report.
     exact : bool
-        There are so many rows for sure, else at most.
+        Whether `rows` is exact, otherwise an upper bound.
     answered : bool
-        The server sends k rows for sure.
+        Whether the server is guaranteed to send k rows.
     by_points : bool
-        Every client sends a row per point, else all send equally many.
+        Whether clients send one row per point; otherwise all clients send the same number of rows.
     """
 
     rows: int

@@ -1,6 +1,6 @@
-"""Matrix product and eigenvectors whose sums run in one order: the same bits on every processor, however many threads.
+"""Matrix product and eigenvectors with a fixed order of summation: bit-identical on all processors and thread counts.
 
-Only elementwise operations of NumPy are used, whose bits do not depend on the vector features that it finds.
+Only elementwise operations of NumPy are used: their results do not depend on the vector instructions of the processor.
 """
 
 import numpy as np
@@ -8,12 +8,14 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-_SWEEPS = 30  # Jacobi converges quadratically; ten are enough for a few hundred columns
-_SMALL = 1e-15  # of the largest diagonal entry: an off-diagonal entry that counts as 0
+# Largest number of Jacobi sweeps. Convergence is quadratic; ten suffice for a few hundred columns.
+_SWEEPS = 30
+# Off-diagonal entries below this fraction of the largest diagonal entry count as 0.
+_TOLERANCE = 1e-15
 
 
 def multiply(a: Floats, b: Floats) -> Floats:
-    """Return the product of two matrices, summed in ascending order of the inner index."""
+    """Multiply two matrices, with sums in ascending order of the inner index."""
     total = np.zeros((len(a), b.shape[1]))
     for f in range(len(b)):
         total += a[:, f, None] * b[f]
@@ -21,9 +23,9 @@ def multiply(a: Floats, b: Floats) -> Floats:
 
 
 def diagonalize(matrix: Floats) -> tuple[Floats, Floats]:
-    """Return the eigenvalues of a symmetric matrix, descending, and its eigenvectors as rows.
+    """Compute the eigenvalues of a symmetric matrix, descending, and its eigenvectors as rows.
 
-    Jacobi's method in round-robin order: each of the n - 1 steps of a sweep rotates n / 2 disjoint pairs of rows and
+    Jacobi method in round-robin order [1]_: each of the n - 1 steps of a sweep rotates n / 2 disjoint pairs of rows and
     columns.
 
     Parameters
@@ -32,15 +34,16 @@ def diagonalize(matrix: Floats) -> tuple[Floats, Floats]:
 
     References
     ----------
-    G. H. Golub, C. F. Van Loan, "Matrix Computations", 4th edition, 2013, section 8.5.
+    .. [1] G. H. Golub, C. F. Van Loan, "Matrix Computations", 4th edition, 2013, section 8.5.
     """
-    n = len(matrix) + len(matrix) % 2  # an odd number gets a row of zeros, which no rotation mixes with others
+    # Pairs need an even number: a row of zeros is appended, which no rotation mixes with other rows.
+    n = len(matrix) + len(matrix) % 2
     a, vectors = np.zeros((n, n)), np.eye(n)
     a[: len(matrix), : len(matrix)] = matrix
     places = np.arange(n)
     for _ in range(_SWEEPS):
         off = np.abs(a)
-        least = _SMALL * off.diagonal().max(initial=0.0)
+        least = _TOLERANCE * off.diagonal().max(initial=0.0)
         off[np.arange(n), np.arange(n)] = 0.0
         if off.max(initial=0.0) <= least:
             break
@@ -54,14 +57,16 @@ def diagonalize(matrix: Floats) -> tuple[Floats, Floats]:
 def _rotate(a: Floats, vectors: Floats, p: NDArray[np.int64], q: NDArray[np.int64]) -> None:
     """Rotate the pairs (p, q) of rows and columns so that their off-diagonal entries become 0."""
     twice = 2.0 * a[p, q]
-    apart = a[q, q] - a[p, p]
-    flat = twice == 0.0
-    ratio = apart / np.where(flat, 1.0, twice)
+    difference = a[q, q] - a[p, p]
+    is_zero = twice == 0.0
+    ratio = difference / np.where(is_zero, 1.0, twice)
     slope = np.where(ratio < 0.0, -1.0, 1.0) / (np.abs(ratio) + np.sqrt(1.0 + ratio * ratio))
-    tangent = np.where(flat, 0.0, slope)[:, None]
+    tangent = np.where(is_zero, 0.0, slope)[:, None]
     cosine = 1.0 / np.sqrt(1.0 + tangent * tangent)
     sine = tangent * cosine
     for rows in (a, a.T, vectors):
-        one, other = rows[p], rows[q]
-        rows[p], rows[q] = cosine * one - sine * other, sine * one + cosine * other
+        first = rows[p]
+        second = rows[q]
+        rows[p] = cosine * first - sine * second
+        rows[q] = sine * first + cosine * second
     a[p, q] = a[q, p] = 0.0

@@ -1,19 +1,20 @@
-"""Libraries that do not survive a fork: MPI and JAX belong to the process that started them."""
+"""Detection of libraries that cannot be used after a fork: MPI and JAX."""
 
 import os
 import sys
 
-_LIBRARIES = ("jax", "mpi4py.MPI")  # modules whose threads or connections exist in one process alone
+# Their threads and connections are not copied to a forked process.
+_LIBRARIES = ("jax", "mpi4py.MPI")
 _inherited: set[str] = set()
 
 
 def is_inherited(library: str) -> bool:
-    """Return whether this process is a fork of one that had loaded a library, which therefore cannot be used here."""
+    """Return whether the parent of this forked process had loaded the library, so that it cannot be used."""
     return library in _inherited
 
 
 def _note_libraries() -> None:
-    """Note in a new child which libraries its parent had loaded."""
+    """Record in a new child process the libraries that its parent had loaded."""
     _inherited.update(name for name in _LIBRARIES if name in sys.modules)
 
 

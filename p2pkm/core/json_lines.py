@@ -1,4 +1,4 @@
-"""Files of JSON lines, one event per line; every error names the line, what was given and what is expected."""
+"""Files of JSON lines, one event per line; every error names the line, the value and the expected values."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -6,28 +6,29 @@ from typing import Any, NamedTuple, TypeVar
 
 from p2pkm.core.errors import ExperimentError
 
+# Limits that protect against files of another kind, well above any real trace.
 MOST = 2_000_000  # events of a file
-_WIDEST = 1_000_000  # bytes of a line
-_SHOWN = 40  # letters of a value in a message
+_MAX_LINE_BYTES = 1_000_000
+_MAX_VALUE_LENGTH = 40  # characters of a value in a message
 
-Found = TypeVar("Found")
+Parsed = TypeVar("Parsed")
 
 
 class EventKeys(NamedTuple):
-    """The keys of an event by its kind: those it must have and those it may have; and an example of a line."""
+    """Required and optional keys of an event by its kind, and an example of a line."""
 
     needed: Mapping[str, tuple[str, ...]]
     optional: Mapping[str, tuple[str, ...]]
     example: str
 
 
-def read_file(path: str, what: str, parse: Callable[[Iterator[bytes]], Found]) -> Found:
-    """Return what `parse` makes of the lines of a file.
+def read_file(path: str, what: str, parse: Callable[[Iterator[bytes]], Parsed]) -> Parsed:
+    """Parse the lines of a file.
 
     Raises
     ------
     ExperimentError
-        If it cannot be read or a line is too long.
+        If the file cannot be read or a line is too long.
     """
     try:
         with open(path, "rb") as file:
@@ -37,17 +38,17 @@ def read_file(path: str, what: str, parse: Callable[[Iterator[bytes]], Found]) -
 
 
 def _lines(file: Any, path: str) -> Iterator[bytes]:
-    """Yield the lines of a file, none of them too long."""
+    """Yield the lines of a file; raise an error at a line that is too long."""
     number = 0
-    while line := file.readline(_WIDEST + 1):
+    while line := file.readline(_MAX_LINE_BYTES + 1):
         number += 1
-        if len(line) > _WIDEST:
-            raise ExperimentError(f"{path}, line {number}: longer than {_WIDEST:,} bytes; expected one event")
+        if len(line) > _MAX_LINE_BYTES:
+            raise ExperimentError(f"{path}, line {number}: longer than {_MAX_LINE_BYTES:,} bytes; expected one event")
         yield line
 
 
 def read_event(line: bytes | str, keys: EventKeys, place: str) -> dict[str, Any]:
-    """Return the object of a line, with the keys of its kind; an ExperimentError names the place."""
+    """Parse a line to an object with the keys of its kind; errors name `place`."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
@@ -64,12 +65,12 @@ def read_event(line: bytes | str, keys: EventKeys, place: str) -> dict[str, Any]
     known = {"kind", *needed, *keys.optional[kind]}
     for key in event:
         if key not in known:
-            raise ExperimentError(f"{place}: {kind} has no key {shorten(key)}; known: {', '.join(sorted(known))}")
+            raise ExperimentError(f"{place}: unknown key {shorten(key)} of {kind}; expected {', '.join(sorted(known))}")
     return event
 
 
 def read_number(event: dict[str, Any], key: str, limits: tuple[int, int], place: str, usual: int | None = None) -> int:
-    """Return a whole number within limits."""
+    """Read an integer within limits; `usual`: value if the key is absent."""
     value = event.get(key, usual)
     if isinstance(value, bool) or not isinstance(value, int) or not limits[0] <= value <= limits[1]:
         raise ExperimentError(
@@ -79,6 +80,6 @@ def read_number(event: dict[str, Any], key: str, limits: tuple[int, int], place:
 
 
 def shorten(value: object) -> str:
-    """Return a value as a message shows it."""
+    """Format a value for a message, shortened."""
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 3]}..."

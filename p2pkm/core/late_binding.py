@@ -1,4 +1,8 @@
-"""Methods of data classes that packages above them provide, such as `Result.plot`, found by name when called."""
+"""Functions of higher packages, looked up by name when they are called.
+
+Data classes such as `Result` have methods (`Result.plot`) that higher packages implement; importing these packages at
+the top would reverse the order of the layers.
+"""
 
 from importlib import import_module
 from typing import Any
@@ -19,11 +23,11 @@ _PROVIDERS = {
 
 
 def provide(name: str) -> Any:
-    """Import what a higher package provides under a name."""
+    """Import the function that a higher package provides under a name."""
     module, function = _PROVIDERS[name]
     return getattr(import_module(module), function)
 
 
 def call(name: str, *arguments: Any, **options: Any) -> Any:
-    """Call what a higher package provides under a name: what `viz` draws and shows, save of `storage`."""
+    """Call the function that a higher package provides under a name."""
     return provide(name)(*arguments, **options)

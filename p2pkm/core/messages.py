@@ -1,4 +1,4 @@
-"""What passes between an algorithm and the network: what is sent, and what was received."""
+"""Messages between an algorithm and the network: message tables that are sent, and those that were received."""
 
 from typing import Any, NamedTuple
 
@@ -8,35 +8,37 @@ from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.core.sorting import blocks
 from p2pkm.core.states import register
 
-_TOGETHER = 256  # numbers of a table, about, where they are copied some at a time
+# Width given to `blocks` when tables are copied: about 16,000 tables at a time, so that temporary arrays stay small.
+_BLOCK_WIDTH = 256
 
 
 class DenseMessages(NamedTuple):
-    """One table of rows per device, sent in one exchange.
+    """Message tables of all devices of a batch in one exchange: one table per device.
 
     Attributes
     ----------
     values : float64[n, r, w]
-        The tables; rows beyond ``rows[i]`` are ignored.
+        Tables; rows beyond ``rows[i]`` are ignored.
     rows : int64[n]
-        -1: silent, what was received before stays valid and nothing is counted; 0: an empty table, which replaces what
-        was received and counts as a message of 0 bytes; more: that many rows.
+        Number of rows. -1: the device sends no message; neighbors keep its last table, and nothing is counted. 0: an
+        empty table, which replaces the last one and counts as a message of 0 bytes.
     edges : bool[e] or None
-        The own directed edges over which the table goes, if they are in use; None: all that are. Only for stages whose
-        receivers read nothing but `Inbox.fresh`, because a table that is sent to some replaces the table that others
-        hold a slot of.
+        Directed edges over which the table is sent, if they are active; None: all active edges. Only for stages whose
+        receivers use the tables of `Inbox.fresh` alone: there is one slot per sender, so a table sent to some neighbors
+        replaces the last table at all others, too.
     header : int
-        Leading columns that travel but are not counted (ids of origins).
+        Number of leading columns that are sent but not counted (ids of origins).
     ragged : bool
-        Whether r may differ from rank to rank; the network then agrees on the largest first.
+        Whether r may differ between ranks; the network then computes the largest r before the exchange.
     malformed : bool[n] or None
-        Tables that travel and are counted, but that their receivers reject, see `p2pkm.channel.rejection`; None: none.
+        Tables that are sent and counted, but rejected by their receivers, see `p2pkm.channel.rejection`; None: none.
     wire : int64[n] or None
-        Bytes of each table as it is encoded on the wire, see `p2pkm.core.wire_format`; of no meaning for devices that
-        are silent. None: 8 for every counted value.
+        Encoded bytes of each table, see `p2pkm.core.wire_format`; undefined for devices that send no message. None:
+        8 bytes for every counted value.
     standing : bool
-        Whether the table of every silent device is the one that it sent last, and this array is written to only at
-        devices that send it right after; a network may then read it in place of a copy. No transform acts on it.
+        Whether `values` still holds the last sent table of every silent device, and is later written to only at devices
+        that send their table in the same turn. A network may then read the array without a copy. Only without
+        transforms.
     """
 
     values: Floats
@@ -50,28 +52,28 @@ class DenseMessages(NamedTuple):
 
     @property
     def accepted(self) -> Integers:
-        """Return the rows of every table as its receivers take it, int64[n]: a rejected table counts as silence."""
+        """Rows of every table as accepted by its receivers, int64[n]: -1 if rejected, as if it had not been sent."""
         return self.rows if self.malformed is None else np.where(self.malformed, -1, self.rows)
 
 
 class Inbox(NamedTuple):
-    """What a batch of devices has received; valid until the next exchange, and never to be written to.
+    """Tables that a batch of devices has received. Valid until the next exchange; read-only.
 
     Attributes
     ----------
     tables : float64[s, r, w]
-        The last table sent by every own device, then by every neighbor on another rank; with delays, those sent before
-        follow. What lies beyond a table's own rows and columns is left over from others and must not be read.
+        Last table of every device of the batch, then of every neighbor on another rank; with delays, older tables
+        follow. Entries beyond the rows and columns of a table are leftovers of other tables; do not read them.
     rows : int64[s]
-        Rows of each table, -1 where nothing was sent.
+        Rows of each table, -1 before the first table.
     slots : int64[e]
-        Index of the table last received over each own edge, -1 = never since the edge came into use.
+        Slot of the last table received over each edge, -1: none since the edge became active.
     senders : int64[e]
-        Index of the last table sent by each own edge's neighbor.
+        Slot of the last table sent by the neighbor at each edge.
     sent : bool[s] or None
-        Who sent a table in this exchange; None: every device, or `open_edges` decides alone.
-    over : bool[e] or None
-        The own edges over which something could come in this exchange; None: all.
+        Slots whose devices sent a table in this exchange; None: all, or `open_edges` alone determines `fresh`.
+    open_edges : bool[e] or None
+        Edges over which a table could arrive in this exchange; None: all.
     """
 
     tables: Floats
@@ -83,49 +85,49 @@ class Inbox(NamedTuple):
 
     @property
     def fresh(self) -> Mask:
-        """Return over which own edges a table came in this exchange, bool[e]; computed on demand."""
-        came = np.ones(len(self.senders), np.bool_) if self.sent is None else self.sent[self.senders]
-        return came if self.open_edges is None else came & self.open_edges
+        """Edges over which a table arrived in this exchange, bool[e]; computed on demand."""
+        is_sent = np.ones(len(self.senders), np.bool_) if self.sent is None else self.sent[self.senders]
+        return is_sent if self.open_edges is None else is_sent & self.open_edges
 
     @property
     def received(self) -> Mask:
-        """Own edges over which a table was received since they came into use, bool[e]."""
+        """Edges over which a table was received since they became active, bool[e]."""
         return self.slots >= 0
 
     def rows_of(self, edges: Any) -> Any:
-        """Count the rows of the tables last received over own edges, int64[b]; -1: none was received.
+        """Return the number of rows of the last tables received over edges, int64[b]; -1: none was received.
 
         Parameters
         ----------
         edges : int, int64[b], bool[e] or slice
-            Of one edge the result has no axis b.
+            For a single edge, axis b is dropped.
         """
         slots = self.slots[edges]
         return np.where(slots < 0, -1, self.rows[slots])
 
     def tables_of(self, edges: Any, rows: int, width: int) -> Floats:
-        """Read the tables last received over own edges, float64[b, rows, width].
+        """Return the last tables received over edges, float64[b, rows, width].
 
-        They are undefined beyond the rows of a table, see `rows_of`, and where none was received.
+        Undefined beyond the rows of a table, see `rows_of`, and at edges without a received table.
 
         Parameters
         ----------
         edges : int, int64[b], bool[e] or slice
-            Of one edge the result is a view without axis b, never to be written to.
+            For a single edge, the result is a read-only view without axis b.
         rows, width : int
-            At most as many as the largest table has.
+            At most those of the largest table.
         """
         return self.tables[self.slots[edges], :rows, :width]
 
     def with_tables(self, edges: Integers, tables: Floats, rows: Integers) -> "Inbox":
-        """Replace everything received: table i, float64[t, r, w], came over edge i of `edges`, int64[b] with b <= t."""
+        """Replace all received tables: ``tables[i]``, float64[t, r, w], over ``edges[i]``, int64[b] with b <= t."""
         slots = np.full(len(self.slots), -1)
         slots[edges] = np.arange(len(edges))
         return self._replace(tables=tables, rows=rows, slots=slots)
 
 
 class Tables(NamedTuple):
-    """Tables of rows in one array, which several of them may share.
+    """Message tables with different numbers of rows in one array; tables may share rows.
 
     Attributes
     ----------
@@ -138,39 +140,38 @@ class Tables(NamedTuple):
     starts: Integers
     rows: Integers
 
-    def take(self, which: Integers) -> "Tables":
-        """Return some of the tables, int64[...]; the rows stay where they are."""
-        return Tables(self.values, self.starts[which], self.rows[which])
+    def take(self, indices: Integers) -> "Tables":
+        """Select tables, int64[...]; the array of rows is shared."""
+        return Tables(self.values, self.starts[indices], self.rows[indices])
 
     def flat(self) -> Floats:
-        """Return the rows of all tables one after another, float64[rows.sum(), w]."""
+        """Concatenate the rows of all tables, float64[rows.sum(), w]."""
         return self.values[expand_ranges(self.starts, self.rows)]
 
     def copy_to(self, values: Floats, starts: Integers) -> None:
-        """Write the rows of every table into other values, from `starts`, int64[t], on; some tables at a time."""
-        for some in blocks(len(self.rows), _TOGETHER):
-            rows = self.rows[some]
-            values[expand_ranges(starts[some], rows)] = self.values[expand_ranges(self.starts[some], rows)]
+        """Copy the rows of table i to ``values[starts[i]:]``, for all tables, in blocks."""
+        for block in blocks(len(self.rows), _BLOCK_WIDTH):
+            rows = self.rows[block]
+            values[expand_ranges(starts[block], rows)] = self.values[expand_ranges(self.starts[block], rows)]
 
 
 class SparseMessages(NamedTuple):
-    """What few devices of a batch send in one exchange, all others being silent; the cost grows with what is sent.
+    """Messages of a few devices in one exchange; all other devices are silent. Cost is proportional to the messages.
 
-    Unlike `DenseMessages` they are not remembered: they are received in their own exchange only, and the last
-    `DenseMessages` stay valid.
+    They are received in their exchange only, as a `Delivery`; the tables of the last `DenseMessages` stay valid.
 
     Attributes
     ----------
-    who : int64[s]
-        Positions of those who send, ascending.
+    senders : int64[s]
+        Positions of the sending devices in the batch, ascending.
     tables : Tables
-        One for each of them.
+        Table of each sender.
     edges : int64[f]
-        The own directed edges over which the tables go, ascending; each leads from one of `senders`.
+        Directed edges over which the tables are sent, ascending; the source of each is in `senders`.
     header : int
         As in `DenseMessages`.
     wire : int64[s] or None
-        Bytes of each table on the wire, as in `DenseMessages`.
+        Encoded bytes of each table, as in `DenseMessages`.
     """
 
     senders: Integers
@@ -181,21 +182,21 @@ class SparseMessages(NamedTuple):
 
     @classmethod
     def empty(cls) -> "SparseMessages":
-        """Return messages of nobody."""
-        nobody = np.zeros(0, np.int64)
-        return cls(nobody, Tables(np.zeros((0, 1)), nobody, nobody), nobody)
+        """Create an exchange without messages."""
+        no_indices = np.zeros(0, np.int64)
+        return cls(no_indices, Tables(np.zeros((0, 1)), no_indices, no_indices), no_indices)
 
 
 class Delivery(NamedTuple):
-    """What a batch of devices has received from `SparseMessages`; never to be written to.
+    """Tables that a batch of devices has received from `SparseMessages`; read-only.
 
     Attributes
     ----------
     edges : int64[f]
-        Own edges over which something came, ascending: by device, and then by neighbor.
+        Edges over which a table arrived, ascending: by device, then by neighbor.
     tables : Tables
-        What came over each of them. Its values begin with those that the batch itself sent, so that what points to
-        rows among these points to the same rows here.
+        Table of each edge. `values` begins with the rows that the batch itself sent, so that row numbers of the sent
+        tables stay valid.
     """
 
     edges: Integers
@@ -204,7 +205,7 @@ class Delivery(NamedTuple):
 
 @register("ragged-array")
 class RaggedArray(NamedTuple):
-    """Rows of which every device has some, one device after the other: values [counts.sum(), ...], counts int64[n]."""
+    """Rows of all devices, concatenated: ``values[counts.sum(), ...]``, and the number of each device, int64[n]."""
 
     values: Any
     counts: Integers
@@ -212,23 +213,23 @@ class RaggedArray(NamedTuple):
 
 @register("interned")
 class InternedTables(NamedTuple):
-    """Tables by origin, of which every device holds at most one of each origin; equal ones are stored once.
+    """Flooded tables by origin; every device holds at most one table of each origin, and equal tables are stored once.
 
-    Devices that received the same table of an origin have the same version of it, and devices that received different
-    ones have different versions. Versions count from 1 in the order in which this batch met them, so their numbers mean
-    nothing on another rank; `p2pkm.engine.state_tree` numbers them alike.
+    Devices that received equal tables of an origin hold the same version, others different versions. Versions are
+    numbered from 1 in the order in which this batch received them, so they differ between ranks;
+    `p2pkm.engine.state_tree` maps them to common numbers.
 
     Attributes
     ----------
     versions : uint8[n, N]
-        Version of the table of each of the N origins that each device holds, 0: none; uint16 or uint32 where one byte
-        is too small.
+        Version that each device holds of the table of each of the N origins, 0: none; uint16 or uint32 if one byte is
+        too small.
     store_firsts : int64[N + 1]
-        Version v of origin j is table number ``store_firsts[j] + v - 1``; one after the last of j begins j + 1.
+        Version v of origin j is table ``store_firsts[j] + v - 1``; the last entry is the number of tables.
     store_starts, store_rows : int64[t]
-        Where the rows of each table begin, and how many they are.
+        First row and number of rows of each table.
     store_values : float64[m, w]
-        The rows of all tables; only ever added to.
+        Rows of all tables; append-only.
     """
 
     versions: Any
@@ -239,25 +240,25 @@ class InternedTables(NamedTuple):
 
     @property
     def store_origins(self) -> Integers:
-        """Return the origin of each table, int64[t]."""
+        """Origin of each table, int64[t]."""
         return np.repeat(np.arange(len(self.store_firsts) - 1), np.diff(self.store_firsts))
 
     def find(self, device: int | np.integer[Any]) -> Integers:
-        """Return the numbers of the tables that a device holds, by origin, int64[...]."""
+        """Return the numbers of the tables that a device holds, in ascending origin, int64[...]."""
         origins = np.flatnonzero(self.versions[device])
         return self.store_firsts[origins] + self.versions[device, origins] - 1
 
 
 def expand_ranges(starts: Integers, lengths: Integers) -> Integers:
-    """Return ``starts[i], ..., starts[i] + lengths[i] - 1`` for one i after another, int64[lengths.sum()]."""
+    """Concatenate the ranges ``starts[i], ..., starts[i] + lengths[i] - 1``, int64[lengths.sum()]."""
     ends = lengths.cumsum()
-    found: Integers = (starts - ends + lengths).repeat(lengths)
-    found += np.arange(len(found))
-    return found
+    indices: Integers = (starts - ends + lengths).repeat(lengths)
+    indices += np.arange(len(indices))
+    return indices
 
 
 def pack(centroids: Floats) -> tuple[Floats, Integers]:
-    """Move the real rows of every device to the front, in their order.
+    """Move the present rows of every device to the front, in their order.
 
     Parameters
     ----------
@@ -267,29 +268,29 @@ def pack(centroids: Floats) -> tuple[Floats, Integers]:
     Returns
     -------
     values : float64[n, k, d]
-        The same array if no row is absent.
+        The same array if all rows are present.
     rows : int64[n]
-        Number of real rows.
+        Number of present rows.
     """
     if centroids[:, :, 0].max(initial=0.0) < np.inf:
         return centroids, np.full(len(centroids), centroids.shape[1])
-    real = centroids[:, :, 0] < np.inf
-    rows = real.sum(axis=1)
-    order = np.argsort(~real, axis=1, kind="stable")
+    is_present = centroids[:, :, 0] < np.inf
+    rows = is_present.sum(axis=1)
+    order = np.argsort(~is_present, axis=1, kind="stable")
     return np.take_along_axis(centroids, order[:, :, None], axis=1), rows
 
 
-def pack_some(centroids: Floats, who: Integers) -> tuple[Floats, Integers]:
-    """Return the same where only the devices `senders` send: the tables of the others are of no meaning, their rows -1."""
+def pack_some(centroids: Floats, senders: Integers) -> tuple[Floats, Integers]:
+    """Pack the tables of `senders`, int64[s], see `pack`; tables of other devices are undefined, their rows -1."""
     rows = np.full(len(centroids), -1)
-    if centroids[who, :, 0].max(initial=0.0) < np.inf:
-        rows[who] = centroids.shape[1]
+    if centroids[senders, :, 0].max(initial=0.0) < np.inf:
+        rows[senders] = centroids.shape[1]
         return centroids, rows
     values = centroids.copy()
-    values[who], rows[who] = pack(centroids[who])
+    values[senders], rows[senders] = pack(centroids[senders])
     return values, rows
 
 
 def no_messages(n: int, rows: int, width: int) -> DenseMessages:
-    """Return the messages of n devices that send nothing."""
+    """Create messages of n devices that are all silent."""
     return DenseMessages(np.zeros((n, rows, width)), np.full(n, -1))

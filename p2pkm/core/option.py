@@ -1,4 +1,4 @@
-"""Options: fields of a dataclass that carry what the command line says of them."""
+"""Options: fields of a dataclass with their description for the command line."""
 
 from collections.abc import Callable
 from dataclasses import field, fields
@@ -7,22 +7,22 @@ from typing import Any, NamedTuple
 
 
 class Option(NamedTuple):
-    """An option of a run, as its field declares it.
+    """Description of an option of a run, declared by its field.
 
     Attributes
     ----------
     help : str
         Text of the command line: a noun phrase in one line of at most 80 characters.
     metavar : str or None
-        Placeholder of the value in the help; None: that of click.
+        Placeholder of the value in the help text; None: the default of click.
     flags : tuple of str
         Names on the command line; empty: the field's name with dashes, and ``--no-...`` with it if the default is True.
     group : str
-        "method": also a parameter of methods, which may be written into their spec.
+        "run" or "method": "method" options are also parameters of methods and may be set in their spec.
     completes : bool
-        Whether a shell completes its values.
+        Whether shell completion offers its values.
     least : int or None
-        Smallest whole number.
+        Smallest valid integer; None: not an integer, or no limit.
     reads : str
         ``module:Class`` whose `of` reads the text of a value; empty: the value is stored unchanged.
     section : str
@@ -46,7 +46,7 @@ class Option(NamedTuple):
 
     @property
     def reader(self) -> Callable[[Any], Any]:
-        """Function that reads the text of a value; its module is imported here."""
+        """Function that parses the text of a value; imports its module."""
         module, _, kind = self.reads.partition(":")
         read: Callable[[Any], Any] = vars(import_module(module))[kind].of
         return read
@@ -58,5 +58,5 @@ def option(default: Any, text: str, **more: Any) -> Any:
 
 
 def options_of(kind: Any) -> dict[str, Option]:
-    """Return the options of a dataclass by the names of their fields, in their order."""
-    return {one.name: one.metadata["option"] for one in fields(kind) if "option" in one.metadata}
+    """Return the options of a dataclass by field name, in the order of the fields."""
+    return {item.name: item.metadata["option"] for item in fields(kind) if "option" in item.metadata}

@@ -1,4 +1,4 @@
-"""Plug-ins for p2pkm: the registries of names with what other packages add."""
+"""Plug-ins: registries of names, extended by entry points of other packages."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,17 +8,20 @@ from p2pkm.core.errors import ExperimentError
 from topologies.plugins import GRAPHS, PluginError
 from topologies.plugins import extend as extend_plainly
 
-METHODS, INITS = "p2pkm.algorithms", "p2pkm.inits"  # entry points
-PARTITIONS, TRANSFORMS = "p2pkm.partitions", "p2pkm.transforms"
+# Groups of entry points.
+METHODS = "p2pkm.algorithms"
+INITS = "p2pkm.inits"
+PARTITIONS = "p2pkm.partitions"
+TRANSFORMS = "p2pkm.transforms"
 
 
 def extend(builtin: Mapping[str, Any], group: str, spec: str | None) -> dict[str, Callable[..., Any]]:
-    """Do what `topologies.plugins.extend` does.
+    """Add the entry points of a group to a registry, see `topologies.plugins.extend`.
 
     Raises
     ------
     ExperimentError
-        If the plug-in that is asked for cannot be imported, or two things have one name.
+        If the requested plug-in cannot be imported, or two entries have the same name.
     """
     try:
         return extend_plainly(builtin, group, spec)
@@ -27,12 +30,12 @@ def extend(builtin: Mapping[str, Any], group: str, spec: str | None) -> dict[str
 
 
 def families(spec: str | None) -> dict[str, Callable[..., Any]]:
-    """Return the families of graphs, fixed and changing."""
+    """Return the graph families, static and time-varying, by name."""
     return extend({**topologies.FAMILIES, **topologies.TIME_VARYING}, GRAPHS, spec)
 
 
 def summarize(name: str, find: Callable[[str], Any]) -> Any:
-    """Return the thing of this name, or, of a plug-in that cannot be imported, the error as text."""
+    """Return the entry of this name, or the error as text if its plug-in cannot be imported."""
     try:
         return find(name)
     except (ExperimentError, PluginError) as error:

@@ -1,4 +1,8 @@
-"""What a method is: three pure functions on a batch of devices, and a state of arrays."""
+"""Interfaces of methods: three pure functions on a batch of devices, and a state that consists of arrays.
+
+`Algorithm` and `ServerMethod` are the interfaces. Methods inherit the hooks of `MethodBase` or `ServerMethodBase`,
+whose defaults suit most methods, and declare `p2pkm.core.traits.MethodTraits`.
+"""
 
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
@@ -15,51 +19,63 @@ from p2pkm.core.validation import check_scalar
 
 
 class State(Protocol):
-    """A NamedTuple of arrays, device axis first (own edge axis if named `edge_*`, origin axis if named `store_*`).
+    """State of a method or stage: a NamedTuple of arrays.
 
-    Of a stage with the trait `cuts_links` the last state has `edge_active`, bool[e], alike at both ends: which edges
-    are in use from then on; and `edge_degrees`, int64[e]: how many the neighbor at each edge then has.
+    The first axis of an array is the device axis; fields named `edge_*` have an edge axis and fields named `store_*` an
+    origin axis instead. Field names are part of checkpoints.
 
-    Optional fields, read by `p2pkm.core.states.optional`: `oscillating`, bool[n]: not converged, but going round in
-    circles (default: none). Of the last state of a stage `edge_limit`, float64[e]: the variation from which on each
-    link gives way (default: never); `rehearsed`, float64[n, 2]: the coupling and the excess expected with it (default:
-    not rehearsed). Of the last state of a run `edge_weight`, float64[e] or None: how much of the
-    strength of each link is left, 0 to 1 (None: all of it); the groups of a result are what links above a half connect
-    (default: no groups), or `group`, int64[n] or None, where there is one; `reverted`, bool[n]: who has taken the start
-    back (default: nobody). With the trait `derives_features` `derived`: a NamedTuple of arrays [n, ...] and
-    RaggedArrays [m, ...] that `Result.derived` has, one of them `features`, float64[m, D], which stand for the points.
-    Of a server method `held`, int64[n]: the rows that the hub last aggregated, elsewhere 0.
+    Attributes
+    ----------
+    edge_active : bool[e]
+        Last state of a stage with the trait `cuts_links`: edges that stay active, equal at both ends of a link.
+    edge_degrees : int64[e]
+        Same: number of active edges of the neighbor at each edge.
+
+    Notes
+    -----
+    Optional fields, read by `p2pkm.core.states.optional`:
+
+    * `oscillating`, bool[n]: devices that do not converge but repeat a cycle. Default: none.
+    * `edge_limit`, float64[e], last state of a stage: total variation above which a link yields. Default: never.
+    * `rehearsed`, float64[n, 2], last state of a stage: calibrated coupling, and the excess expected with it.
+    * `edge_weight`, float64[e] or None, last state of a run: remaining strength of each link, 0 to 1 (None: all 1).
+      Groups of a result are the components of the links above 1/2.
+    * `group`, int64[n] or None, last state of a run: group of each device.
+    * `reverted`, bool[n], last state of a run: devices that returned to the initial centroids. Default: none.
+    * `derived`, with the trait `derives_features`: NamedTuple of arrays [n, ...] and RaggedArrays [m, ...] for
+      `Result.derived`; its field `features`, float64[m, D], replaces the points.
+    * `held`, int64[n], server methods: number of rows that the server last aggregated, 0 at other devices.
     """
 
     @property
     def centroids(self) -> Floats:
-        """Return the centroids, float64[n, k, d]; absent rows are +inf."""
+        """Centroids, float64[n, k, d]; absent rows are +inf."""
 
     @property
     def converged(self) -> Mask:
-        """Return which devices see no reason to go on, bool[n]."""
+        """Devices that have converged, bool[n]."""
 
 
 class RunOutline(NamedTuple):
-    """What a run is, as far as the defaults of a method depend on it.
+    """Properties of a run on which defaults of a method may depend.
 
     Attributes
     ----------
     topology : p2pkm.network.Topology
     disturbed : str
-        Why messages may be changed, late or lost, or links come and go; empty: nothing of the kind.
+        Reason why messages may be changed, late or lost, or links may change; empty: none of these.
     seeded : bool
-        Whether centroids to start from are given.
+        Whether the user supplied initial centroids.
     complete : bool
-        Whether no row is left out of a message, no matter how few points it has.
+        Whether messages contain all rows, without suppression of small clusters.
     streamed : bool
         Whether points arrive, leave or move during the run.
     rounds : int or None
-        Largest number of rounds of the method; None: not known.
+        Largest number of rounds of the method; None: unknown.
     image : tuple of int or None
-        Shape of points that are images, (height, width) or with channels, if it is known.
+        Shape of points that are images, (height, width) or with channels; None: unknown.
     points : int or None
-        Number of all points, once the number of clusters is final; None before.
+        Number of points of all devices, once the number of clusters is final; None before.
     """
 
     topology: Any
@@ -73,15 +89,17 @@ class RunOutline(NamedTuple):
 
 
 class Pipeline(NamedTuple):
-    """Stages that a method needs around itself, of `p2pkm.methods.init.pipelines.Stage`.
+    """Additional stages of a method, of `p2pkm.methods.init.pipelines.Stage`.
 
     Attributes
     ----------
     seeding : tuple of Stage or None
-        In the place of the stages of its initialization; None: these. A run from given centroids has neither.
+        Stages that replace those of the initialization; None: not replaced. Skipped if the user supplies initial
+        centroids.
     before : tuple of Stage
-        Between the initialization and the method.
+        Stages between the initialization and the method.
     after : tuple of Stage
+        Stages after the method.
     """
 
     seeding: tuple[Any, ...] | None = None
@@ -90,7 +108,7 @@ class Pipeline(NamedTuple):
 
 
 class PointCount(NamedTuple):
-    """Number of points with d features on n devices, a hub among them."""
+    """Size of a run: n devices (server included), m points, d features."""
 
     n: int
     m: int
@@ -99,55 +117,55 @@ class PointCount(NamedTuple):
 
 @cache
 def _list_scalars(kind: Any) -> dict[str, bool]:
-    """Return the parameters of a dataclass in their order, and whether each is declared as one number or word."""
-    return {one.name: _is_scalar(one.type) for one in fields(kind) if one.init} if is_dataclass(kind) else {}
+    """Return the parameters of a dataclass in their order, and whether each is declared as a number or a string."""
+    return {item.name: _is_scalar(item.type) for item in fields(kind) if item.init} if is_dataclass(kind) else {}
 
 
 def _is_scalar(kind: Any) -> bool:
-    """Return whether a declared type holds numbers and words alone; of one that is written as text nothing is known."""
+    """Return whether a declared type has numbers and strings only; False for annotations that are text."""
     if get_origin(kind) in (Union, UnionType):
         return all(map(_is_scalar, get_args(kind)))
     return get_origin(kind) is Literal or kind in (int, float, str, bool, NoneType)
 
 
 class Objective:
-    """Objective of a method: the losses of all devices and the penalties of all edges, as the monitor measures them.
+    """Objective of a method, as evaluated by the monitor: losses of all devices plus penalties of all edges.
 
-    Here: the cost of all points without penalties, of a method whose devices all hold the same centroids.
+    Default: the pooled cost without penalties, for methods whose devices all hold the same centroids.
     """
 
     def link_alpha(self, devices: Devices, state: Any = None) -> Floats:
-        """Return the strength of every own edge, float64[e]."""
+        """Return the coupling alpha of every edge, float64[e]."""
         return np.zeros(len(devices.indices))
 
     def loss_weights(self, devices: Devices) -> Floats:
-        """Return the factor of the loss of every device in the objective, float64[n]."""
+        """Return the factor of the local loss of every device in the objective, float64[n]."""
         return np.ones(len(devices))
 
     def variation(self, devices: Devices, tables: Floats, slots: Integers) -> Floats | None:
-        """Return the variation of every link, float64[e], 0 at its upper end; None: equation (4).
+        """Compute the total variation of every link, float64[e], stored at its lower end; None: equation (4).
 
-        Parameters are those of `p2pkm.kernels.reference.gtv`: the tables of the batch and its neighbors.
+        Parameters as in `p2pkm.kernels.reference.gtv`: tables of the batch and its neighbors.
         """
         return None
 
     def penalties(self, state: Any, devices: Devices, gtv: Floats) -> Floats:
-        """Return the term of each own edge, float64[e], given its variation."""
+        """Compute the penalty of each edge, float64[e], given its total variation."""
         return np.zeros(len(devices.indices))
 
     def predict_excess(self, topology: Any, points: int) -> float | None:
-        """Return the expected excess of the mean cost ratio over 1, None without a theorem for it."""
+        """Return the excess (mean cost ratio minus 1) predicted by theory; None without a theorem."""
         return None
 
 
 class MethodBase:
-    """What every method, server method and stage inherits: hooks that few need, with what holds for the others."""
+    """Base class of methods, server methods and stages: hooks with defaults that suit most methods."""
 
-    def __new__(cls, *given: Any, **options: Any) -> Self:
-        """Reject an array or a list where a parameter is one number or word."""
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Reject arrays and lists for parameters that are numbers or strings."""
         kind: Any = cls
         scalars = _list_scalars(kind)
-        for name, value in [*zip(scalars, given, strict=False), *options.items()]:
+        for name, value in [*zip(scalars, args, strict=False), *options.items()]:
             if scalars.get(name):
                 check_scalar(value, name)
         return super().__new__(cls)
@@ -156,38 +174,41 @@ class MethodBase:
 
         @property
         def k(self) -> int:
-            """Return the number of clusters."""
+            """Number of clusters."""
 
-    tol: float = 0.0  # below which moves a device, or the model of a server, has converged; 0: never
-    prefers_integers: bool = False  # whether tables travel as integers unless the user decides; `configure` sets it
+    # Largest move of a converged device (or of the model of a server); 0: never converged.
+    tol: float = 0.0
+    # Whether messages are integers by default; set by `configure`, overruled by the user.
+    prefers_integers: bool = False
 
     @property
     def traits(self) -> MethodTraits:
-        """Return what it is. Every method declares it: a class variable, or a property where parameters decide."""
+        """Traits; every method declares them as a class variable, or as a property if they depend on parameters."""
         raise NotImplementedError(
             f"{type(self).__name__} does not declare its traits, a p2pkm.core.traits.MethodTraits"
         )
 
     @property
     def objective(self) -> Objective | None:
-        """Objective that it minimizes; None: none that is known. A class variable, or a property."""
+        """Objective that the method minimizes, None if unknown. A class variable, or a property."""
         return None
 
     def with_k(self, k: int) -> Self:
-        """Return the same method with another number of clusters."""
+        """Return the method with another number of clusters."""
         return self.replaced(k=k)
 
-    def replaced(self, **others: Any) -> Self:
-        """Return the same method with some other parameters."""
-        other = object.__new__(type(self))  # quicker than `copy`: methods settle in every turn
-        vars(other).update(vars(self), **others)
-        return other
+    def replaced(self, **changes: Any) -> Self:
+        """Return the method with changed parameters."""
+        # Faster than `copy` or `dataclasses.replace`; `settle` calls this in every turn.
+        changed = object.__new__(type(self))
+        vars(changed).update(vars(self), **changes)
+        return changed
 
     def configure(self, run: RunOutline) -> Self:
-        """Return the method with the parameters that are left to the run filled in.
+        """Return the method with defaults that depend on the run.
 
-        Called once the run has been checked, and again with `run.points` once the number of clusters is final; what was
-        filled in stays: ``m.configure(run).configure(run) == m.configure(run)``.
+        Called after validation of the run, and again with `run.points` once the number of clusters is final. Must be
+        idempotent: ``m.configure(run).configure(run) == m.configure(run)``.
         """
         return self
 
@@ -202,71 +223,72 @@ class MethodBase:
         return Pipeline()
 
     def on(self, topology: Any) -> Any:
-        """Return the algorithm that the loop runs on a graph, where who sends depends on all of it."""
+        """Return the algorithm bound to a graph, for methods whose senders depend on the whole graph."""
         return self
 
     def under_faults(self, topology: Any) -> Any:
-        """Return the method in the form that bears faults, if it has one of its own."""
+        """Return the fault-tolerant variant of the method, if it has a separate one."""
         return self
 
     def flops(self, work: "Work") -> Integers | None:
-        """Return the operations of a turn of every device, int64[n]; None: one pass over the own points."""
+        """Count the operations of a turn of every device, int64[n]; None: one pass over the local points."""
         return None
 
     def expected_messages(self, known: Known) -> Pattern | None:
-        """Return what it sends, for `plan`; None: unknown.
+        """Return the pattern of the messages, for `p2pkm plan`; None: unknown.
 
-        Here: in every turn k rows of d numbers to each neighbor. Other messages need a hook of their own.
+        Default: k rows of d numbers to each neighbor in every turn.
         """
         return EveryTurn(self.k, known.features)
 
     def finds_all(self, known: Known, before: bool) -> bool:
-        """Return whether every device has k centroids in the end, for sure; before: so when the stage began."""
+        """Return whether every device is guaranteed to end with k centroids; before: guaranteed at the start."""
         return before
 
     def check(self, run: RunOutline, points: PointCount) -> None:
-        """Reject a graph or points that the method cannot work with, or arithmetic that would take too long.
+        """Reject a graph or points that the method does not support, or computations that would take too long.
 
-        Called before any work starts, while it is not known yet whether messages are disturbed.
+        Called before the run starts; `run.disturbed` is not set yet.
         """
 
     def resolved_parameters(self, devices: Devices) -> dict[str, Any]:
-        """Return what the summary shows of the parameters as used: alpha, coupling, relaxation, local_steps."""
+        """Return resolved parameters for the summary: alpha, coupling, relaxation, local_steps."""
         return {}
 
     def settle(self, state: Any) -> Any:
-        """Return the method with what a run has found for parameters that were left to it."""
+        """Return the method with parameters that were determined during the run, read from `state`."""
         return self
 
 
 @dataclass(frozen=True)
 class OnGraph(MethodBase):
-    """A method in the form that the loop runs on a graph, see `MethodBase.on`; it has k and traits of the method."""
+    """Method bound to a graph, see `MethodBase.on`."""
 
     method: Any
 
     @property
     def k(self) -> int:
-        """Return the number of clusters."""
+        """Number of clusters."""
         return int(self.method.k)
 
     @property
     def traits(self) -> MethodTraits:
-        """Return what the method is, see `p2pkm.core.traits`."""
-        found: MethodTraits = self.method.traits
-        return found
+        """Traits of the method, see `p2pkm.core.traits`."""
+        traits: MethodTraits = self.method.traits
+        return traits
 
     @property
     def objective(self) -> Objective | None:
         """Objective of the method."""
-        found: Objective | None = self.method.objective
-        return found
+        objective: Objective | None = self.method.objective
+        return objective
 
 
 class Algorithm(Protocol):
-    """A method: a frozen dataclass of its hyper-parameters. It never sees network, rank, clock or file.
+    """Method: a frozen dataclass of hyper-parameters, with pure functions.
 
-    It inherits `MethodBase`. No function writes into an array that it was given.
+    Methods inherit `MethodBase`. They must not use network, rank, clock or files, and must not write to arguments,
+    except as described in `update`.
     """
 
     @property
@@ -275,48 +297,48 @@ class Algorithm(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the name on the command line, or of the stage."""
+        """Name on the command line, or of the stage."""
 
     @property
     def schedule(self) -> str:
-        """Return the name of the default schedule."""
+        """Name of the default schedule."""
 
     @property
     def traits(self) -> MethodTraits:
-        """Return what the method is."""
+        """Traits of the method."""
 
     def expected_messages(self, known: Known) -> Pattern | None:
-        """Return what the method sends, for `plan`."""
+        """Return the pattern of the messages, for `p2pkm plan`."""
 
     def finds_all(self, known: Known, before: bool) -> bool:
-        """Return whether every device has k centroids in the end, for sure."""
+        """Return whether every device is guaranteed to end with k centroids."""
 
     def initial_state(self, devices: Devices, start: Any) -> Any:
-        """Return the state before the opening; `start` is the last stage's state, or None."""
+        """Return the state before the initial exchange; `start`: state of the previous stage, or None."""
 
     def message(self, state: Any, devices: Devices) -> DenseMessages | SparseMessages:
-        """Return what the active devices send, in every turn of a stage of the same kind."""
+        """Return the messages of the active devices, of the same type in all turns of a stage."""
 
     def update(self, state: Any, inbox: Any, devices: Devices) -> Any:
-        """Return the state after the active devices have acted on what they received: an `Inbox`, or a `Delivery`.
+        """Update the state of the active devices with the received tables, an `Inbox` or a `Delivery`.
 
-        From the second turn of a round on (``devices.turn > 0``) nobody else has seen the state: arrays that the turn
-        before has made may be written to, those sent as messages that stand (`DenseMessages`) at active devices alone.
-        Nothing else that is given is ever written to.
+        From the second turn of a round on (``devices.turn > 0``), the loop holds the only reference to the state, so
+        arrays that the previous turn created may be written to; an array sent with `DenseMessages.is_stable` at active
+        devices only. All other arguments are read-only.
         """
 
 
 class Report(NamedTuple):
-    """What the clients of a batch send to the server.
+    """Reports of the clients of a batch to the server.
 
     Attributes
     ----------
     values : float64[n, r, w]
+        Message tables.
     rows : int64[n]
-        0: an empty table, which travels too.
+        Number of rows; 0: an empty table, which is sent, too.
     local : float64[n, q, d]
-        The centroids that each client clustered its own points by; absent rows are +inf. They are not sent: scores ask
-        for them.
+        Local centroids of each client; absent rows are +inf. Not sent; used by metrics.
     """
 
     values: Floats
@@ -325,22 +347,21 @@ class Report(NamedTuple):
 
 
 class ServerMethodBase(MethodBase):
-    """What every server method inherits."""
+    """Base class of server methods."""
 
     schedule: ClassVar[str] = "star"
 
     def expected_messages(self, known: Known) -> Pattern | None:
-        """Return what the clients report, for `plan`: here at most k centroids, each with a count."""
+        """Return the pattern of the reports, for `p2pkm plan`. Default: at most k centroids, each with a count."""
         return Reports(known.clients * self.k, known.features + 1)
 
 
 class ServerMethod(Protocol):
-    """A method with a server: a frozen dataclass of its hyper-parameters and two pure functions, run by `star.Star`.
+    """Server method: a frozen dataclass of hyper-parameters with two pure functions, run by `star.Star`.
 
-    It inherits `ServerMethodBase`, and its traits are `p2pkm.core.traits.ServerTraits`.
-
-    The server aggregates and sends when clients have reported; clients report at the opening, and, unless the method
-    is one-shot, whenever the server has sent.
+    Server methods inherit `ServerMethodBase`; their traits are `p2pkm.core.traits.ServerTraits`. Clients report at the
+    initial exchange, and again after every message of the server, unless the method is one-shot. The server aggregates
+    and sends after it received reports.
     """
 
     @property
@@ -349,55 +370,61 @@ class ServerMethod(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the name on the command line."""
+        """Name on the command line."""
 
     @property
     def traits(self) -> MethodTraits:
-        """Return what the method is."""
+        """Traits of the method."""
 
     @property
     def default_rounds(self) -> int:
-        """Return how many times the server aggregates, unless configured otherwise."""
+        """Default number of aggregations at the server."""
 
     @property
     def tol(self) -> float:
-        """Return below which Frobenius norm of the move of the server's table all devices have converged; 0: never."""
+        """Tolerance: all devices have converged if the server centroids move less (Frobenius norm); 0: never."""
 
     def expected_messages(self, known: Known) -> Pattern | None:
-        """Return what the clients report, for `plan`."""
+        """Return the pattern of the reports, for `p2pkm plan`."""
 
     def report(self, clients: Devices, model: Floats) -> Report:
-        """Return what each client sends; model: float64[n, k, d], what each last received, all +inf at the opening.
+        """Compute the reports of all clients.
 
-        Works on any batch, devices without points and the hub among them; what the hub would send is ignored.
+        The batch may contain devices without points and the server; the report of the server is ignored.
+
+        Parameters
+        ----------
+        clients : Devices
+        model : float64[n, k, d]
+            Last centroids that each client received, all +inf at the initial exchange.
         """
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
-        """Return the server's new centroids, float64[k', d] with k' <= k.
+        """Compute the new centroids of the server, float64[k', d] with k' <= k.
 
         Parameters
         ----------
         hub : Devices
-            The batch that the hub is in: for `shared_key`, `kernels`, `step`, `total`. Its points are none of its
-            business.
+            Batch that contains the server, for `shared_key`, `kernels`, `round` and `total`. Points of the batch must
+            not be used.
         tables : list of float64[r, w]
-            The last table of every client, in ascending id; some may be empty.
+            Last table of every client, in ascending id; tables may be empty.
         model : float64[k, d]
-            The centroids so far; absent rows are +inf.
+            Previous centroids; absent rows are +inf.
         """
 
 
 class Work(NamedTuple):
-    """What a turn of every device works on, for methods that count their operations by `flops(work)`, int64[n].
+    """Amount of data of a turn of every device, for `MethodBase.flops`.
 
     Attributes
     ----------
     sizes : int64[n]
-        Own points.
+        Local points.
     neighbors : int64[n]
-        Links in use.
+        Active links.
     rows : int64[n]
-        Received since the last turn awake.
+        Rows received since the last active turn.
     d : int
         Number of features.
     """

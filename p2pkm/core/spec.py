@@ -1,4 +1,4 @@
-"""Specs `NAME[:key=value,...]`, the one notation for graphs, data, partitions, seedings and algorithms."""
+"""Specs `NAME[:key=value,...]`: notation for graphs, data, partitions, initializations and algorithms."""
 
 import difflib
 import inspect
@@ -13,9 +13,12 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origi
 from p2pkm.core.errors import ExperimentError
 
 Value = TypeVar("Value")
-_LONG = 100  # letters of a word that are compared with those that are known
-_VERBATIM = {"file": "path", "gallery": "recipe"}  # names whose rest is one value, whatever stands in it
-RENAMED = {  # options, keys and values of version 0.1.0, with _ for -: what they are called now
+# Characters of an unknown word that are compared with the known words; a limit on time for very long input.
+_MAX_COMPARED = 100
+# Names whose text after the colon is a single value, commas included.
+_VERBATIM = {"file": "path", "gallery": "recipe"}
+# New names of the options, keys and values of version 0.1.0, with _ for -.
+RENAMED = {
     "every": "record_every",
     "alone": "local",
     "own": "local",
@@ -45,27 +48,29 @@ RENAMED = {  # options, keys and values of version 0.1.0, with _ for -: what the
     "stragglers": "straggler",
     "pause": "straggler_length",
 }
-_KMEANS = (  # who asks for this algorithm means one of two
+# Hint for --algorithm kmeans, which can mean one of two methods.
+_KMEANS = (
     "k-means of the points of all devices, without a server, is 'gtvmin', the default; 'central' collects all points "
     "on a server, as a baseline."
 )
-_RENAMED_WITH_VALUE = {("recipe", "groups"): "groups"}  # where a value of an option became an option of its own
+# A value of an old option that is a separate option now.
+_RENAMED_WITH_VALUE = {("recipe", "groups"): "groups"}
 
 
 def renamed(name: str, value: object = None) -> str | None:
-    """Return what an option or key of version 0.1.0 with this value is called now, None: it is none; with _ for -."""
+    """Return the new name of an option or key of version 0.1.0 with this value, None if not renamed; with _ for -."""
     name = name.replace("-", "_")
     return _RENAMED_WITH_VALUE.get((name, str(value))) or RENAMED.get(name)
 
 
 class Spec(NamedTuple):
-    """A name and the options that were given with it, already converted to their types."""
+    """Name and its options, converted to their types."""
 
     name: str
     options: dict[str, Any]
 
     def __str__(self) -> str:
-        """Write the spec back in canonical form: `-` in the name, keys in the order given."""
+        """Format the spec in canonical form: `-` in the name, keys in the order of the input."""
         if not self.options:
             return self.name
         if self.name in _VERBATIM:
@@ -74,7 +79,7 @@ class Spec(NamedTuple):
 
 
 def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec:
-    """Read one spec; the keyword-only parameters of `known[name]` are its keys.
+    """Parse a spec; the keyword-only parameters of `known[name]` are its keys.
 
     Parameters
     ----------
@@ -82,14 +87,14 @@ def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec
         For example ``"small-world:degree=4,rewire=0.1"``; after ``file:`` and
         ``gallery:`` the rest is taken verbatim.
     known : mapping of str to callable
-        The registry that the name is looked up in.
+        Registry of names.
     what : str
-        What the name stands for ("graph", "partition", ...), for the message.
+        Kind of the name ("graph", "partition", ...), for messages.
 
     Raises
     ------
     ExperimentError
-        If the name, a key or a value is not known; the message names the nearest known one.
+        If the name, a key or a value is unknown; the message suggests the nearest known one.
     """
     name, colon, rest = text.strip().partition(":")
     name = name.replace("_", "-").lower()
@@ -119,70 +124,71 @@ def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec
 
 def read_value(
     kind: type[Value],
-    given: Value | str,
+    value: Value | str,
     known: Mapping[str, Callable[..., Any]],
     what: str,
     make: Callable[[Spec], Value] | None = None,
 ) -> Value:
-    """Return the value of a text, made by the function of its name, or by `make`; a value stays as it is.
+    """Parse the text of a value: call the function of its name, or `make`; values are returned unchanged.
 
     Raises
     ------
     ExperimentError
-        If the text cannot be read or has a figure out of range, or it is neither.
+        If the text is invalid or has a number out of range, or if `value` is neither a text nor of this kind.
     """
-    if isinstance(given, kind):
-        return given
-    if not isinstance(given, str):
+    if isinstance(value, kind):
+        return value
+    if not isinstance(value, str):
         expected = f"a p2pkm.{kind.__name__}, or text such as {next(iter(known))!r}"
-        raise ExperimentError(f"{what} is {given!r}; expected {expected}")
-    spec = parse(given, known, what)
-    found: Value = known[spec.name](**spec.options) if make is None else make(spec)
-    return found
+        raise ExperimentError(f"{what} is {value!r}; expected {expected}")
+    spec = parse(value, known, what)
+    made: Value = known[spec.name](**spec.options) if make is None else make(spec)
+    return made
 
 
-def read_drawn(kind: type[Value], given: Value | str | None, what: str, file: str) -> Value | None:
-    """Return the value of ``drawn:key=value,...``, of ``file:PATH`` or of a path that ends with .jsonl, kept as `file`.
+def read_drawn(kind: type[Value], value: Value | str | None, what: str, file: str) -> Value | None:
+    """Parse ``drawn:key=value,...``, ``file:PATH`` or a path that ends with .jsonl; `file`: field for the path.
 
     Raises
     ------
     ExperimentError
-        As `read_value`.
+        As in `read_value`.
     """
-    if given is None:
+    if value is None:
         return None
-    if isinstance(given, str) and given.endswith(".jsonl") and not given.startswith("file:"):
-        given = f"file:{given}"
+    if isinstance(value, str) and value.endswith(".jsonl") and not value.startswith("file:"):
+        value = f"file:{value}"
 
     def make(spec: Spec) -> Value:
         return kind(**{file: spec.options["path"]} if spec.name == "file" else spec.options)
 
-    return read_value(kind, given, {"drawn": kind, "file": kind}, what, make)
+    return read_value(kind, value, {"drawn": kind, "file": kind}, what, make)
 
 
 def show_drawn(value: Any, file: str, drawn: str = "", always: tuple[str, ...] = ()) -> str:
-    """Write what `read_drawn` reads: the path, else after `drawn` what differs from the defaults, or is in `always`."""
-    path, usual = vars(value)[file], vars(type(value)())
+    """Format a value for `read_drawn`: its path, or `drawn` and the keys not at their default or in `always`."""
+    path = vars(value)[file]
+    defaults = vars(type(value)())
     if path is not None:
         return path if path.endswith(".jsonl") else f"file:{path}"
-    found = vars(value).items()
-    return drawn + ",".join(f"{name}={show(one)}" for name, one in found if name in always or one != usual[name])
+    changed = {name: item for name, item in vars(value).items() if name in always or item != defaults[name]}
+    return drawn + ",".join(f"{name}={show(item)}" for name, item in changed.items())
 
 
 def split_specs(texts: Iterable[str]) -> list[str]:
-    """Read lists of specs such as ``gtvmin,fkm:server_n_init=3,min_count=1,feca``.
+    """Split lists of specs such as ``gtvmin,fkm:server_n_init=3,min_count=1,feca``.
 
     A comma ends a spec unless a ``key=value`` follows.
 
     Raises
     ------
     ExperimentError
-        If a list is empty, no text, or names a spec twice.
+        If a list is not a text, or has an empty or repeated spec.
     """
     texts, specs = list(texts), list[str]()
     for text in texts:
         if not isinstance(text, str):
-            raise ExperimentError(f"{text!r} is no text; expected a list such as a,b,c")
+            raise ExperimentError(f"list is {text!r}; expected text such as 'a,b,c'")
     for part in ",".join(texts).split(","):
         belongs = specs and "=" in part.partition(":")[0] and ":" in specs[-1]
         if belongs:
@@ -195,7 +201,7 @@ def split_specs(texts: Iterable[str]) -> list[str]:
 
 
 def complete(spec: Spec, known: Mapping[str, Callable[..., Any]], seed: int) -> Spec:
-    """Return the spec with every key that has a value: what was given, else the default, and the run's seed."""
+    """Add the default of every key without a value, and the seed of the run; keys with the value None are left out."""
     signature = inspect.signature(known[spec.name]).parameters
     values = {key: spec.options.get(key, signature[key].default) for key in parameters(known[spec.name])}
     if "seed" in values and "seed" not in spec.options:
@@ -205,7 +211,7 @@ def complete(spec: Spec, known: Mapping[str, Callable[..., Any]], seed: int) -> 
 
 @cache
 def parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the keyword-only parameters of a function or class and their annotated types; fixed ones are left out."""
+    """Return the keyword-only parameters of a function or class with their types, without those fixed by `partial`."""
     inner, fixed = (function.func, function.keywords) if isinstance(function, partial) else (function, {})
     hints = get_type_hints(getattr(inner, "__init__") if isinstance(inner, type) else inner)  # noqa: B009 - for mypy
     named = inspect.signature(inner).parameters.values()
@@ -216,13 +222,14 @@ def convert(value: object, kind: Any, where: str) -> Any:
     """Convert text (or a TOML value) to an annotated type: bool, int, float, str, Literal or an Optional of them."""
     origin = get_origin(kind)
     if origin in (Union, UnionType):
-        words = [word for part in get_args(kind) if get_origin(part) is Literal for word in get_args(part)]
+        words = [item for part in get_args(kind) if get_origin(part) is Literal for item in get_args(part)]
         if words and value in words:
             return value
         plain = [part for part in get_args(kind) if part is not NoneType and get_origin(part) is not Literal]
         inner = str if str in plain else next(iter(plain), Literal[tuple(words)])
-        number = inner in (int, float)  # where text is expected, "none" is a text like any other
-        if value is None or (number and isinstance(value, str) and value.lower() == "none"):
+        # "none" means None only where a number is expected; otherwise it may be a name.
+        is_number = inner in (int, float)
+        if value is None or (is_number and isinstance(value, str) and value.lower() == "none"):
             return None
         try:
             return convert(value, inner, where)
@@ -238,6 +245,7 @@ def convert(value: object, kind: Any, where: str) -> Any:
 
 
 def _convert_bool(value: object, where: str) -> bool:
+    """Convert true, yes, 1, false, no or 0."""
     words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
     if isinstance(value, bool):
         return value
@@ -247,14 +255,15 @@ def _convert_bool(value: object, where: str) -> bool:
 
 
 def _convert_plain(value: object, kind: Any, where: str) -> Any:
-    wanted = {int: "a whole number", float: "a number", str: "text"}[kind]
+    """Convert to int (below 2^63), finite float or str."""
+    expected = {int: "a whole number", float: "a number", str: "text"}[kind]
     allowed = {int: (int, str), float: (int, float, str), str: (str,)}[kind]
     if isinstance(value, bool) or not isinstance(value, allowed):
-        raise ExperimentError(f"{where} is {value!r}; expected {wanted}")
+        raise ExperimentError(f"{where} is {value!r}; expected {expected}")
     try:
         result = kind(value)
     except (ValueError, OverflowError):
-        raise ExperimentError(f"{where} is {value!r}; expected {wanted}") from None
+        raise ExperimentError(f"{where} is {value!r}; expected {expected}") from None
     if kind is int and abs(result) >= 2**63:
         raise ExperimentError(f"{where} is {value!r}; expected a whole number below 2^63")
     if kind is float and not math.isfinite(result):
@@ -263,34 +272,34 @@ def _convert_plain(value: object, kind: Any, where: str) -> Any:
 
 
 def read_count(text: str, digits: int = 9) -> int | None:
-    """Return the whole number of at least 0 that text of at most so many digits stands for, None if it is none."""
+    """Parse an integer of at least 0 with at most `digits` digits; None if the text is not one."""
     return int(text) if re.fullmatch(f"[0-9]{{1,{digits}}}", text) else None
 
 
 def read_range(text: str, digits: int = 9) -> range | None:
-    """Return the numbers of a range such as ``3-5``, both ends included, or of one number; None if it is neither."""
+    """Parse a range such as ``3-5``, both ends included, or a single number; None if the text is neither."""
     first, dash, last = text.partition("-")
     low, high = read_count(first, digits), read_count(last if dash else first, digits)
     return None if low is None or high is None or low > high else range(low, high + 1)
 
 
-def suggest(given: str, known: Iterable[str], value: object = None) -> str:
-    """Name the new name of a word that was renamed, with this value, else the nearest known word, and all of them."""
+def suggest(name: str, known: Iterable[str], value: object = None) -> str:
+    """Suggest the new name if it was renamed (with this value), or the nearest known name; list all known names."""
     words = sorted(known)
     if not words:
         return "It takes no keys."
-    new = renamed(given, value)
+    new = renamed(name, value)
     if new in words:
         return f"It is called {new!r} now. Known: {', '.join(words)}."
-    if "gtvmin" in words and re.sub("[^a-z]", "", given.lower()) == "kmeans":
+    if "gtvmin" in words and re.sub("[^a-z]", "", name.lower()) == "kmeans":
         return f"{_KMEANS} Known: {', '.join(words)}."
-    near = difflib.get_close_matches(given[:_LONG], words, n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]!r}? " if near else ""
+    candidates = difflib.get_close_matches(name[:_MAX_COMPARED], words, n=1, cutoff=0.5)
+    hint = f"Did you mean {candidates[0]!r}? " if candidates else ""
     return f"{hint}Known: {', '.join(words)}."
 
 
 def show(value: object) -> str:
-    """Write a value as it would be typed: 1.0 as 1, True as true."""
+    """Format a value as a user would type it: 1.0 as 1, True as true."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):

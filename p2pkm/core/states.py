@@ -1,4 +1,4 @@
-"""The states that a checkpoint may hold, each under a name of its own that outlives every move of its module."""
+"""Registry of the states that a checkpoint can hold; names are independent of module and class names."""
 
 import re
 from collections.abc import Callable
@@ -11,89 +11,96 @@ _NAMES: dict[type, str] = {}
 
 
 class Checkpointable(Protocol):
-    """An object that lives as long as a run and is part of its checkpoints, as named arrays and plain values."""
+    """Object that exists for a whole run and is part of its checkpoints, as named arrays and plain values."""
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state between two rounds."""
 
-    def restore(self, kept: dict[str, Any]) -> None:
-        """Go on from a snapshot, once the stage in which it was taken has been opened."""
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore a snapshot; called after the stage in which it was taken has been opened."""
 
 
 def register(name: str) -> Callable[[_Kind], _Kind]:
-    """Let checkpoints hold a NamedTuple, the state of a method or a part of one; a decorator of its class.
+    """Register a NamedTuple as a state of a method, or as a part of one, for checkpoints (class decorator).
 
-    A checkpoint names nothing else, and nothing is imported for it: the method that a run asks for registers its states
-    when it is imported. A plug-in registers those of its methods in the module of the method's entry point.
+    A checkpoint refers to states by these names only and never imports a module: the method of the run registers its
+    states when it is imported. A plug-in registers the states of its methods in the module of the entry point.
 
     Parameters
     ----------
     name : str
-        Lower case letters, digits, hyphens and colons. For a plug-in the name of the entry point, followed by a colon
-        and a word if there are several. It must stay as it is as long as checkpoints are to be resumed.
+        Lower-case letters, digits, hyphens and colons. For a plug-in: the name of the entry point, followed by a colon
+        and a word if there are several. A changed name makes existing checkpoints unusable.
 
     Raises
     ------
     ValueError
-        If it is no such name, or that of another state.
+        If the name is invalid or belongs to another state.
     TypeError
         If the class is not a NamedTuple.
     """
 
-    def keep(kind: _Kind) -> _Kind:
-        before = _KINDS.get(name)
+    def add(kind: _Kind) -> _Kind:
+        registered = _KINDS.get(name)
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} cannot name a state; expected lower case letters, digits, hyphens and colons")
+            raise ValueError(f"name of a state is {name!r}; expected lower-case letters, digits, hyphens and colons")
         if not (issubclass(kind, tuple) and "_fields" in vars(kind)):
-            raise TypeError(f"{kind.__qualname__} cannot be the state {name!r}; expected a NamedTuple")
-        if before is not None and _place(before) != _place(kind):  # a module that is read again names its own anew
-            raise ValueError(f"{name!r} is the state {before.__qualname__} of {before.__module__}; take another name")
-        _KINDS[name], _NAMES[kind] = kind, name
+            raise TypeError(f"state {name!r} is the class {kind.__qualname__}; expected a NamedTuple")
+        # A reloaded module registers its classes again under the same names.
+        if registered is not None and _location(registered) != _location(kind):
+            raise ValueError(
+                f"state {name!r} is already {registered.__qualname__} of {registered.__module__}. Use another name"
+            )
+        _KINDS[name] = kind
+        _NAMES[kind] = name
         return kind
 
-    return keep
+    return add
 
 
 OPTIONAL = ("oscillating", "edge_limit", "edge_weight", "held", "reverted", "rehearsed", "group", "derived")
 
 
 def optional(state: Any, name: str, default: Any = None) -> Any:
-    """Return a field that a state may have, the default if it has none of this name.
+    """Return an optional field of a state, or the default if the state lacks it.
 
     Parameters
     ----------
     state : NamedTuple or None
-        The state of a method or stage.
+        State of a method or stage.
     name : {"oscillating", "edge_limit", "edge_weight", "held", "reverted", "rehearsed", "group", "derived"}
         See `p2pkm.core.protocols.State`.
     """
     if name not in OPTIONAL:
-        raise ValueError(f"{name!r} is no optional field of a state; expected one of {', '.join(OPTIONAL)}")
+        raise ValueError(f"optional field of a state is {name!r}; expected one of {', '.join(OPTIONAL)}")
     fields: tuple[str, ...] = () if state is None else state._fields
     return state[fields.index(name)] if name in fields else default
 
 
 def name_of(kind: type) -> str:
-    """Return the name of a state that has one."""
+    """Return the name of a registered state class."""
     return _NAMES[kind]
 
 
 def find(name: str) -> Any:
-    """Return the state of this name, None if it is not registered."""
+    """Return the state class of this name, None if it is not registered."""
     return _KINDS.get(name)
 
 
 def unnamed(tree: Any) -> list[str]:
-    """Return the classes of the NamedTuples in a tree of them and of dicts that have no name, in words."""
+    """List the classes of unregistered NamedTuples in a tree of NamedTuples and dicts."""
     parts: Any
+    names: set[str] = set()
     if isinstance(tree, dict):
-        parts, own = tree.values(), []
+        parts = tree.values()
     elif isinstance(tree, tuple) and "_fields" in vars(type(tree)):
-        parts, own = tree, [] if type(tree) in _NAMES else [f"{type(tree).__module__}.{type(tree).__qualname__}"]
+        parts = tree
+        if type(tree) not in _NAMES:
+            names = {f"{type(tree).__module__}.{type(tree).__qualname__}"}
     else:
         return []
-    return sorted({*own, *(one for part in parts for one in unnamed(part))})
+    return sorted(names.union(*map(unnamed, parts)))
 
 
-def _place(kind: type) -> tuple[str, str]:
+def _location(kind: type) -> tuple[str, str]:
     return kind.__module__, kind.__qualname__

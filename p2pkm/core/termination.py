@@ -1,4 +1,6 @@
-"""Why a run ends before its rounds are over, and the exit codes of a program that was asked to stop."""
+"""Reasons to stop a run early, and their exit codes."""
 
-INTERRUPTED, TERMINATED = 130, 143  # exit codes after SIGINT and SIGTERM
-STOPPED = {"interrupted": INTERRUPTED, "terminated": TERMINATED}  # why a run was stopped, and its exit code
+# Exit codes of a shell after SIGINT and SIGTERM: 128 plus the signal number.
+INTERRUPTED = 130
+TERMINATED = 143
+STOPPED = {"interrupted": INTERRUPTED, "terminated": TERMINATED}

@@ -1,4 +1,4 @@
-"""What a method or stage declares about itself: everything that others need to know of it beside its equations."""
+"""Traits: properties that a method or stage declares, for all packages that must not depend on its equations."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -8,24 +8,24 @@ from p2pkm.core.errors import ContractError
 
 
 class MessageContent(Enum):
-    """What the rows of a message stand for.
+    """Content of the rows of a message.
 
     Attributes
     ----------
     OTHER
-        Nothing that stands for centroids: quartiles, losses, bounds, masked sums; or no message at all.
+        No centroids: quartiles, losses, bounds, masked sums; or no message.
     CENTROIDS
-        Centroids of the sender, d coordinates, perhaps more columns.
+        Centroids of the sender: d coordinates, optionally more columns.
     OPENING_CENTROIDS
-        Centroids of the sender in the first exchange of the stage, nothing of the kind after it.
+        Centroids of the sender in the initial exchange of the stage, other content later.
     FORWARDED_CENTROIDS
-        Centroids that another device computed, perhaps with counts.
+        Centroids that another device computed, optionally with counts.
     KEYED_POINTS
-        Points behind a key, forwarded.
+        Forwarded points, each preceded by a key.
     SUMS
-        Sums and counts: the last column is the weight of the row.
+        Sums and counts; the last column is the weight of the row.
     SUMMARIES
-        Centroids and counts, flooded from the field `flood` of the state.
+        Centroids and counts, flooded; stored in the field `flood` of the state.
     """
 
     OTHER = ""
@@ -39,98 +39,103 @@ class MessageContent(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class MethodTraits:
-    """What a method, a server method or a stage is; a class variable of it, or a property where parameters decide.
+    """Traits of a method, server method or stage: a class variable, or a property if they depend on parameters.
 
-    Reasons are the predicate of a sentence about the method, such as "sends raw points"; empty: it has no such limit.
+    A trait of type str that gives a reason is the predicate of a sentence whose subject is the method, such as "sends
+    raw points"; empty: not limited.
 
     Parameters
     ----------
     message_content : MessageContent
-        What rows stand for: decides what Byzantine devices change and which rows are suppressed.
+        Content of the rows; determines what Byzantine devices change and which rows are suppressed.
     suppresses_small_clusters : bool
-        The method itself leaves points of clusters of few out of all rows (`Devices.min_count`); else the channel
-        removes such rows of centroids.
+        The method itself excludes points of small clusters from all rows (`Devices.min_count`); otherwise the channel
+        removes these rows.
     no_suppression : str
-        Why it cannot send without single rows, so that suppression is refused.
+        Reason why rows must not be missing; suppression is then rejected.
     floods : bool
-        Tables are forwarded through the whole graph or a tree, and a device keeps a bit per origin.
+        Tables are forwarded through the graph or a tree, and every device holds one bit per origin.
     hops : int or None
-        Over how many links a forwarded table travels at most; None: any number. Of no meaning for other content.
+        Largest number of links over which a table is forwarded; None: no limit. For forwarded content only.
     needs_reliable_links : str
-        Why no message may be lost, so that faults are refused.
+        Reason why messages must not be lost; faults are then rejected.
     tolerates_absence : bool
-        Devices may leave and return all the same, as long as messages between those who are there arrive.
+        With `needs_reliable_links`: devices may nevertheless be unavailable, if messages between available devices
+        arrive.
     ends_under_faults : bool
-        A stage before the method that ends whatever is lost, so that faults of all stages affect it, too.
+        A stage before the method that ends regardless of lost messages, so that faults may affect it.
     one_round : bool
-        A stage before the method that is done after one round of many turns, whatever the points are.
+        A stage before the method that always ends after one round (of many turns).
     needs_static_links : str
-        Why links must not change from round to round, so that time-varying graphs are refused.
+        Reason why links must not change between rounds; time-varying graphs are then rejected.
     robust_neighbors : int
-        Neighbors that a device needs so that the method's robust rule acts there; 0: no such rule. A graph
-        where it acts nowhere is rejected.
+        Smallest number of neighbors for which the robust aggregation of the method has an effect; 0: not robust. A
+        graph whose devices all have fewer neighbors is rejected.
     needs_shared_start : bool
-        All devices must start from the same centroids: a given start with different ones is refused.
+        All devices must start from the same centroids; other initial centroids are rejected.
     needs_honest_messages : bool
-        Both ends of a link must come to the same verdict: Byzantine devices send honest messages in this stage.
+        Both ends of a link must make the same decision, so Byzantine devices send honest messages in this stage.
     needs_hub : bool
-        It runs on a star around a hub without points instead of on a graph of equals.
+        Runs on a star whose center is a server without points.
     is_server_method : bool
-        It has `report` and `aggregate` (see `p2pkm.core.protocols.ServerMethod`); implies `needs_hub`.
+        Has `report` and `aggregate` (see `p2pkm.core.protocols.ServerMethod`); implies `needs_hub`.
     one_shot : bool
-        Clients report once only.
+        Clients report only once.
     normalization : str or tuple of float
-        The units of a server method: "none": as they are; "coordinate": every coordinate scaled to [0, 1] by the
-        smallest and largest value of all clients; "entries": all coordinates by one such pair; two numbers: by these,
-        which no device needs to send.
+        Scaling of the points, for server methods. "none": not scaled. "coordinate": each coordinate to [0, 1], by its
+        smallest and largest value over all clients. "entries": all coordinates by one common pair. Two numbers: by
+        this pair, which is public and costs no messages.
     induced_labels : bool
-        Scores label a point by the server's centroid nearest to its nearest local centroid, otherwise by the server's
+        Metrics label a point by the server centroid nearest to its nearest local centroid; otherwise by the server
         centroid nearest to the point.
     init : p2pkm.Init or None
-        The stages that give the devices their first centroids; None: it starts from its own points alone.
+        Initialization; None: the method starts from local points.
     groups : int, str or False
-        Stages before it find groups of devices, so many if it is a number, which bring their own initialization.
+        Groups of devices, found by stages before the method that include the initialization: their number, or "auto";
+        False: not grouped.
     relaxation : float or None
-        The relaxation factor that was asked for; above 1 it overshoots, which neither faults nor late messages allow.
+        Relaxation factor set by the user; above 1 it is over-relaxation, which diverges with faults or delays.
     coupling_choice : str
-        Where the strength of its links is from: "given", "usual" (by the number of devices), "auto" or "rehearsal";
-        empty: it has none.
+        Origin of the coupling: "given", "usual" (from the number of devices), "auto" or "rehearsal" (calibrated);
+        empty: the method lacks a coupling.
     needs_agreed_start : bool
-        A calibrated coupling or an acceptance test needs initial centroids that all devices agreed on.
+        A calibrated coupling or an acceptance test requires equal initial centroids on all devices.
     no_stream : str
-        Which of its parameters, and why, cannot be combined with points that change, so that a stream is refused.
+        Parameter that cannot be combined with points that change, and the reason; a stream is then rejected.
     cuts_links : bool
-        Later stages use fewer links: its last state has `edge_active` and `edge_degrees`.
+        Later stages use fewer links; the last state has `edge_active` and `edge_degrees`.
     link_weights : str
-        What the weights of links do in the method, such as "multiply alpha_ij"; empty: they are ignored.
+        Effect of link weights, such as "multiply alpha_ij"; empty: ignored.
     moves_on_grid : bool
-        `update` moves the centroids by whole steps of `Devices.grid` where there is one.
+        `update` moves centroids by multiples of the step of `Devices.grid`, if it is not None.
     counts_on_grid : bool
-        Beside the run's method: it sends whole numbers, and says how long they are, where there is a `Devices.grid`.
+        For stages around the method: sends integers and sets their encoded bytes, if `Devices.grid` is not None.
     no_quantization : str
-        Why its messages cannot be integers, so that `quantize` is refused.
+        Reason why messages cannot be encoded as integers; `quantize` is then rejected.
     no_weights : str
-        Why points must not have weights.
+        Reason why point weights are rejected.
     ignores_weights : bool
-        Weights of points change nothing: it counts every point once.
+        Point weights do not matter; every point counts once.
     no_measuring : str
-        Why devices must not scale their points or choose k beforehand, so that both are refused.
+        Reason why statistics of the points must not be computed before the method; scaling of points and choice of k
+        are then rejected.
     needs_parameters : str
-        Parameters without a default that were not given, such as "epsilon and radius".
+        Required parameters that are not set, such as "epsilon and radius".
     common_centroids : bool
-        All devices of a component have the same centroids at the end of the stage, so that neighbors know them.
+        At the end of the stage, all devices of a component hold the same centroids, which are thus known to neighbors.
     follows_points : bool
-        `update` (of a server method `report`) measures the own points anew in every round, so that it goes on where
-        points change during a run.
+        `update` (server methods: `report`) recomputes statistics of the local points in every round, so points may
+        change during a run.
     derives_features : bool
-        It clusters features that it derives from the points: its states have `derived`, and what is measured from
-        outside (costs, labels, pictures) is in the space of the features.
+        Clusters features derived from the points: states have the field `derived`, and metrics, labels and figures are
+        in the space of the features.
     guarantees_descent : bool
-        The objective provably never rises with these parameters.
+        The objective provably never increases with these parameters.
     draws_secrets : bool
-        It draws noise or masks of a guarantee from `Devices.secrets`, which come from a secret of the operating system.
+        Draws noise or masks of a privacy guarantee from `Devices.secrets`, seeded by the operating system.
     noise_seed : int or None
-        Replaces this secret, so that runs repeat and guarantee nothing; None: the secret of the operating system.
+        Replaces the seed of `Devices.secrets`: runs are repeatable, without a privacy guarantee. None: seeded by the
+        operating system.
     """
 
     message_content: MessageContent = MessageContent.OTHER
@@ -174,7 +179,7 @@ class MethodTraits:
     noise_seed: int | None = None
 
     def __post_init__(self) -> None:
-        """Reject the text of an initialization in place of its value."""
+        """Reject an initialization given as text."""
         if isinstance(self.init, str):
             raise ContractError(
                 f"init of the traits is {self.init!r}; expected p2pkm.Init, or None. Use p2pkm.Init.of({self.init!r})"
@@ -182,13 +187,13 @@ class MethodTraits:
 
     @property
     def is_secret(self) -> bool:
-        """Return whether a run draws from a secret of the operating system: it cannot be repeated or resumed."""
+        """Whether a run uses random numbers of the operating system, so that it can be neither repeated nor resumed."""
         return self.draws_secrets and self.noise_seed is None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerTraits(MethodTraits):
-    """The same with the defaults of a server method, whose clients send centroids."""
+    """Traits with the defaults of server methods, whose clients send centroids."""
 
     message_content: MessageContent = MessageContent.CENTROIDS
     needs_hub: bool = True

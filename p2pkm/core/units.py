@@ -1,8 +1,8 @@
-"""Numbers with units, for people."""
+"""Text of numbers with units, for messages and tables."""
 
 
 def format_bytes(size: float) -> str:
-    """Return a number of bytes as text: 1,000 B are 1 kB."""
+    """Format a number of bytes; 1,000 B are 1 kB."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1_000:
             return f"{size:.3g} {unit}"
@@ -11,7 +11,7 @@ def format_bytes(size: float) -> str:
 
 
 def count(number: int, noun: str, plural: str = "s") -> str:
-    """Return a number with its noun, in the plural unless it is one."""
+    """Format a number with its noun: "1 device", "2 devices"."""
     return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
@@ -19,17 +19,17 @@ NOT_KEPT = "not kept (--out none)"
 
 
 def describe_folder(folder: object | None) -> str:
-    """Return where the results of several runs lie."""
+    """Describe the folder of the results of several runs; None: they were not saved."""
     return f"results {NOT_KEPT}" if folder is None else f"results in {folder}"
 
 
 def format_number(value: float) -> str:
-    """Return a number with four significant digits, also where they are zeros: a ratio of 1.000 is no exact 1."""
+    """Format a number with four significant digits, trailing zeros included: a ratio of 1.000 need not be exactly 1."""
     return "0" if value == 0 else f"{value:#.4g}".rstrip(".").replace(".e", "e")
 
 
 def format_value(value: float | int | None) -> str:
-    """Return a figure as the closing table shows it: a dash if it is not known."""
+    """Format a metric for the summary table: a dash if it is None."""
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else format_number(value)

@@ -1,8 +1,8 @@
-"""Checks at the door of the data: ranges of options, and points that are real numbers."""
+"""Validation of input: ranges of options, and points that are finite real numbers."""
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -15,35 +15,36 @@ from p2pkm.core.sorting import blocks
 from p2pkm.core.spec import suggest
 
 _ALL = slice(0, None)
-_SHORT = 60  # letters of a value that a message repeats
-_TOLD = 10  # names in a message
-LARGEST = 1e100  # of what becomes a coordinate: its square must not overflow
-SMALLEST = 1e-100  # of the range of coordinates: squares of differences must not underflow
-# Largest coordinate, as a multiple of the range of coordinates: a multiple of 1 / eps leaves no digit of a difference.
-# These leave a million steps of float64 across the range, and a hundred of float32; cost ratios are then right to 1e-5.
+_MAX_VALUE_LENGTH = 60  # characters of a value that a message repeats
+_MAX_NAMES = 10  # names listed in a message
+LARGEST = 1e100  # largest coordinate: squares must not overflow
+SMALLEST = 1e-100  # smallest range of coordinates: squares of differences must not underflow
+# Largest coordinate as a multiple of the range of coordinates. At a multiple of 1 / eps, all digits of a difference
+# are lost. These values leave 1e6 steps of float64 across the range, or 100 of float32; cost ratios are then correct to
+# 1e-5.
 FARTHEST = {"float64": 1e10, "float32": 1e5}
 
 
 def check_integer(value: object, least: int, name: str, most: int | None = None) -> int:
-    """Return an option that must be a whole number of at least `least`, and at most `most`."""
+    """Validate an integer option: at least `least` and, if given, at most `most`."""
     number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
     if number is None or number < least or (most is not None and number > most):
-        wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise ExperimentError(f"{name} is {value!r}; expected a whole number {wanted}")
+        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ExperimentError(f"{name} is {value!r}; expected a whole number {limits}")
     if number >= 2**63:
         raise ExperimentError(f"{name} is {number}; expected a whole number below 2^63")
     return number
 
 
 def check_scalar(value: Any, name: str) -> Any:
-    """Return an option that must be one value; arrays, lists and tables are refused."""
+    """Validate that an option is a single value, not an array, list or table."""
     if isinstance(value, (Iterable, np.ndarray)) and not isinstance(value, (str, bytes)):
         raise ExperimentError(f"{name} is {_describe(value)}; expected one value")
     return value
 
 
 def as_list(values: Any, name: str) -> list[Any]:
-    """Return values as a list of Python's own numbers and words."""
+    """Convert values to a list of Python numbers and strings."""
     scalar = values.ndim == 0 if isinstance(values, np.ndarray) else not isinstance(values, Iterable)
     if scalar or isinstance(values, (str, bytes)):
         raise ExperimentError(f"{name} is {_describe(values)}; expected a list of values")
@@ -51,7 +52,7 @@ def as_list(values: Any, name: str) -> list[Any]:
 
 
 def as_floats(values: Any, what: str) -> NDArray[np.float64]:
-    """Return an array of numbers, float64[...]."""
+    """Convert values to an array of numbers, float64[...]."""
     try:
         return np.asarray(values, np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -59,7 +60,7 @@ def as_floats(values: Any, what: str) -> NDArray[np.float64]:
 
 
 def as_path(value: Any, name: str) -> Path:
-    """Return the path of a file or folder."""
+    """Convert a value to the path of a file or folder."""
     try:
         return Path(value)
     except TypeError:
@@ -67,26 +68,26 @@ def as_path(value: Any, name: str) -> Path:
 
 
 def _describe(value: Any) -> str:
-    """Return a value as it was given if that is short, else its type and, of an array, its shape."""
+    """Describe a value in a message: unchanged if short, otherwise its type and, for arrays, its shape."""
     text = repr(value)
-    if len(text) <= _SHORT and "\n" not in text and " at 0x" not in text:
+    if len(text) <= _MAX_VALUE_LENGTH and "\n" not in text and " at 0x" not in text:
         return text
     shape = f" and of shape {value.shape}" if isinstance(value, np.ndarray) else ""
     return f"of type {type(value).__name__}{shape}"
 
 
 def check_positive(value: object, name: str, *, zero: bool = False, most: float = sys.float_info.max) -> float:
-    """Return an option that must be a finite number above 0, or, with `zero`, not below it, and not above `most`."""
+    """Validate an option that is a finite number above 0 (with `zero`: at least 0) and at most `most`."""
     number = _float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
     if not (0 < number <= most or (zero and number == 0)):
-        wanted = "a finite number of at least 0" if zero else "a finite number above 0"
-        wanted += "" if most == sys.float_info.max else f" and at most {most:g}"
-        raise ExperimentError(f"{name} is {value!r}; expected {wanted}")
+        limits = "a finite number of at least 0" if zero else "a finite number above 0"
+        limits += "" if most == sys.float_info.max else f" and at most {most:g}"
+        raise ExperimentError(f"{name} is {value!r}; expected {limits}")
     return number
 
 
 def _float(value: Real) -> float:
-    """Return a number as float64; a whole number beyond all of them is infinite."""
+    """Convert a number to float64; an integer that is too large becomes inf."""
     try:
         return float(value)
     except OverflowError:
@@ -94,7 +95,7 @@ def _float(value: Real) -> float:
 
 
 def check_choice(value: str, known: Iterable[str], name: str) -> str:
-    """Return an option that must be one of a few words."""
+    """Validate an option that is one of a few words."""
     words = list(known)
     if check_scalar(value, name) not in words:
         raise ExperimentError(f"{name} is {value!r}. {suggest(str(value), words)}")
@@ -102,7 +103,7 @@ def check_choice(value: str, known: Iterable[str], name: str) -> str:
 
 
 def check_dtype(dtype: DTypeLike) -> str:
-    """Return the name of the type in which points are stored: float32 or float64."""
+    """Validate the storage precision of points; return float32 or float64."""
     try:
         name = np.dtype(dtype).name
     except TypeError:
@@ -118,25 +119,25 @@ def as_points(
     dtype: DTypeLike = "float64",
     missing: bool = False,
 ) -> NDArray[np.floating[Any]]:
-    """Return points as float[m, d] in C order, copied only where that is needed; finite numbers of any kind will do.
+    """Convert points to float[m, d] in C order, without a copy if possible, and check that they are finite.
 
     Parameters
     ----------
     points : array_like of shape (m, d)
         One point per row.
     what : str
-        How the message calls them.
+        Name of the points in messages.
     empty : bool
-        Whether an array without points may pass, of any shape; it comes back as float[0, 0].
+        Whether an array without points, of any shape, is valid; it is returned as float[0, 0].
     dtype : {"float64", "float32"}
-        How to store them.
+        Storage precision.
     missing : bool
-        Whether NaN may stand for values that are missing.
+        Whether NaN is valid, as a missing value.
 
     Raises
     ------
     DataError
-        If there are no rows or columns, or an entry is not a finite number; the first one is named.
+        If there is not at least one row and one column, or if an entry is not finite; the message names the first one.
     """
     _check_kind(points, what)
     try:
@@ -154,23 +155,32 @@ def as_points(
 
 
 def _check_kind(points: Any, what: str) -> None:
-    """Refuse arrays whose entries NumPy would not take as they are: sparse and masked ones."""
+    """Reject sparse arrays and arrays with masked entries, of which `numpy.asarray` does not return the values."""
     if type(points) is np.ndarray:
         return
-    if hasattr(points, "toarray"):  # of any library of sparse arrays; none is imported for this
+    # Sparse arrays of any library have this method; no such library is imported for the check.
+    if hasattr(points, "toarray"):
         raise DataError(f"{what} is a sparse matrix, expected a dense array; pass {what}.toarray()")
     if isinstance(points, np.ma.MaskedArray) and np.ma.is_masked(points):
         raise DataError(
-            f"{what} has masked entries, expected numbers in all; pass {what}.filled(...), or drop such rows"
+            f"{what} has masked entries, expected numbers in all; pass {what}.filled(...), or drop these rows"
         )
 
 
 def check_finite(
     array: NDArray[Any], what: str, rows: slice | NDArray[np.int64] = _ALL, *, missing: bool = False
 ) -> NDArray[Any]:
-    """Return the array if all of it is finite, else name the first row (of `rows` in a file) that is not.
+    """Validate that all entries are finite; the message names the first other row.
 
-    missing: whether NaN may stand for values that are missing.
+    Parameters
+    ----------
+    array : float[m, d]
+    what : str
+        Name of the array in the message.
+    rows : slice or int64[m]
+        Row numbers in the file, for the message.
+    missing : bool
+        Whether NaN is valid, as a missing value.
     """
     for block in blocks(*array.shape):
         bad = np.argwhere(np.isinf(array[block]) if missing else ~np.isfinite(array[block]))
@@ -178,24 +188,25 @@ def check_finite(
             row, column = int(bad[0, 0]) + block.start, int(bad[0, 1])
             raise DataError(
                 f"{what} is {array[row, column]} at row {_number(rows, row)}, column {column} (counted from 0); "
-                "expected finite numbers: drop or fill in such rows"
+                "expected finite numbers: drop or fill in these rows"
             )
     return array
 
 
 def _number(rows: slice | NDArray[np.int64], row: int) -> int:
+    """Return the number in the file of a row of an array."""
     return int(rows.start) + row if isinstance(rows, slice) else int(rows[row])
 
 
 def check_magnitude(
     points: NDArray[np.floating[Any]], what: str, *, missing: bool = False
 ) -> NDArray[np.floating[Any]]:
-    """Return points whose squares do not overflow; missing: whether NaN may stand for values that are missing."""
+    """Validate that squares of points do not overflow; `missing`: whether NaN is valid, as a missing value."""
     low, high = (np.fmin, np.fmax) if missing else (np.minimum, np.maximum)
     largest = float(max(high.reduce(points, axis=None), -low.reduce(points, axis=None))) if points.size else 0.0
     if np.isnan(largest) and not missing:
         raise DataError(
-            f"{what} have missing values (NaN); drop such rows, or fill them in with missing='mean' or 'median'"
+            f"{what} have missing values (NaN); drop these rows, or fill them in with missing='mean' or 'median'"
         )
     if largest > LARGEST:
         raise DataError(f"{what} reach {largest:g}, whose squares overflow; expected at most {LARGEST:g}: rescale")
@@ -203,43 +214,46 @@ def check_magnitude(
 
 
 def find_limits(points: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Return the least and the largest value of each feature, float64[2, d]; +inf and -inf where there are none."""
+    """Find the smallest and largest value of each feature, float64[2, d]; +inf and -inf without values."""
     low = np.fmin.reduce(points, axis=0, initial=np.inf, dtype=np.float64)
     high = np.fmax.reduce(points, axis=0, initial=-np.inf, dtype=np.float64)
     return np.stack((low, high))
 
 
 def merge_limits(limits: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Return the limits of several sets of points together."""
-    parts = list(limits)
-    return np.stack((np.min([one[0] for one in parts], axis=0), np.max([one[1] for one in parts], axis=0)))
+    """Combine the limits of several sets of points, float64[2, d]."""
+    stacked = np.stack(list(limits))
+    return np.stack((stacked[:, 0].min(axis=0), stacked[:, 1].max(axis=0)))
 
 
 def check_limits(limits: NDArray[np.float64], what: str, dtype: DTypeLike, *, each: bool = False) -> None:
-    """Reject points whose differences have lost their digits far from the origin, or whose squares underflow.
+    """Reject points far from the origin, whose differences are inaccurate, or with squares that underflow.
 
     Parameters
     ----------
     limits : float64[2, d]
-        From `find_limits`, of all points.
+        Limits of all points, see `find_limits`.
     what : str
-        How the message calls them.
+        Name of the points in messages.
     dtype : {"float64", "float32"}
-        In which they are stored.
+        Storage precision.
     each : bool
-        Whether every feature counts for itself, as where features are scaled; else the one with the largest range.
+        Whether to check every feature, because features are scaled; otherwise the largest range of all features.
 
     Raises
     ------
     DataError
-        If the range is above 0 and too small, alone or next to the largest coordinate.
+        If a range is above 0 and too small, absolutely or relative to the largest coordinate.
     """
-    limits = limits[:, limits[0] <= limits[1]]  # without features that have no value
-    ranges, far = limits[1] - limits[0], np.abs(limits).max(axis=0)
-    if not each and len(far):
-        ranges, far = ranges.max(keepdims=True), far.max(keepdims=True)
+    # A feature without values has the limits +inf and -inf.
+    limits = limits[:, limits[0] <= limits[1]]
+    ranges = limits[1] - limits[0]
+    distances = np.abs(limits).max(axis=0)
+    if not each and len(distances):
+        ranges = ranges.max(keepdims=True)
+        distances = distances.max(keepdims=True)
     most = FARTHEST[np.dtype(dtype).name]
-    for extent, distance in zip(ranges[ranges > 0].tolist(), far[ranges > 0].tolist(), strict=True):
+    for extent, distance in zip(ranges[ranges > 0].tolist(), distances[ranges > 0].tolist(), strict=True):
         where = " in a feature that is scaled" if each else ""
         if extent < SMALLEST:
             raise DataError(
@@ -254,7 +268,7 @@ def check_limits(limits: NDArray[np.float64], what: str, dtype: DTypeLike, *, ea
 
 
 def check_near(points: NDArray[np.floating[Any]], centroids: NDArray[np.floating[Any]], what: str) -> None:
-    """Reject points and centroids whose distances have lost their digits or underflow, see `check_limits`."""
+    """Reject points and centroids whose distances are inaccurate or underflow, see `check_limits`."""
     if len(points) and len(centroids):
         check_limits(merge_limits((find_limits(points), find_limits(centroids))), what, points.dtype)
 
@@ -262,11 +276,11 @@ def check_near(points: NDArray[np.floating[Any]], centroids: NDArray[np.floating
 def cast_points(
     array: NDArray[Any], what: str, dtype: DTypeLike, rows: slice | NDArray[np.int64] = _ALL
 ) -> NDArray[np.floating[Any]]:
-    """Return finite numbers in the type in which points are stored, C order; a number it cannot hold is named."""
+    """Convert finite numbers to the storage precision, in C order; reject numbers that overflow it."""
     with np.errstate(over="ignore"):
         points: NDArray[np.floating[Any]] = np.ascontiguousarray(array, dtype)
     if np.result_type(array.dtype, points.dtype) != points.dtype and np.isinf(points).any():
-        row, column = (int(part) for part in np.argwhere(np.isinf(points))[0])
+        row, column = (int(index) for index in np.argwhere(np.isinf(points))[0])
         raise DataError(
             f"{what} is {array[row, column]:g} at row {_number(rows, row)}, column {column} (counted from 0), which "
             f"{points.dtype} cannot hold; expected at most {np.finfo(points.dtype).max:.2g}: rescale, or store float64"
@@ -275,6 +289,7 @@ def cast_points(
 
 
 def _numbers(array: NDArray[np.generic], what: str) -> NDArray[Any]:
+    """Convert an array of objects to float64; reject text and complex numbers."""
     if array.dtype.kind in "biuf":
         return array
     if array.dtype.kind == "O":
@@ -287,6 +302,7 @@ def _numbers(array: NDArray[np.generic], what: str) -> NDArray[Any]:
 
 
 def _first_text(array: NDArray[np.generic]) -> str:
+    """Describe the first entry that is not a number, for the message."""
     if array.dtype.kind not in "OUS":
         return ""
     for (row, column), value in np.ndenumerate(array):
@@ -298,35 +314,35 @@ def _first_text(array: NDArray[np.generic]) -> str:
 
 
 def name_features(X: Any) -> tuple[str, ...] | None:  # noqa: N803 - the name that scikit-learn uses
-    """Return the names of the columns of a data frame of pandas or polars or an Arrow table; None of anything else.
+    """Return the column names of a pandas or polars data frame or an Arrow table; None for other types.
 
-    The numbers 0 to d - 1, which pandas gives to columns without names, are not names, nor is a mixture with text.
+    Numbers 0 to d - 1, the default of pandas, are not names, and neither is a mixture of numbers and text.
     """
     names = _list_columns(X)
     return None if len({isinstance(name, str) for name in names}) != 1 else tuple(map(str, names))
 
 
 def _list_columns(X: Any) -> tuple[Any, ...]:  # noqa: N803
-    """Return what the columns are called; nothing if they have no names."""
+    """Return the column names, empty without names."""
     names = tuple(getattr(X, "column_names", getattr(X, "columns", ())))
     return () if names == tuple(range(len(names))) else names
 
 
 def match_features(X: Any, features: tuple[str, ...] | None, what: str = "X") -> Any:  # noqa: N803
-    """Return X with its columns in the order of `features`, found by name; without names on either side, X unchanged.
+    """Reorder the columns of X by name to the order of `features`; unchanged if either side lacks names.
 
     Parameters
     ----------
     X : array_like of shape (m, d)
     features : tuple of str or None
-        Names of the features that are expected.
+        Expected feature names.
     what : str
         Name of X in messages.
 
     Raises
     ------
     DataError
-        If both have names, and not the same ones.
+        If both sides have names and the sets of names differ.
     """
     names = tuple(map(str, _list_columns(X)))
     order = order_features(names, features, what) if names and features else None
@@ -334,21 +350,26 @@ def match_features(X: Any, features: tuple[str, ...] | None, what: str = "X") ->
 
 
 def order_features(names: tuple[str, ...], features: tuple[str, ...], what: str) -> list[int] | None:
-    """Return the column of each feature, found by name; None if the columns are in this order already.
+    """Find the column of each feature by name; None if the columns are already in this order.
 
     Raises
     ------
     DataError
-        If these are not the same names.
+        If the sets of names differ.
     """
     if names == features:
         return None
     if len(set(names)) < len(names) or set(names) != set(features) or len(names) != len(features):
-        differing = [name for name in names if name not in features], [name for name in features if name not in names]
-        extra, lacking = (", ".join(map(repr, some[:_TOLD])) + ", ..." * (len(some) > _TOLD) for some in differing)
-        told = "; ".join(f"{word} {some}" for word, some in (("has also", extra), ("lacks", lacking)) if some)
+        extra = _list_names([name for name in names if name not in features])
+        missing = _list_names([name for name in features if name not in names])
+        parts = [f"has also {extra}"] * bool(extra) + [f"lacks {missing}"] * bool(missing)
         raise DataError(
-            f"the columns of {what} are not the features of the run: {what} {told or 'has them in another order'}; "
-            f"expected the columns {', '.join(map(repr, features[:_TOLD]))}{', ...' * (len(features) > _TOLD)}"
+            f"the columns of {what} are not the features of the run: "
+            f"{what} {'; '.join(parts) or 'has repeated names'}; expected the columns {_list_names(features)}"
         )
     return [names.index(name) for name in features]
+
+
+def _list_names(names: Sequence[str]) -> str:
+    """List the first names, for a message."""
+    return ", ".join(map(repr, names[:_MAX_NAMES])) + ", ..." * (len(names) > _MAX_NAMES)

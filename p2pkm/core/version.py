@@ -1,3 +1,3 @@
-"""The version, in one place: the package, `--version` and every manifest take it from here."""
+"""Version of the package, also of `--version` and of manifests."""
 
 __version__ = "0.2.0.dev0"

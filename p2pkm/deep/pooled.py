@@ -33,11 +33,8 @@ def deep_cluster(method: DeepMethod, images: Floats, *, rounds: int, seed: int) 
     learner, shared = method.learner(images.shape[1]), shared_key(seed)
     method = method if method.horizon else method.replaced(horizon=max(rounds, 1))
     own = int(philox(0, 0, seed, Stream.KEYS)[0, 0])  # of device 0
-    kernels, ones, offsets = (
-        select_kernels(1, 1, images.size * method.k),
-        np.ones(len(images)),
-        np.array([0, len(images)]),
-    )
+    kernels = select_kernels(1, 1, images.size * method.k)
+    ones, offsets = np.ones(len(images)), np.array([0, len(images)])
     theta, found = learner.init(shared), []
     for t in range(1, rounds + 2):
         _, features = learner.embed(theta, images)

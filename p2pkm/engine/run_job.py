@@ -150,7 +150,8 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     ending = run(played, part.start, context._replace(devices=devices, feed=feed))
     network.close()
     told = _share_rehearsal(ending.state, network)
-    facts = {**describe(algorithm.settle(told), replace(devices, has_stale_links=context.has_stale_links)), **hooks.names, **figures,
+    facts = {**describe(algorithm.settle(told), replace(devices, has_stale_links=context.has_stale_links)),
+             **hooks.names, **figures,
              **summarize(choice),
              **channel.figures(network), "devices": topology.clients,
              "device_names": topology.list_names(), "feature_names": config.list_features(),

@@ -3,8 +3,8 @@
 A tree of NamedTuples, dicts, arrays and plain values. The first axis of an array is that of the own devices; if the
 last part of its name begins with `edge_`, that of the own edges; with `store_` or `arcs_`, that of all devices or of
 all directed edges of the graph, each row of which its owner has; with `root_`, rank 0 alone has it. A `RaggedArray` has
-some rows per device. The tables of `InternedTables` are kept once however many ranks hold them, and every rank gets all of
-them back. Plain values are those of rank 0.
+some rows per device. The tables of `InternedTables` are kept once however many ranks hold them, and every rank gets all
+of them back. Plain values are those of rank 0.
 """
 
 import hashlib

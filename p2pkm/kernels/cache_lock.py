@@ -1,4 +1,4 @@
-"""Lock on numba's cache: one process at a time compiles the kernels; the others wait, then read what it compiled."""
+"""Lock on the cache of numba: one process at a time compiles; the others wait and load its result."""
 
 import fcntl
 import os
@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _NAME = "p2pkm-compile.lock"
-_LIMIT, _PAUSE = 300.0, 0.1  # seconds; compilation takes up to a minute
+# Seconds. Compilation of all kernels takes up to a minute.
+_LIMIT, _PAUSE = 300.0, 0.1
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Keys of random streams, and normal draws from uniform ones."""
+"""Keys of random streams, and conversion of uniform to normal draws."""
 
 from statistics import NormalDist
 
@@ -7,17 +7,21 @@ import numpy as np
 from p2pkm.core.batch import Floats, Stream
 from p2pkm.kernels.reference import philox
 
-_SHARED = 2**64 - 1  # stands for all devices where a device's id would
-_HALF = 2.0**-54  # half of the distance between two draws
-_LAST = 1.0 - 2.0**-53  # the largest draw and a half of a step would be rounded to 1, whose normal is infinite
-_NORMAL = np.frompyfunc(NormalDist().inv_cdf, 1, 1)  # math.log and math.sqrt: the same bits on every processor
+# Used instead of a device id for the key that all devices share.
+_SHARED = 2**64 - 1
+# Half of the distance between two draws: draws are moved to the middle of their interval, so that 0 stays finite.
+_HALF = 2.0**-54
+# Upper limit of a moved draw: the largest one would be rounded to 1, whose normal is infinite.
+_LAST = 1.0 - 2.0**-53
+# Computed with math.log and math.sqrt, which are bit-identical on all processors, unlike vectorized functions.
+_NORMAL = np.frompyfunc(NormalDist().inv_cdf, 1, 1)
 
 
 def shared_key(seed: int) -> int:
-    """Return the key of the random streams that all devices share."""
+    """Compute the key of the random streams that all devices share."""
     return int(philox(_SHARED, 0, seed, Stream.KEYS)[0, 0])
 
 
 def as_normal(draws: Floats) -> Floats:
-    """Return the draws of N(0, 1) that belong to draws from [0, 1), multiples of 2^-53."""
+    """Convert draws from [0, 1), multiples of 2^-53, to draws of N(0, 1) by the inverse distribution function."""
     return np.asarray(_NORMAL(np.minimum(draws + _HALF, _LAST)), np.float64)

@@ -1,1 +1,1 @@
-"""Graph, transport (one process or MPI), partition of devices over ranks, message ledger, link models."""
+"""Network: graph, transport (one process or MPI), rank partition, message ledger and link models."""

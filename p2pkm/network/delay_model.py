@@ -1,4 +1,4 @@
-"""How late messages are: a clock or a fault model answers one question after every exchange."""
+"""Interface of delay models: which table each edge receives after an exchange."""
 
 from typing import NamedTuple, Protocol
 
@@ -6,33 +6,33 @@ from p2pkm.core.batch import Integers, Mask
 
 
 class SentTables(NamedTuple):
-    """What a rank knows of an exchange.
+    """Tables that were sent in an exchange, as known to one rank.
 
     Attributes
     ----------
     rows : int64[s]
-        Rows that every own device, and every neighbor on another rank, has just sent; -1: silent.
+        Rows sent in this exchange by every local device, then by every halo device; -1: silent.
     row_bytes : int
         Counted bytes of a row.
-    over : bool[e] or None
-        The own edges over which something could come, None: all.
+    open_edges : bool[e] or None
+        Edges over which a table could arrive; None: all.
     """
 
     rows: Integers
     row_bytes: int
-    over: Mask | None
+    open_edges: Mask | None
 
 
 class ReceivedTables(NamedTuple):
-    """Which table each own edge receives.
+    """Table that each edge receives.
 
     Attributes
     ----------
     ages : int64[e]
-        How many tables its sender has sent since, over whatever edges: 0: none, it is the newest; at most the bound;
-        -1: nothing has come yet.
+        Number of newer tables of the same sender, over any edge: 0 for the newest table, at most `DelayModel.bound`;
+        -1: none received yet.
     fresh : bool[e]
-        Whether it is to be taken as one that came in this exchange; what has not come is never fresh.
+        Whether the table counts as received in this exchange; False if none was received yet.
     """
 
     ages: Integers
@@ -40,11 +40,11 @@ class ReceivedTables(NamedTuple):
 
 
 class DelayModel(Protocol):
-    """Decides how late messages are; every rank asks it alike, and it may ask the network to agree with the others."""
+    """Model of message delays. All ranks call it in the same exchanges; it may use collective operations."""
 
     @property
     def bound(self) -> int:
-        """Return the largest age there is: so many tables of each sender are kept beside its newest one."""
+        """Largest age of a received table: number of older tables that are stored for each sender."""
 
     def receive(self, tables: SentTables) -> ReceivedTables:
-        """Return what is received after an exchange; called once in each, the opening included."""
+        """Determine the received tables of an exchange; called once per exchange, including the initial one."""

@@ -1,4 +1,4 @@
-"""The communication graph as arrays: a frozen CSR of undirected links."""
+"""Communication graph: undirected links in compressed sparse rows (CSR), immutable."""
 
 import json
 from dataclasses import dataclass, replace
@@ -20,36 +20,42 @@ if TYPE_CHECKING:
 
     from topologies import CSRGraph, TimeVaryingGraph
 
-LARGE = 100_000  # devices; above, graphs stay arrays, and the ledger keeps totals alone
-SERVER = "server"  # what a hub is called
-_TOLD, _LISTED = 10, 20  # names in a message, and in a line about all
-_EXACT = 32  # up to this many devices `hops` is the diameter itself
-_MANY = 50_000  # devices and links above which compiled kernels walk over the graph
+# Number of devices above which graphs are not converted to networkx, and the ledger stores totals only.
+LARGE = 100_000
+# Name of a server.
+SERVER = "server"
+# Names listed in a message, and in a line about all devices.
+_MAX_NAMES, _LISTED = 10, 20
+# Number of devices up to which `hops` is the exact diameter.
+_EXACT = 32
+# Number of devices plus edges above which compiled kernels are used; below, their import takes longer.
+_MANY = 50_000
 
 
 @dataclass(frozen=True)
 class Topology:
-    """An undirected graph of n devices; both directions of every link are stored.
+    """Undirected communication graph of n devices; both directions of every link are stored.
 
     Attributes
     ----------
     indptr : int64[n + 1]
+        Offsets of the directed edges of each device.
     indices : int64[e]
-        Neighbors, ascending within a device.
+        Neighbor at each edge, ascending within a device.
     weights : float64[e]
-        Edge attribute `weight`; multiplies alpha.
+        Edge attribute `weight`; a factor of alpha.
     colors : int64[n]
-        Proper coloring: greedy in ascending id.
+        Proper coloring, greedy in ascending id.
     hops : int
-        Bound on the diameter (of the largest component); the diameter itself up to 32 devices.
+        Upper bound on the diameter (of the largest component); exact up to 32 devices.
     hub : int
-        The server: a device without points; -1 if there is none.
+        Server (a device without points), -1 without a server.
     varying : TimeVaryingGraph or None
-        Which of these links are in use in which round; None: all of them, always.
+        Active links of every round; None: all links are always active.
     names : tuple of str, length n, or None
-        What the devices are called, a hub ``server``; None: by their numbers.
+        Names of the devices, ``server`` for a server; None: devices are numbered.
     file_summary : str
-        One line about what was read of the graph's file, and how its nodes became devices; empty: nothing to tell.
+        One line about the file of the graph and the mapping of its nodes to devices; empty without a file.
 
     Examples
     --------
@@ -72,19 +78,19 @@ class Topology:
 
     @classmethod
     def star(cls, clients: int) -> "Topology":
-        """Return so many clients around a server, which is the last device."""
+        """Create a star of clients around a server, which is the last device."""
         links = np.column_stack((np.arange(clients), np.full(clients, clients), np.ones(clients)))
         return replace(cls.from_links(clients + 1, links), hub=clients)
 
     @classmethod
     def from_graph(cls, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology") -> "Topology":
-        """Read a graph of any kind; a topology stays what it is, and of a graph that changes all links are taken.
+        """Convert a graph of any type; of a time-varying graph, all links are included. Topologies are unchanged.
 
         Raises
         ------
         TopologyError
-            As `from_networkx` does; the arrays of a CSRGraph have to be a symmetric matrix, sorted, too; the mixing
-            matrix of a graph that changes has to be symmetric and doubly stochastic.
+            As in `from_networkx`. If the arrays of a CSRGraph are not a sorted, symmetric matrix, or if the mixing
+            matrix of a time-varying graph is not symmetric and doubly stochastic.
         """
         import topologies
 
@@ -103,17 +109,19 @@ class Topology:
         except topologies.GraphError as error:
             raise TopologyError(str(error)) from None
         indptr, indices = (np.require(part, np.int64, ("C", "W")) for part in (graph.indptr, graph.indices))
-        same: Floats = np.broadcast_to(1.0, len(indices))  # one number that stands for all
-        return cls._complete(indptr, indices, same if graph.weights is None else np.require(graph.weights, np.float64))
+        # A view of a single 1, with stride 0: no memory for unweighted graphs.
+        unit_weights: Floats = np.broadcast_to(1.0, len(indices))
+        weights = unit_weights if graph.weights is None else np.require(graph.weights, np.float64)
+        return cls._complete(indptr, indices, weights)
 
     @classmethod
     def from_networkx(cls, graph: "nx.Graph") -> "Topology":
-        """Read a networkx graph; device i is the i-th node in natural order, see `topologies.sort_nodes`.
+        """Convert a networkx graph; device i is the i-th node in natural order, see `topologies.sort_nodes`.
 
         Raises
         ------
         TopologyError
-            If the graph is directed, has self-loops, parallel edges, no nodes, or weights that are not positive.
+            If the graph is directed or empty, or has self-loops, parallel edges or weights that are not positive.
         """
         import topologies
 
@@ -125,12 +133,12 @@ class Topology:
         number = {node: i for i, node in enumerate(nodes)}
         links = [(number[u], number[v], float(data.get("weight", 1.0))) for u, v, data in graph.edges(data=True)]
         built = cls.from_links(len(number), np.array(links).reshape(-1, 3))
-        called = None if names is None else tuple(names[node] for node in nodes)
-        return replace(built, names=called, file_summary=str(graph.graph.get(topologies.FILE_SUMMARY, "")))
+        ordered = None if names is None else tuple(names[node] for node in nodes)
+        return replace(built, names=ordered, file_summary=str(graph.graph.get(topologies.FILE_SUMMARY, "")))
 
     @classmethod
     def from_links(cls, n: int, links: Floats) -> "Topology":
-        """Build the graph of n devices from undirected links (i, j, weight), float64[links, 3]."""
+        """Create the graph of n devices from undirected links (i, j, weight), float64[links, 3]."""
         ends = links[:, :2].astype(np.int64)
         source, target = np.concatenate((ends[:, 0], ends[:, 1])), np.concatenate((ends[:, 1], ends[:, 0]))
         order = np.argsort(source * n + target)
@@ -140,52 +148,55 @@ class Topology:
 
     @classmethod
     def _complete(cls, indptr: Integers, indices: Integers, weights: Floats) -> "Topology":
-        """Add what follows from the links."""
+        """Create the topology with colors and diameter bound of the links."""
         return cls(indptr, indices, weights, walk("color", indptr, indices), bound_diameter(indptr, indices))
 
     def call(self, names: "tuple[str, ...] | None") -> "Topology":
-        """Return the same graph with its devices in the order of their names among the points, and called so.
+        """Name the devices, and reorder named nodes to the order of the points.
 
         Parameters
         ----------
         names : tuple of str or None
-            Of the devices in the order of their points, without a hub; None: they are numbered, and the graph stays.
+            Names of the devices in the order of their points, without a server; None: numbered devices, the graph is
+            unchanged.
 
         Raises
         ------
         TopologyError
-            If the nodes have names, too, and these are others.
+            If the nodes have names that differ from `names`.
         """
         if names is None:
             return self
         if self.names is None or self.hub >= 0:
             full = names if self.hub < 0 else (*names, SERVER)
-            return replace(self, names=full) if len(full) == self.n else self  # else other checks report it
+            # A wrong number of names is reported by other checks.
+            return replace(self, names=full) if len(full) == self.n else self
         if set(names) != set(self.names):
             raise TopologyError(
-                "the nodes of the graph and the devices of the points have different names: of the nodes "
-                f"{_tell_missing(self.names, names)} no points, of the devices {_tell_missing(names, self.names)} no "
-                "node; make the names equal, or number the nodes or the devices from 0"
+                "names of the nodes of the graph and of the devices of the points differ. Nodes without points: "
+                f"{_list_missing(self.names, names)}; devices without a node: {_list_missing(names, self.names)}. "
+                "Make the names equal, or number the nodes or the devices from 0"
             )
         place = {name: i for i, name in enumerate(names)}
         number = np.array([place[name] for name in self.names])
-        once = self.sources < self.indices
-        ends = (number[self.sources[once]], number[self.indices[once]], self.weights[once])
-        return replace(self.from_links(self.n, np.column_stack(ends)), names=names, file_summary=self.file_summary)
+        # One of the two edges of each link.
+        is_first = self.sources < self.indices
+        links = (number[self.sources[is_first]], number[self.indices[is_first]], self.weights[is_first])
+        return replace(self.from_links(self.n, np.column_stack(links)), names=names, file_summary=self.file_summary)
 
     def tell_order(self) -> "Topology":
-        """Return the same topology with a note, in `file_summary`, of which named node each numbered device is."""
+        """Add a note to `file_summary` that maps numbered devices to named nodes."""
         if self.names is None or not self.n:
             return self
-        first = ", ".join(f"device {i} is {name!r}" for i, name in enumerate(self.names[:_TOLD]))
+        first = ", ".join(f"device {i} is {name!r}" for i, name in enumerate(self.names[:_MAX_NAMES]))
         note = (
-            f"the points have numbered devices and the graph has named nodes, which are taken in sorted order: {first}"
-            f"{', ...' * (self.n > _TOLD)}. Give the devices of the points by name to pair them by name"
+            f"devices of the points are numbered, nodes of the graph have names, in sorted order: {first}"
+            f"{', ...' * (self.n > _MAX_NAMES)}. Name the devices of the points to match them by name"
         )
         return replace(self, file_summary="; ".join(filter(None, (self.file_summary, note))))
 
     def number(self, graph: "nx.Graph") -> dict[Any, int]:
-        """Return the device of every node of the graph that this was read from."""
+        """Return the device of every node of the original graph."""
         import topologies
 
         names = topologies.name_nodes(graph)
@@ -195,13 +206,13 @@ class Topology:
         return {node: place[name] for node, name in names.items()}
 
     def label(self, i: int) -> str:
-        """Return what a device is called: its name, else its number."""
+        """Return the name of a device, or its number without a name."""
         if i == self.hub:
             return SERVER
         return str(i) if self.names is None else self.names[i]
 
     def list_names(self) -> str | None:
-        """Return the names of the devices in a line, of many the first; None if they have none."""
+        """List the names of the devices, at most the first 20; None without names."""
         if self.names is None:
             return None
         more = f", ... ({self.clients} in all)" if self.clients > _LISTED else ""
@@ -209,66 +220,68 @@ class Topology:
 
     @property
     def n(self) -> int:
-        """Return the number of devices, a hub included."""
+        """Number of devices, server included."""
         return len(self.indptr) - 1
 
     @property
     def links(self) -> "CSRGraph":
-        """Return the same links as a graph of arrays."""
+        """Links as a CSRGraph."""
         import topologies
 
         return topologies.CSRGraph(self.indptr, self.indices, self.weights)
 
     @property
     def clients(self) -> int:
-        """Return the number of devices without the hub."""
+        """Number of devices without the server."""
         return self.n - (self.hub >= 0)
 
     @property
     def degrees(self) -> Integers:
-        """Return the number of neighbors of each device, int64[n]."""
+        """Number of neighbors of each device, int64[n]."""
         return np.diff(self.indptr)
 
     @cached_property
     def sources(self) -> Integers:
-        """Return the device that each directed edge leads from, int64[e]."""
+        """Source device of each directed edge, int64[e]."""
         return np.repeat(np.arange(self.n), self.degrees)
 
     @cached_property
     def components(self) -> Integers:
-        """Return the component of each device, int64[n], numbered by their lowest device."""
+        """Connected component of each device, int64[n], numbered in the order of their lowest devices."""
         return walk("components", self.indptr, self.indices)
 
     @cached_property
     def spanning_tree(self) -> tuple[Integers, Integers]:
-        """Return parents, -1 at roots, and layers of breadth-first trees, int64[n] each: a root per component.
+        """Parents (-1 at roots) and layers of breadth-first trees, int64[n] each, with one root per component.
 
-        A root is the lowest device whose larger distance to the two ends of a long path is least; two breadth-first
-        passes find the ends. In a tree it is a center, in other graphs near one: of 1,440 random graphs of 10 to 60
-        devices its eccentricity is the least one in 1,111, larger by 1 in 306, and by 2 in 23.
+        The root minimizes the larger of its distances to the two ends of a long path, which are found by two
+        breadth-first searches; ties go to the lowest id. In a tree, it is a center. In other graphs it is near one: in
+        1,440 random graphs of 10 to 60 devices, its eccentricity is minimal in 1,111, larger by 1 in 306, and by 2 in
+        23.
         """
         lowest = find_first(self.components, np.zeros(self.n, np.int64))
-        one = self.layers(find_first(self.components, self.layers(lowest)))
-        other = self.layers(find_first(self.components, one))
-        return self.grow(find_first(self.components, -np.maximum(one, other)))
+        from_first_end = self.layers(find_first(self.components, self.layers(lowest)))
+        from_second_end = self.layers(find_first(self.components, from_first_end))
+        return self.grow(find_first(self.components, -np.maximum(from_first_end, from_second_end)))
 
     def grow(self, roots: Integers) -> tuple[Integers, Integers]:
-        """Return the same of breadth-first trees from given roots, int64[components]."""
+        """Grow breadth-first trees from roots, int64[components]; return parents and layers as in `spanning_tree`."""
         layer = self.layers(roots)
         upward = np.flatnonzero(layer[self.indices] == (layer - 1).repeat(self.degrees))
         child = self.indptr.searchsorted(upward, side="right") - 1
-        lowest = find_runs(child)  # edges lie by device and then by neighbor
+        # Edges are sorted by device and then by neighbor, so the first edge leads to the lowest possible parent.
+        lowest = find_runs(child)
         parent = np.full(self.n, -1)
         parent[child[lowest]] = self.indices[upward[lowest]]
         return parent, layer
 
     @cached_property
     def mirror(self) -> Integers:
-        """Return the opposite (j, i) of every directed edge (i, j), int64[e]."""
+        """Index of the reverse edge (j, i) of every directed edge (i, j), int64[e]."""
         return walk("mirror", self.indptr, self.indices)
 
     def layers(self, roots: Integers | int) -> Integers:
-        """Return the number of hops from each device to the nearest root, int64[n], -1 where there is no path."""
+        """Compute the distance of each device from the nearest root in links, int64[n], -1 without a path."""
         return walk("layers", self.indptr, self.indices, np.atleast_1d(roots))
 
     def __repr__(self) -> str:
@@ -278,28 +291,28 @@ class Topology:
         return str(call("card", self))
 
     def to_arrays(self) -> dict[str, Any]:
-        """Return what another rank needs to build the same topology, without `varying` and `file_summary`."""
+        """Convert the topology to arrays, for `from_arrays` on another rank; without `varying` and `file_summary`."""
         names = {} if self.names is None else {"names": np.frombuffer(json.dumps(self.names).encode(), np.uint8)}
         return {"indptr": self.indptr, "indices": self.indices, "weights": self.weights, "colors": self.colors,
                 "hops": np.array(self.hops), "hub": np.array(self.hub), **names}  # fmt: skip
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> "Topology":
-        """Build the topology from `to_arrays`."""
+        """Create the topology from the result of `to_arrays`."""
         hops, hub = (int(arrays[name]) for name in ("hops", "hub"))
         names = tuple(json.loads(arrays["names"].tobytes())) if "names" in arrays else None
         return cls(arrays["indptr"], arrays["indices"], arrays["weights"], arrays["colors"], hops, hub, names=names)
 
 
-def _tell_missing(names: tuple[str, ...], others: tuple[str, ...]) -> str:
-    """Return in words which names are not among the others."""
-    missing = sorted(set(names) - set(others))
-    more = f" and {len(missing) - _TOLD} more" if len(missing) > _TOLD else ""
-    return f"{', '.join(map(repr, missing[:_TOLD])) or 'none'}{more} {'has' if len(missing) == 1 else 'have'}"
+def _list_missing(names: tuple[str, ...], known: tuple[str, ...]) -> str:
+    """List the names that are not in `known`, for a message."""
+    missing = sorted(set(names) - set(known))
+    more = f" and {len(missing) - _MAX_NAMES} more" if len(missing) > _MAX_NAMES else ""
+    return f"{', '.join(map(repr, missing[:_MAX_NAMES])) or 'none'}{more}"
 
 
 def walk(name: str, *arrays: Integers) -> Integers:
-    """Call a kernel on a graph: the compiled one, which takes a while to import, where there is much to do."""
+    """Call a graph kernel: the compiled one for large graphs, otherwise the reference, without the import of numba."""
     from p2pkm.kernels import load
     from p2pkm.kernels import reference as plain
 
@@ -308,9 +321,9 @@ def walk(name: str, *arrays: Integers) -> Integers:
 
 
 def sort_stably(numbers: Integers) -> Integers:
-    """Return the order that sorts whole numbers of at least 0, equal ones as they stand.
+    """Return the stable order of integers of at least 0.
 
-    It goes by 16 bits at a time, for which NumPy has a radix sort: a third of the time that its sort of 64 bits takes.
+    Sorts by 16 bits at a time, for which NumPy has a radix sort: a third of the time of its sort of 64-bit integers.
     """
     order = np.argsort(numbers.astype(np.uint16), kind="stable")
     for shift in range(16, int(numbers.max(initial=0)).bit_length(), 16):
@@ -318,35 +331,40 @@ def sort_stably(numbers: Integers) -> Integers:
     return order
 
 
-def find_first(group: Integers, figure: Integers) -> Integers:
-    """Return of each group 0, 1, ... the lowest device that has its largest figure, int64[groups]."""
+def find_first(group: Integers, values: Integers) -> Integers:
+    """Find the lowest device with the largest value in each group 0, 1, ..., int64[groups]."""
     count, n = int(group.max()) + 1, len(group)
     largest = np.full(count, np.iinfo(np.int64).min)
-    np.maximum.at(largest, group, figure)
-    found = np.flatnonzero(figure == largest[group])
+    np.maximum.at(largest, group, values)
+    candidates = np.flatnonzero(values == largest[group])
     first = np.full(count, n)
-    np.minimum.at(first, group[found], found)
+    np.minimum.at(first, group[candidates], candidates)
     return first
 
 
 def bound_diameter(indptr: Integers, indices: Integers) -> int:
-    """Bound the diameter: exact for small graphs, else twice the eccentricity of the first device of each component."""
+    """Bound the diameter: exact up to 32 devices, otherwise twice the eccentricity of the lowest devices."""
     n = len(indptr) - 1
     if n <= _EXACT:
         return _measure_diameter(indptr.tolist(), indices.tolist())
     layer = walk("layers", indptr, indices, np.zeros(1, np.int64))
-    if layer.min() < 0:  # of several components each has a lowest device
+    # -1: not reached from device 0, so there are several components.
+    if layer.min() < 0:
         component = walk("components", indptr, indices)
         layer = walk("layers", indptr, indices, find_first(component, np.zeros(n, np.int64)))
     return min(2 * int(layer.max()), n - 1)
 
 
 def _measure_diameter(indptr: list[int], indices: list[int]) -> int:
-    """Return after how many steps no ball around a device, a set of bits, grows any more when it takes in the next."""
+    """Compute the exact diameter: number of steps until the balls around all devices, as bit sets, stop growing."""
     neighbors = [indices[first:last] for first, last in pairwise(indptr)]
-    balls, steps = [1 << i for i in range(len(neighbors))], 0
+    balls = [1 << i for i in range(len(neighbors))]
+    steps = 0
     while True:
-        wider = [reduce(or_, map(balls.__getitem__, own), ball) for own, ball in zip(neighbors, balls, strict=True)]
+        wider = [
+            reduce(or_, map(balls.__getitem__, adjacent), ball) for adjacent, ball in zip(neighbors, balls, strict=True)
+        ]
         if wider == balls:
             return steps
-        balls, steps = wider, steps + 1
+        balls = wider
+        steps += 1

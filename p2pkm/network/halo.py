@@ -1,4 +1,4 @@
-"""Which devices a rank hosts, and which tables must travel between ranks: arithmetic, no MPI."""
+"""Subgraph of a rank, and the tables that must be exchanged between ranks; without MPI calls."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,18 +14,20 @@ from p2pkm.network.graph import Topology, sort_stably, walk
 from p2pkm.network.rank_partition import RankPartition
 
 
-class Peer(NamedTuple):
-    """What this rank exchanges with another one.
+class RankExchange(NamedTuple):
+    """Tables and edges that this rank exchanges with another rank.
 
     Attributes
     ----------
     rank : int
+        The other rank.
     send : int64[b]
-        Own devices (positions in the batch) whose tables the peer needs, ascending.
+        Local devices (positions in the batch) whose tables the other rank needs, ascending.
     first, last : int
-        Slots ``first:last`` take the peer's tables.
+        Slots ``first:last`` hold the tables of its devices.
     send_edges, recv_edges : int64[c]
-        Own edges that lead to the peer, in the order in which the peer lists the same edges as `recv_edges`.
+        Local edges to the other rank in two orders: `send_edges` here and `recv_edges` there list the same links in the
+        same order.
     """
 
     rank: int
@@ -38,25 +40,27 @@ class Peer(NamedTuple):
 
 @dataclass(frozen=True)
 class LocalSubgraph:
-    """One rank's part of the graph.
+    """Subgraph of the devices of one rank.
 
     Attributes
     ----------
     rank : int
     ids : int64[n]
-        Own devices, ascending.
+        Local devices, ascending.
     ghosts : int64[g]
-        Neighbors on other ranks, by rank and then by id; they follow the own devices in the numbering of slots.
+        Halo devices (neighbors on other ranks), by rank and then by id. Slots are numbered in this order: local
+        devices, then halo devices.
     indptr, indices, edges : int64
-        Own directed edges: neighbors' ids, and the positions of the edges in the topology (a slice if they lie side by
-        side).
+        Directed edges from local devices: ids of the neighbors, and positions of the edges in the topology (a slice if
+        they are contiguous).
     senders : int64[e]
-        Slot of the neighbor at each own edge.
-    peers : tuple of Peer
+        Slot of the neighbor at each edge.
+    peers : tuple of RankExchange
+        Exchanges with all ranks that host neighbors.
     division : RankPartition
-        The devices of all ranks.
+        Devices of all ranks.
     edge_counts : int64[total]
-        Directed edges of every device of the system: the `counts` of what has a row per edge.
+        Number of directed edges of every device of the system; the `counts` of arrays with one row per edge.
     """
 
     rank: int
@@ -66,18 +70,18 @@ class LocalSubgraph:
     indices: Integers
     edges: Integers | slice
     senders: Integers
-    peers: tuple[Peer, ...]
+    peers: tuple[RankExchange, ...]
     division: RankPartition
     edge_counts: Integers
 
     @property
     def slots(self) -> int:
-        """Return the number of tables that this rank holds."""
+        """Number of tables that this rank holds: of local and of halo devices."""
         return len(self.ids) + len(self.ghosts)
 
     @cached_property
     def mirror(self) -> NDArray[np.integer[Any]]:
-        """Return for every edge between two own devices the opposite edge, else -1, int[e] of the smallest type."""
+        """Reverse of every edge between local devices, -1 for other edges, int[e] of the smallest type."""
         kind = narrow(len(self.senders))
         if not len(self.ghosts):
             return walk("mirror", self.indptr, self.senders).astype(kind)
@@ -88,22 +92,22 @@ class LocalSubgraph:
 
 
 def place(topology: Topology, rank: int, size: int, division: RankPartition | None = None) -> LocalSubgraph:
-    """Work out what `rank` needs to know if the devices are divided like this; None: into contiguous blocks."""
+    """Build the subgraph of a rank for a rank partition; None: contiguous blocks."""
     division = division or RankPartition.blocks(topology.n, size)
     ids, owner = division.of(rank), division.owner
     degrees = topology.degrees
-    indptr, edges = _own_edges(topology, division, ids)
+    indptr, edges = _local_edges(topology, division, ids)
     indices = topology.indices[edges]
     outside = np.flatnonzero(owner[indices] != rank)
     ghosts = _distinct(indices[outside], topology.n)
     ghosts = ghosts[np.argsort(owner[ghosts], kind="stable")]
     senders = indices if len(ids) == topology.n else _number((ids, ghosts), topology.n)[indices]
-    peers = _meet(indptr, outside, senders, owner[ghosts])
+    peers = _build_exchanges(indptr, outside, senders, owner[ghosts])
     return LocalSubgraph(rank, ids, ghosts, indptr, indices, edges, senders, peers, division, degrees)
 
 
-def _own_edges(topology: Topology, division: RankPartition, ids: Integers) -> tuple[Integers, Integers | slice]:
-    """Return the own edges of each own device as CSR, and where they are in the topology."""
+def _local_edges(topology: Topology, division: RankPartition, ids: Integers) -> tuple[Integers, Integers | slice]:
+    """Return the offsets of the edges of each local device, and the positions of these edges in the topology."""
     if division.order is None:
         first = int(ids[0]) if len(ids) else 0
         indptr = topology.indptr[first : first + len(ids) + 1]
@@ -113,46 +117,54 @@ def _own_edges(topology: Topology, division: RankPartition, ids: Integers) -> tu
 
 
 def _distinct(devices: Integers, n: int) -> Integers:
-    """Return the distinct ones of these devices, ascending."""
-    found = np.zeros(n, np.bool_)
-    found[devices] = True
-    return np.flatnonzero(found)
+    """Return the distinct device ids, ascending."""
+    is_included = np.zeros(n, np.bool_)
+    is_included[devices] = True
+    return np.flatnonzero(is_included)
 
 
 def _number(parts: tuple[Integers, ...], n: int) -> Integers:
-    """Return the position of each device in the parts put end to end, int64[n]; of others anything."""
+    """Return the position of each device in the concatenated parts, int64[n]; undefined for other devices."""
     number = np.empty(n, np.int64)
     devices = np.concatenate(parts)
     number[devices] = np.arange(len(devices))
     return number
 
 
-def _meet(indptr: Integers, outside: Integers, senders: Integers, owner: Integers) -> tuple[Peer, ...]:
-    """Return the peers.
+def _build_exchanges(
+    indptr: Integers, outside: Integers, senders: Integers, owner: Integers
+) -> tuple[RankExchange, ...]:
+    """Build the exchanges with other ranks.
 
     Parameters
     ----------
     indptr : int64[n + 1]
-        Own edges by own device.
+        Offsets of the edges of each local device.
     outside : int64[c]
-        Own edges to ghosts, ascending.
+        Edges to halo devices, ascending.
     senders : int64[e]
-        Slots at the own edges.
+        Slot of the neighbor at each edge.
     owner : int[g]
-        Rank of each ghost; ghosts with the same one lie side by side.
+        Rank of each halo device, ascending.
     """
     if not len(outside):
         return ()
     source = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    own = int(senders.max()) + 1 - len(owner)  # slots of own devices
+    n_local = int(senders.max()) + 1 - len(owner)
     slots = senders[outside]
-    rank = owner[slots - own]
-    send_edges, recv_edges = outside[np.argsort(rank, kind="stable")], outside[sort_stably(slots)]
-    ends, lasts = np.cumsum(np.bincount(rank)), own + np.cumsum(np.bincount(owner))
-    peers = []
-    for peer in np.unique(owner):
-        first, first_slot = (ends[peer - 1], lasts[peer - 1]) if peer else (0, own)
-        edges = slice(int(first), int(ends[peer]))
+    rank = owner[slots - n_local]
+    # Edges are sent in the order (local device, neighbor). The other rank does the same, so they must be received in
+    # the order (neighbor, local device): `outside` ascends by local device, and the sort by slot is stable.
+    send_edges = outside[np.argsort(rank, kind="stable")]
+    recv_edges = outside[sort_stably(slots)]
+    ends = np.cumsum(np.bincount(rank))
+    slot_ends = n_local + np.cumsum(np.bincount(owner))
+    exchanges = []
+    for other in np.unique(owner):
+        first, first_slot = (ends[other - 1], slot_ends[other - 1]) if other else (0, n_local)
+        edges = slice(int(first), int(ends[other]))
         send = np.unique(source[send_edges[edges]])
-        peers.append(Peer(int(peer), send, int(first_slot), int(lasts[peer]), send_edges[edges], recv_edges[edges]))
-    return tuple(peers)
+        exchanges.append(
+            RankExchange(int(other), send, int(first_slot), int(slot_ends[other]), send_edges[edges], recv_edges[edges])
+        )
+    return tuple(exchanges)

@@ -1,4 +1,8 @@
-"""What was sent: logical messages and bytes, as 8 per value and as encoded; the same on every placement."""
+"""Ledger: messages and bytes over every edge, at 8 bytes per value and as encoded.
+
+The result does not depend on the rank partition. Exchanges repeat, so each distinct exchange (pattern) is stored once,
+and repetitions are counted; above `LARGE` devices only totals are stored.
+"""
 
 import hashlib
 from array import array
@@ -16,34 +20,41 @@ from p2pkm.core.messages import Delivery, DenseMessages, SparseMessages
 from p2pkm.core.sorting import blocks, sum_by
 from p2pkm.network.graph import LARGE
 
-_PENDING = 64  # exchanges that wait to be added up, at most, those that are alike being one
-_TOGETHER = 64  # numbers of a device that are added up at a time, about
-_FEW = 8  # where fewer than one of so many send, only they are kept
-_HEAD = Struct("<q4q4s")  # of an exchange that is kept: bytes of a row, lengths and types of its arrays
-_Sent = tuple[Integers, int, Mask | Integers | None, Integers | None, Integers | None]  # of a record, from rows on
+# Largest number of distinct exchanges that wait to be added up; with `LARGE`, a bound on the memory of their arrays.
+_MAX_PENDING = 64
+# Width given to `blocks` when totals of devices are added to edges.
+_BLOCK_WIDTH = 64
+# If fewer than one in this many devices sends, only the senders are stored.
+_SPARSE_RATIO = 8
+# Header of a packed exchange: bytes of a row, lengths and types of the arrays.
+_HEADER = Struct("<q4q4s")
+# Fields of an `ExchangeRecord` from `rows` on.
+_Sent = tuple[Integers, int, Mask | Integers | None, Integers | None, Integers | None]
 _Key = tuple[int | bytes | None, ...]
-PART = 2**40 - 1  # of a fingerprint: a part that can be added up over ranks
+# Mask of a part of a fingerprint: 40 bits, so that sums over ranks do not overflow int64.
+PART = 2**40 - 1
 
 
 class Traffic(NamedTuple):
-    """What was sent: totals of every directed edge, and every table that was sent.
+    """Message traffic of a run: totals of every directed edge, and every table that was sent.
 
     Attributes
     ----------
     src, dst, messages, bytes, edge_rows : int64[e]
-        Logical messages, bytes (8 per value) and rows sent over the edge from src to dst, lost ones included; above
-        100,000 devices int32[e] where that holds all of them.
+        Messages, bytes (8 per value) and rows sent over the edge from src to dst, lost ones included. Above 100,000
+        devices: int32[e], if the numbers fit.
     stage, turn, sender, rows : int64[x] or None
-        Rows of every table that a device sent, by stage and exchange (turn 0 is the opening); silent devices are left
-        out. None above 100,000 devices.
+        Rows of every table that a device sent, by stage and exchange (turn 0: initial exchange), without silent
+        devices. None above 100,000 devices.
     devices : int
-        Number of devices, isolated ones and a hub included.
+        Number of devices, isolated devices and server included.
     wire_bytes : int64[e]
-        Bytes of the messages as encoded on the wire; equal to `bytes` where no method or transform encodes them.
+        Encoded bytes of the messages; equal to `bytes` if neither method nor transform encodes them.
     age_mean, age_max : float64[e] or None
-        How old what dst used of src was, in seconds; nan without any use. None where no clocks were kept for that.
+        Age of the tables of src when dst used them, in seconds of simulated time; NaN if never used. None without
+        ages.
     refused : int64[n] or None
-        How often a table of each device was rejected by a receiver, see `p2pkm.channel.rejection`.
+        Number of times that a table of each device was rejected by a receiver, see `p2pkm.channel.rejection`.
     """
 
     src: Integers
@@ -66,28 +77,28 @@ class Traffic(NamedTuple):
 
     @property
     def rows_per_device(self) -> Integers:
-        """Return how many rows each device sent and received, int64[n]."""
+        """Number of rows that each device sent and received, int64[n]."""
         sent, received = (sum_by(end, self.edge_rows, self.devices) for end in (self.src, self.dst))
         return (sent + received).astype(np.int64)
 
 
 class ExchangeRecord(NamedTuple):
-    """Who sent how many rows in one exchange.
+    """Senders and rows of one exchange.
 
     Attributes
     ----------
     stage, turn : int
-        Stage, and number of the exchange in it; 0 is the opening.
+        Stage, and number of the exchange in the stage; 0: initial exchange.
     rows : int64[n] or int64[s]
-        -1 = silent.
+        Rows of the devices or, with `senders`, of these; -1: silent.
     row_bytes : int
         Counted bytes of a row.
     edges : bool[e] or int64[f] or None
-        The own directed edges that it went over, None: all.
-    who : int64[s] or None
-        Positions of those that `rows` is about, None: all.
-    wire : int64[n] or None
-        Bytes of each table on the wire, None: `row_bytes` per row; int32[...] where it is kept.
+        Edges of the exchange; None: all.
+    senders : int64[s] or None
+        Positions of the devices of `rows`; None: all devices.
+    wire : int64[n] or int64[s] or None
+        Encoded bytes of each table, None: `row_bytes` per row; int32 in stored exchanges.
     """
 
     stage: int
@@ -95,239 +106,269 @@ class ExchangeRecord(NamedTuple):
     rows: Integers
     row_bytes: int
     edges: Mask | Integers | None
-    who: Integers | None = None
+    senders: Integers | None = None
     wire: Integers | None = None
 
     @property
     def sent_rows(self) -> tuple[Integers, Integers]:
-        """Return the positions of those who sent, and how many rows each of them sent."""
-        if self.who is not None:
-            return self.who, self.rows
-        who = np.flatnonzero(self.rows >= 0)
-        return who, self.rows[who]
+        """Positions of the sending devices, and the number of rows of each."""
+        if self.senders is not None:
+            return self.senders, self.rows
+        senders = np.flatnonzero(self.rows >= 0)
+        return senders, self.rows[senders]
 
     @property
     def lengths(self) -> Integers:
-        """Return the bytes on the wire of each of these tables."""
-        who, rows = self.sent_rows
+        """Encoded bytes of each of these tables."""
+        senders, rows = self.sent_rows
         if self.wire is None:
             return rows * self.row_bytes
-        return np.asarray(self.wire if self.who is not None else self.wire[who], np.int64)
+        return np.asarray(self.wire if self.senders is not None else self.wire[senders], np.int64)
 
     @property
     def digest(self) -> tuple[int, int]:
-        """Return a fingerprint of who sent what over which edges."""
-        over = b"" if self.edges is None else self.edges.dtype.str.encode() + np.ascontiguousarray(self.edges).tobytes()
-        word = hashlib.sha256(np.concatenate((*self.sent_rows, self.lengths)).tobytes() + over).digest()
-        return int.from_bytes(word[:8], "big") & PART, int.from_bytes(word[8:16], "big") & PART
+        """Fingerprint of senders, rows, lengths and edges, in two parts that can be summed over ranks."""
+        edges = self.edges
+        edge_bytes = b"" if edges is None else edges.dtype.str.encode() + np.ascontiguousarray(edges).tobytes()
+        sha256 = hashlib.sha256(np.concatenate((*self.sent_rows, self.lengths)).tobytes() + edge_bytes).digest()
+        return int.from_bytes(sha256[:8], "big") & PART, int.from_bytes(sha256[8:16], "big") & PART
 
 
 @dataclass(slots=True)
-class _Alike:
-    """Exchanges that wait to be added up: the first of them, the number of their pattern, and how many they are."""
+class _PendingExchange:
+    """Repeated exchange that is not added up yet: its first record, the number of its pattern, and the repetitions."""
 
     first: ExchangeRecord
-    number: int
+    pattern: int
     times: int = 0
 
 
 class Ledger:
-    """Count what devices send: one message per directed edge and exchange, rows x counted columns x 8 bytes.
+    """Counter of messages: one per directed edge and exchange, with rows x counted columns x 8 bytes.
 
-    Beside these, the bytes of the message as encoded (`DenseMessages.wire`), which are the same where none are given.
+    In addition, encoded bytes are counted (`DenseMessages.wire`); without an encoding they are equal.
     """
 
     def __init__(self, indptr: Integers) -> None:
-        self._indptr, self._degrees = indptr, np.diff(indptr)
-        self._senders = np.zeros((4, len(self._degrees)), np.int64)  # of each, over all of its edges, see `edges`
-        # the same for what went over some edges only, once there are any; int32 while it holds `_most`, a bound
+        self._indptr = indptr
+        self._degrees = np.diff(indptr)
+        # Messages, rows, bytes and encoded bytes that each device sent over each of its edges.
+        self._senders = np.zeros((4, len(self._degrees)), np.int64)
+        # The same for messages over some edges only, by edge; empty until the first one. int32 while the upper bound
+        # `_edge_bound` of all entries fits.
         self._edges: NDArray[np.integer[Any]] = np.zeros((4, 0), np.int32)
-        self._most = 0
-        self.refused = np.zeros(len(self._degrees), np.int64)  # tables of each device that their receivers refused
-        self._many = len(self._degrees) > LARGE  # exchanges are then added up at once, and not kept
-        self._waiting: dict[_Key, _Alike] = {}  # to be added up
-        self._over: list[tuple[Integers, ...]] = []  # edges of sparse messages: place, rows, bytes, wire
-        self._forget()
+        self._edge_bound = 0
+        # Number of tables of each device that receivers rejected.
+        self.refused = np.zeros(len(self._degrees), np.int64)
+        # Above `LARGE` devices, exchanges are added up at once and not stored.
+        self._is_large = len(self._degrees) > LARGE
+        self._pending: dict[_Key, _PendingExchange] = {}
+        # Sparse messages that are not added up yet: edges, rows, bytes, encoded bytes.
+        self._pending_sparse: list[tuple[Integers, ...]] = []
+        self._clear_exchanges()
 
-    def _forget(self) -> None:
-        """Keep no exchange; those that are alike but for their place share what was sent."""
-        self._said = array("B")  # number of the pattern, one exchange after the other; a byte while it holds all
-        self._runs: list[tuple[int, int, int]] = []  # exchanges in following turns: place, stage, turn of the first
-        self._next = -1, 0  # stage and turn that go on with the last run
-        self._numbers: dict[bytes, int] = {}  # of the patterns, packed, in their order
-        self._digests: list[tuple[int, int]] = []  # of the first patterns, each worked out once
+    def _clear_exchanges(self) -> None:
+        """Remove all stored exchanges."""
+        # Pattern of every exchange; bytes as long as there are at most 256 patterns.
+        self._sequence = array("B")
+        # Runs of exchanges in consecutive turns of a stage: position in `_sequence`, stage and turn of the first one.
+        self._runs: list[tuple[int, int, int]] = []
+        # Stage and turn that would continue the last run.
+        self._next = -1, 0
+        # Numbers of the packed patterns, in their order of appearance.
+        self._patterns: dict[bytes, int] = {}
+        # Fingerprints of the first patterns, computed on demand.
+        self._digests: list[tuple[int, int]] = []
 
     def count_dense(self, messages: DenseMessages, edges: Mask | None, stage: int, turn: int) -> None:
-        """Write down one exchange over the own edges, bool[e], or all; it is added up on demand."""
+        """Record an exchange of dense messages over edges, bool[e], None: all; it is added up on demand."""
         if messages.malformed is not None:
             self.refused += messages.malformed * _count_receivers(self._indptr, edges)
         row_bytes = 8 * (messages.values.shape[2] - messages.header)
         self._note((stage, turn), (messages.rows, row_bytes, edges, None, messages.wire))
 
     def count_sparse(self, sparse: SparseMessages, delivery: Delivery, at: tuple[int, int]) -> None:
-        """Write down one exchange of sparse messages; delivery: which table goes over which own edge."""
+        """Record an exchange of sparse messages; delivery: table of each edge of the senders."""
         rows, row_bytes = delivery.tables.rows, 8 * (delivery.tables.values.shape[1] - sparse.header)
         volume = wire = rows * row_bytes
         if sparse.wire is not None:
             senders = np.searchsorted(self._indptr, delivery.edges, side="right") - 1
-            wire = sparse.wire[np.searchsorted(sparse.who, senders)]
-        self._over.append((delivery.edges, rows, volume, wire))
-        if len(self._over) >= _PENDING or len(self._over) * len(self._degrees) > LARGE:
+            wire = sparse.wire[np.searchsorted(sparse.senders, senders)]
+        self._pending_sparse.append((delivery.edges, rows, volume, wire))
+        pending = len(self._pending_sparse)
+        if pending >= _MAX_PENDING or pending * len(self._degrees) > LARGE:
             self._add_up_sparse()
-        self._note(at, (sparse.tables.rows, row_bytes, delivery.edges, sparse.who, sparse.wire))
+        self._note(at, (sparse.tables.rows, row_bytes, delivery.edges, sparse.senders, sparse.wire))
 
     def _note(self, at: tuple[int, int], sent: _Sent) -> None:
-        """Keep an exchange; it waits to be added up with those that are alike."""
-        rows, row_bytes, edges, who, wire = sent
-        if self._many:
-            self._add_up(ExchangeRecord(*at, rows, row_bytes, edges, who, wire), 1)
+        """Store an exchange; repetitions of a pending exchange only increase its count."""
+        rows, row_bytes, edges, senders, wire = sent
+        if self._is_large:
+            self._add_up(ExchangeRecord(*at, rows, row_bytes, edges, senders, wire), 1)
             self._add_up_sparse()
             return
-        key = (row_bytes, rows.tobytes(), edges if edges is None else edges.tobytes(),
-               who if who is None else who.tobytes(), wire if wire is None else wire.tobytes())  # fmt: skip
-        alike = self._waiting.get(key)
-        if alike is None:
-            alike = self._wait(key, ExchangeRecord(*at, rows, row_bytes, edges, who, wire))
-        alike.times += 1
-        self._keep(at, alike.number)
+        # Equal keys mean equal exchanges: all arrays of one field have the same type (edges: bool for dense, int64 for
+        # sparse messages, which also have senders), so equal bytes are equal arrays.
+        key = (
+            row_bytes,
+            rows.tobytes(),
+            None if edges is None else edges.tobytes(),
+            None if senders is None else senders.tobytes(),
+            None if wire is None else wire.tobytes(),
+        )
+        pending = self._pending.get(key)
+        if pending is None:
+            pending = self._enqueue(key, ExchangeRecord(*at, rows, row_bytes, edges, senders, wire))
+        pending.times += 1
+        self._append(at, pending.pattern)
 
-    def _wait(self, key: _Key, exchange: ExchangeRecord) -> _Alike:
-        """Let an exchange that is like none before it wait, unless so many numbers wait already."""
-        waiting = len(self._waiting) + 1
-        if waiting > _PENDING or waiting * len(self._degrees) > LARGE:
+    def _enqueue(self, key: _Key, exchange: ExchangeRecord) -> _PendingExchange:
+        """Add a new pending exchange; add up the others first if there are too many."""
+        # Pending arrays are bounded by 64 exchanges and by about `LARGE` numbers in total.
+        count = len(self._pending) + 1
+        if count > _MAX_PENDING or count * len(self._degrees) > LARGE:
             self._count()
-        alike = self._waiting[key] = _Alike(exchange, self._number(exchange))
-        return alike
+        pending = self._pending[key] = _PendingExchange(exchange, self._pattern_number(exchange))
+        return pending
 
     @property
     def exchanges(self) -> list[ExchangeRecord]:
-        """Return all exchanges so far; none if the batch is large."""
+        """All exchanges so far; empty above `LARGE` devices."""
         self._count()
-        ends = [*(place for place, _, _ in self._runs[1:]), len(self._said)]
-        patterns = [_unpack(packed)[2:] for packed in self._numbers]
-        return [ExchangeRecord(stage, turn + at - first, *patterns[self._said[at]])
-                for (first, stage, turn), end in zip(self._runs, ends, strict=False)  # no runs: one end
-                for at in range(first, end)]  # fmt: skip
+        ends = [*(first for first, _, _ in self._runs[1:]), len(self._sequence)]
+        patterns = [_unpack(packed)[2:] for packed in self._patterns]
+        # Not strict: without runs there is nevertheless one end.
+        return [
+            ExchangeRecord(stage, turn + at - first, *patterns[self._sequence[at]])
+            for (first, stage, turn), end in zip(self._runs, ends, strict=False)
+            for at in range(first, end)
+        ]
 
     @property
     def digests(self) -> list[tuple[int, int]]:
-        """Return the fingerprint of each of the exchanges."""
+        """Fingerprint of every exchange."""
         self._count()
-        self._digests += [_unpack(packed).digest for packed in islice(self._numbers, len(self._digests), None)]
-        return [self._digests[number] for number in self._said]
+        self._digests += [_unpack(packed).digest for packed in islice(self._patterns, len(self._digests), None)]
+        return [self._digests[pattern] for pattern in self._sequence]
 
     @property
     def totals(self) -> tuple[int, int]:
-        """Return messages and bytes that the batch has sent so far."""
+        """Messages and bytes that the batch has sent so far."""
         self._count()
         messages, _, volume, _ = self._senders @ self._degrees + self._edges.sum(axis=1, dtype=np.int64)
         return int(messages), int(volume)
 
     @property
     def wire_total(self) -> int:
-        """Return the bytes on the wire that the batch has sent so far."""
+        """Encoded bytes that the batch has sent so far."""
         self._count()
         return int(self._senders[3] @ self._degrees + self._edges[3].sum(dtype=np.int64))
 
     @property
     def edges(self) -> NDArray[np.integer[Any]]:
-        """Return messages, rows, bytes and bytes on the wire over each own directed edge, int32[e, 4] or int64[e, 4].
+        """Messages, rows, bytes and encoded bytes over each directed edge, int32[e, 4] or int64[e, 4].
 
-        What devices sent over all of their edges is counted by edges from then on, so that all stands once.
+        Moves the totals of devices to their edges, so that there is only one array.
         """
         self._count()
-        totals = self._over_some(int(self._senders.max(initial=0)))
-        for some in blocks(len(self._degrees), _TOGETHER):
-            edges = slice(self._indptr[some.start], self._indptr[some.stop])
-            totals[:, edges] += self._senders[:, some].repeat(self._degrees[some], axis=1).astype(totals.dtype)
+        totals = self._edge_totals(int(self._senders.max(initial=0)))
+        for block in blocks(len(self._degrees), _BLOCK_WIDTH):
+            edges = slice(self._indptr[block.start], self._indptr[block.stop])
+            totals[:, edges] += self._senders[:, block].repeat(self._degrees[block], axis=1).astype(totals.dtype)
         self._senders[:] = 0
         return totals.T
 
     def volume(self, edges: Integers) -> Integers:
-        """Return the bytes that went over each of these own directed edges so far, int64[e]."""
+        """Return the bytes sent over each of these edges so far, int64[e]."""
         self._count()
         sent = self._senders[2, np.searchsorted(self._indptr, edges, side="right") - 1]
         return sent + self._edges[2, edges] if self._edges.size else sent
 
     def restore(self, senders: Integers, edges: NDArray[np.integer[Any]], exchanges: list[ExchangeRecord]) -> None:
-        """Take over what was counted before: the figures int64[n, 4] and int64[e, 4], and the exchanges."""
-        self._senders, self._edges = senders.T.copy(), edges.T.copy()
-        self._most = int(edges.max(initial=0))
-        self._waiting, self._over = {}, []
-        self._forget()
+        """Restore the totals by device, int64[n, 4], and by edge, int64[e, 4], and the exchanges."""
+        self._senders = senders.T.copy()
+        self._edges = edges.T.copy()
+        self._edge_bound = int(edges.max(initial=0))
+        self._pending = {}
+        self._pending_sparse = []
+        self._clear_exchanges()
         for exchange in exchanges:
-            self._keep((exchange.stage, exchange.turn), self._number(exchange))
+            self._append((exchange.stage, exchange.turn), self._pattern_number(exchange))
 
     @property
     def counted(self) -> tuple[Integers, NDArray[np.integer[Any]]]:
-        """Return the figures for messages over all edges of a device, int64[n, 4], and over some only, int[e, 4]."""
+        """Totals of messages over all edges of a device, int64[n, 4], and of others by edge, int[e, 4]; see `edges`."""
         self._count()
         return self._senders.T, self._edges.T
 
     def _count(self) -> None:
-        """Add up the exchanges since the last time."""
+        """Add up all pending exchanges."""
         self._add_up_sparse()
-        for alike in self._waiting.values():
-            self._add_up(alike.first, alike.times)
-        self._waiting.clear()
+        for pending in self._pending.values():
+            self._add_up(pending.first, pending.times)
+        self._pending.clear()
 
     def _add_up_sparse(self) -> None:
-        """Add up the sparse messages since the last time."""
-        if not self._over:
+        """Add up all pending sparse messages."""
+        if not self._pending_sparse:
             return
-        where, *more = (np.concatenate(part) for part in zip(*self._over, strict=True))
-        most = sum(max(1, int(volume.max(initial=0)), int(wire.max(initial=0))) for *_, volume, wire in self._over)
-        for total, each in zip(self._over_some(most), (np.ones_like(where), *more), strict=True):
-            np.add.at(total, where, each.astype(total.dtype))
-        self._over.clear()
+        edges, *counts = (np.concatenate(part) for part in zip(*self._pending_sparse, strict=True))
+        bound = sum(
+            max(1, int(volume.max(initial=0)), int(wire.max(initial=0))) for *_, volume, wire in self._pending_sparse
+        )
+        for total, count in zip(self._edge_totals(bound), (np.ones_like(edges), *counts), strict=True):
+            np.add.at(total, edges, count.astype(total.dtype))
+        self._pending_sparse.clear()
 
     def _shorten(self, exchange: ExchangeRecord) -> ExchangeRecord:
-        """Return an exchange in which few devices sent as one of these only."""
-        sending, lengths = exchange.sent_rows[0], exchange.wire
-        if exchange.who is not None or _FEW * len(sending) >= len(self._degrees):
+        """Reduce an exchange with few senders to these."""
+        sending, _ = exchange.sent_rows
+        if exchange.senders is not None or _SPARSE_RATIO * len(sending) >= len(self._degrees):
             return exchange
-        wire = None if lengths is None else lengths[sending]
-        return exchange._replace(rows=exchange.rows[sending], who=sending, wire=wire)
+        wire = None if exchange.wire is None else exchange.wire[sending]
+        return exchange._replace(rows=exchange.rows[sending], senders=sending, wire=wire)
 
-    def _number(self, exchange: ExchangeRecord) -> int:
-        """Return the number of a pattern."""
-        return self._numbers.setdefault(_pack(self._shorten(exchange)), len(self._numbers))
+    def _pattern_number(self, exchange: ExchangeRecord) -> int:
+        """Return the number of the pattern of an exchange."""
+        return self._patterns.setdefault(_pack(self._shorten(exchange)), len(self._patterns))
 
-    def _keep(self, at: tuple[int, int], number: int) -> None:
-        """Keep an exchange, of which the pattern has this number."""
+    def _append(self, at: tuple[int, int], pattern: int) -> None:
+        """Append an exchange, given its stage and turn and the number of its pattern."""
         if at != self._next:
-            self._runs.append((len(self._said), *at))
+            self._runs.append((len(self._sequence), *at))
         self._next = at[0], at[1] + 1
-        if number > 255 and self._said.typecode == "B":
-            self._said = array("i", self._said)
-        self._said.append(number)
+        if pattern > 255 and self._sequence.typecode == "B":
+            self._sequence = array("i", self._sequence)
+        self._sequence.append(pattern)
 
     def _add_up(self, exchange: ExchangeRecord, times: int) -> None:
-        """Add up so many exchanges like this one."""
-        if exchange.who is not None:
-            return  # sparse messages are added up from what was delivered
+        """Add an exchange to the totals, `times` times."""
+        # Sparse messages are added up by `_add_up_sparse`.
+        if exchange.senders is not None:
+            return
         if exchange.edges is not None:
-            self._count_some(exchange, np.asarray(exchange.edges), times)
+            self._add_up_edges(exchange, np.asarray(exchange.edges), times)
             return
         sending, rows = exchange.sent_rows
         wire = None if exchange.wire is None else exchange.wire[sending]
         _add(self._senders, sending, (rows, exchange.row_bytes, wire), times)
 
-    def _count_some(self, exchange: ExchangeRecord, edges: Mask, times: int) -> None:
-        """Add up exchanges over some of the own edges."""
-        where = np.flatnonzero(edges)
-        senders = np.searchsorted(self._indptr, where, side="right") - 1
+    def _add_up_edges(self, exchange: ExchangeRecord, edges: Mask, times: int) -> None:
+        """Add an exchange over some edges to the totals, `times` times."""
+        indices = np.flatnonzero(edges)
+        senders = np.searchsorted(self._indptr, indices, side="right") - 1
         sending = exchange.rows[senders] >= 0
-        where, senders = where[sending], senders[sending]
+        indices = indices[sending]
+        senders = senders[sending]
         wire = None if exchange.wire is None else exchange.wire[senders]
         rows = exchange.rows[senders]
-        most = max(1, int(rows.max(initial=0)) * exchange.row_bytes, 0 if wire is None else int(wire.max(initial=0)))
-        _add(self._over_some(times * most), where, (rows, exchange.row_bytes, wire), times)
+        bound = max(1, int(rows.max(initial=0)) * exchange.row_bytes, 0 if wire is None else int(wire.max(initial=0)))
+        _add(self._edge_totals(times * bound), indices, (rows, exchange.row_bytes, wire), times)
 
-    def _over_some(self, more: int) -> NDArray[np.integer[Any]]:
-        """Return the counts of what goes over some edges only, with room for so much more over each."""
-        self._most += more
-        kind = np.int32 if self._most <= np.iinfo(np.int32).max else np.int64
+    def _edge_totals(self, increase: int) -> NDArray[np.integer[Any]]:
+        """Return the totals by edge, in a type in which every entry can increase by `increase`."""
+        self._edge_bound += increase
+        kind = np.int32 if self._edge_bound <= np.iinfo(np.int32).max else np.int64
         if not self._edges.size:
             self._edges = np.zeros((4, int(self._indptr[-1])), kind)
         elif self._edges.dtype != kind:
@@ -336,40 +377,42 @@ class Ledger:
 
 
 def _pack(exchange: ExchangeRecord) -> bytes:
-    """Return who sent what, without when, as one object: under faults there are thousands of patterns."""
+    """Pack an exchange without stage and turn into bytes; compact, since faults cause thousands of patterns."""
     wire = None if exchange.wire is None else exchange.wire.astype(np.int32)
-    arrays = exchange.rows, exchange.edges, exchange.who, wire
-    given = [one for one in arrays if one is not None]
-    kinds = "".join("-" if one is None else one.dtype.char for one in arrays)
-    lengths = (0 if one is None else len(one) for one in arrays)
-    return _HEAD.pack(exchange.row_bytes, *lengths, kinds.encode()) + b"".join(one.tobytes() for one in given)
+    arrays = exchange.rows, exchange.edges, exchange.senders, wire
+    types = "".join("-" if item is None else item.dtype.char for item in arrays)
+    lengths = (0 if item is None else len(item) for item in arrays)
+    contents = b"".join(item.tobytes() for item in arrays if item is not None)
+    return _HEADER.pack(exchange.row_bytes, *lengths, types.encode()) + contents
 
 
 def _unpack(packed: bytes) -> ExchangeRecord:
-    """Return what `_pack` was given, at stage and turn 0."""
-    row_bytes, *lengths, kinds = _HEAD.unpack_from(packed)
-    found, at = list[Any](), _HEAD.size
-    for kind, length in zip(kinds.decode(), lengths, strict=True):
-        found.append(None if kind == "-" else np.frombuffer(packed, kind, length, at))
-        at += 0 if kind == "-" else found[-1].nbytes
-    rows, edges, who, wire = found
-    return ExchangeRecord(0, 0, rows, row_bytes, edges, who, wire)
+    """Unpack the result of `_pack`, with stage and turn 0."""
+    row_bytes, *lengths, types = _HEADER.unpack_from(packed)
+    arrays = list[Any]()
+    at = _HEADER.size
+    for kind, length in zip(types.decode(), lengths, strict=True):
+        arrays.append(None if kind == "-" else np.frombuffer(packed, kind, length, at))
+        at += 0 if kind == "-" else arrays[-1].nbytes
+    rows, edges, senders, wire = arrays
+    return ExchangeRecord(0, 0, rows, row_bytes, edges, senders, wire)
 
 
 def _count_receivers(indptr: Integers, edges: Mask | None) -> Integers:
-    """Return over how many of its edges, bool[e] or all, each device sends, int64[n]."""
+    """Count the edges, bool[e] or None for all, of each device, int64[n]."""
     return np.diff(indptr if edges is None else np.concatenate(([0], np.cumsum(edges)))[indptr])
 
 
 def _add(
     sums: NDArray[np.integer[Any]], places: Integers, sent: tuple[Integers, int, Integers | None], times: int
 ) -> None:
-    """Add so many messages of these rows, bytes of a row and bytes on the wire at each place."""
+    """Add messages, rows, bytes and encoded bytes to `sums` at distinct places, `times` times; sent: see `_Sent`."""
     rows, row_bytes, wire = sent
-    everywhere, volume = len(places) == sums.shape[1], rows * row_bytes
-    counted: tuple[Any, ...] = (1, rows, volume, volume if wire is None else wire)
-    for total, more in zip(sums, counted, strict=True):
-        if everywhere:
-            total += times * more
+    is_everywhere = len(places) == sums.shape[1]
+    volume = rows * row_bytes
+    counts: tuple[Any, ...] = (1, rows, volume, volume if wire is None else wire)
+    for total, count in zip(sums, counts, strict=True):
+        if is_everywhere:
+            total += times * count
         else:
-            total[places] += times * more
+            total[places] += times * count

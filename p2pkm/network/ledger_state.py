@@ -1,4 +1,4 @@
-"""The exchanges of a run as arrays by device and edge, and back: what a checkpoint keeps of them."""
+"""Conversion of the exchanges of a ledger to arrays by device and edge, for checkpoints, and back."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,75 +11,93 @@ from p2pkm.network.halo import LocalSubgraph
 from p2pkm.network.ledger import PART, ExchangeRecord, Ledger
 
 
-def freeze(ledger: Ledger, placement: LocalSubgraph, total: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return the exchanges as `p2pkm.engine.state_tree` takes them; one stands for all that are alike on all ranks.
+def to_state(ledger: Ledger, subgraph: LocalSubgraph, total: Callable[[Any], Any]) -> dict[str, Any]:
+    """Convert the exchanges for `p2pkm.engine.state_tree`; exchanges that are equal on all ranks are stored once.
 
     Parameters
     ----------
     ledger : Ledger
-    placement : LocalSubgraph
+    subgraph : LocalSubgraph
     total : callable
-        Adds up whole numbers over ranks.
+        Sums integers over ranks.
     """
-    indptr = placement.indptr
-    n, e, exchanges, none = len(indptr) - 1, int(indptr[-1]), ledger.exchanges, np.zeros(0, np.int64)
-    salted = np.array(ledger.digests, np.int64).reshape(-1, 2) * (2 * placement.rank + 1)  # ranks may send the same
-    words = total(salted & PART)
-    _, first, which = np.unique(words, axis=0, return_index=True, return_inverse=True)
+    indptr = subgraph.indptr
+    n = len(indptr) - 1
+    e = int(indptr[-1])
+    exchanges = ledger.exchanges
+    # Fingerprints of the whole system are sums over ranks. The odd factor of the rank distinguishes exchanges in which
+    # ranks swap their messages.
+    salted = np.array(ledger.digests, np.int64).reshape(-1, 2) * (2 * subgraph.rank + 1)
+    fingerprints = total(salted & PART)
+    _, first, pattern = np.unique(fingerprints, axis=0, return_index=True, return_inverse=True)
     distinct = [exchanges[i] for i in first]
-    masked = total(np.array([one.edges is not None and one.edges.dtype == np.bool_ for one in distinct], np.int64)) > 0
-    masks = [_mask(one, e) for one, some in zip(distinct, masked, strict=True) if some]
-    listed = [one.edges is not None and one.edges.dtype != np.bool_ for one in distinct]
-    wired = total(np.array([one.wire is not None for one in distinct], np.int64)) > 0
-    sparse = [one.edges if one.edges is not None and some else none for one, some in zip(distinct, listed, strict=True)]
-    sources = [np.searchsorted(indptr, edges, side="right") - 1 for edges in sparse]
-    wires = [(one.sent_rows[0], one.lengths) if has else (none, none) for one, has in zip(distinct, wired, strict=True)]
+    # An exchange must be stored in the same form on all ranks, also if only one rank has a mask or encoded bytes.
+    is_masked = total(
+        np.array([item.edges is not None and item.edges.dtype == np.bool_ for item in distinct], np.int64)
+    )
+    has_wire = total(np.array([item.wire is not None for item in distinct], np.int64))
+    is_sparse = [item.edges is not None and item.edges.dtype != np.bool_ for item in distinct]
+    masks = [_mask(item, e) for item, masked in zip(distinct, is_masked > 0, strict=True) if masked]
+    empty = np.zeros(0, np.int64)
+    edges = [
+        item.edges if item.edges is not None and sparse else empty
+        for item, sparse in zip(distinct, is_sparse, strict=True)
+    ]
+    sources = [np.searchsorted(indptr, indices, side="right") - 1 for indices in edges]
+    wires = [
+        (item.sent_rows[0], item.lengths) if encoded else (empty, empty)
+        for item, encoded in zip(distinct, has_wire > 0, strict=True)
+    ]
     return {
         "when": [
-            [one.stage, one.turn, one.row_bytes, int(number)]
-            for one, number in zip(exchanges, which.ravel(), strict=True)
+            [item.stage, item.turn, item.row_bytes, int(number)]
+            for item, number in zip(exchanges, pattern.ravel(), strict=True)
         ],
-        "sparse": listed,
-        "masked": masked.tolist(),
-        "wired": wired.tolist(),
-        "sent": _by_device([one.sent_rows for one in distinct], n),
+        "sparse": is_sparse,
+        "masked": (is_masked > 0).tolist(),
+        "wired": (has_wire > 0).tolist(),
+        "sent": _by_device([item.sent_rows for item in distinct], n),
         "wire": _by_device(wires, n),
-        "over": _by_device([(who, edges - indptr[who]) for who, edges in zip(sources, sparse, strict=True)], n),
+        "over": _by_device(
+            [(source, indices - indptr[source]) for source, indices in zip(sources, edges, strict=True)], n
+        ),
         "edge_masks": np.stack(masks, axis=1) if masks else np.zeros((e, 0), np.bool_),
     }
 
 
-def thaw(kept: dict[str, Any], indptr: Integers) -> list[ExchangeRecord]:
-    """Return the exchanges of these devices from what `freeze` returned, on any placement."""
-    count, masks = len(kept["sparse"]), iter(kept["edge_masks"].T)
-    sent_rows, over, wires = (_by_pattern(kept[name], count) for name in ("sent", "over", "wire"))
+def from_state(state: dict[str, Any], indptr: Integers) -> list[ExchangeRecord]:
+    """Restore the exchanges of the local devices from the result of `to_state`, on any rank partition."""
+    count = len(state["sparse"])
+    masks = iter(state["edge_masks"].T)
+    sent_rows, sparse_edges, wires = (_by_pattern(state[name], count) for name in ("sent", "over", "wire"))
     patterns: list[tuple[Any, Any, Any, Any]] = []
-    for (who, rows), (source, offset), (_, lengths), sparse, masked, wired in zip(
-        sent_rows, over, wires, kept["sparse"], kept["masked"], kept["wired"], strict=True
+    for (senders, rows), (source, offset), (_, lengths), is_sparse, is_masked, has_wire in zip(
+        sent_rows, sparse_edges, wires, state["sparse"], state["masked"], state["wired"], strict=True
     ):
-        edges = next(masks).copy() if masked else indptr[source] + offset if sparse else None
-        patterns.append((rows, edges, who, lengths if wired else None))
-    found = []
-    for stage, turn, row_bytes, number in kept["when"]:
-        rows, edges, who, wire = patterns[number]
-        found.append(ExchangeRecord(stage, turn, rows, row_bytes, edges, who, wire))
-    return found
+        edges = next(masks).copy() if is_masked else indptr[source] + offset if is_sparse else None
+        patterns.append((rows, edges, senders, lengths if has_wire else None))
+    exchanges = []
+    for stage, turn, row_bytes, number in state["when"]:
+        rows, edges, senders, wire = patterns[number]
+        exchanges.append(ExchangeRecord(stage, turn, rows, row_bytes, edges, senders, wire))
+    return exchanges
 
 
 def _mask(exchange: ExchangeRecord, e: int) -> Any:
+    """Return the edges of a dense exchange, bool[e]."""
     return np.ones(e, np.bool_) if exchange.edges is None else exchange.edges
 
 
 def _by_device(parts: list[tuple[Integers, Integers]], n: int) -> RaggedArray:
-    """Return (number of the part, value) of every entry (device, value), by device."""
-    number = np.repeat(np.arange(len(parts)), [len(who) for who, _ in parts])
-    who, value = (np.concatenate(part) for part in zip(*parts, strict=True))
-    order = np.argsort(who, kind="stable")
-    return RaggedArray(np.column_stack((number, value))[order].astype(np.int32), np.bincount(who, minlength=n))
+    """Sort the entries (device, value) of all parts by device; return rows (number of the part, value)."""
+    number = np.repeat(np.arange(len(parts)), [len(device) for device, _ in parts])
+    device, value = (np.concatenate(part) for part in zip(*parts, strict=True))
+    order = np.argsort(device, kind="stable")
+    return RaggedArray(np.column_stack((number, value))[order].astype(np.int32), np.bincount(device, minlength=n))
 
 
 def _by_pattern(entries: RaggedArray, count: int) -> list[tuple[Integers, Integers]]:
-    """Return the entries (device, value) of every part."""
+    """Invert `_by_device`: return the entries (device, value) of every part."""
     owner = np.repeat(np.arange(len(entries.counts)), entries.counts)
     order = np.argsort(entries.values[:, 0], kind="stable")
     ends = np.searchsorted(entries.values[order, 0], np.arange(1, count))

@@ -1,4 +1,4 @@
-"""The network in one process: every device is in the batch, so what is sent is received by reading the same array."""
+"""Network in one process: all devices are in the batch, so receivers read the array of the senders."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from p2pkm.network.transport_state import restore, snapshot
 
 
 class LocalNetwork:
-    """Deliver messages within one process; see `p2pkm.network.transport.Network` for the meaning of each method."""
+    """Network of one process; see `p2pkm.network.transport.Network` for the methods."""
 
     snapshot, restore = snapshot, restore
 
@@ -23,20 +23,22 @@ class LocalNetwork:
         self.ledger = Ledger(placement.indptr)
         self.stage = -1
         self._active: Mask | None = None
-        self.memory, self._post = Mailbox(placement), SparseRouter(placement)
+        self.memory = Mailbox(placement)
+        self._router = SparseRouter(placement)
 
     def open(self, delays: DelayModel | None = None) -> None:
-        """Begin a stage: nothing has been received yet."""
-        self.stage, self.turn = self.stage + 1, 0
+        """Start a stage with an empty mailbox."""
+        self.stage += 1
+        self.turn = 0
         self.memory = Mailbox(self.placement, delays=delays)
 
     def set_active_edges(self, active: Mask) -> None:
-        """Let messages go over these own edges only, from now on."""
+        """Restrict messages to these edges, bool[e]."""
         self._active = None if active.all() else active
-        self.memory.forget(~active)
+        self.memory.discard(~active)
 
     def exchange(self, messages: DenseMessages) -> Inbox:
-        """Deliver what every device sends to its neighbors."""
+        """Deliver dense messages."""
         edges = restrict_edges(messages.edges, self._active)
         self.ledger.count_dense(messages, edges, self.stage, self.turn)
         self.turn += 1
@@ -44,59 +46,59 @@ class LocalNetwork:
         return self.memory.inbox(None if edges is None else edges[self.placement.mirror])
 
     def deliver(self, sparse: SparseMessages) -> Delivery:
-        """Deliver what few devices send."""
-        delivery = self._post.sort(sparse, self._active)
+        """Deliver sparse messages."""
+        delivery = self._router.route(sparse, self._active)
         self.ledger.count_sparse(sparse, delivery, (self.stage, self.turn))
         self.turn += 1
-        return self._post.hand_out(delivery, [])
+        return self._router.assemble(delivery, [])
 
     def halo_exchange_uncounted(self, values: Floats) -> Floats:
-        """Return the values of own devices and ghosts, uncounted."""
+        """Return the values of local and halo devices, uncounted."""
         return values
 
     def gather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
-        """Return the rows of all devices, in their order, on rank 0, uncounted."""
+        """Return the rows of all devices in device order, uncounted."""
         return values
 
     def allgather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
-        """Return the rows of all devices, in their order, on every rank, uncounted."""
+        """Return the rows of all devices in device order, uncounted."""
         return values
 
     def total(self, counts: Integers) -> Integers:
-        """Return the sums of whole numbers over ranks, on every rank."""
+        """Sum integers over all ranks."""
         return counts
 
     def close(self) -> None:
-        """Free what the network holds."""
+        """Free resources: none in one process."""
 
 
 class LocalWorld:
-    """The one rank of a program that was not started by an MPI launcher."""
+    """World of a program that was not started by an MPI launcher: one rank."""
 
     rank, size = 0, 1
 
     def broadcast(self, arrays: dict[str, Any] | None) -> dict[str, Any]:
-        """Return the arrays of rank 0 on every rank."""
+        """Return the arrays unchanged."""
         return arrays or {}
 
     def scatter(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
-        """Return this rank's part of what rank 0 scatters."""
+        """Return the only part."""
         return {} if parts is None else next(parts)
 
     def gather(self, part: Any) -> list[Any] | None:
-        """Return what every rank gives, uint8[...] each, on rank 0."""
+        """Return the only part, uint8[...], as a list."""
         return [part]
 
     def wait(self) -> None:
-        """Wait, without using the processor, until every rank has come here."""
+        """Return at once; this is the only rank."""
 
     def network(self, placement: LocalSubgraph) -> LocalNetwork:
-        """Return a network over the placement."""
+        """Create the network of the subgraph."""
         return LocalNetwork(placement)
 
     def abort(self, code: int) -> None:
-        """End all ranks at once: this one ends by itself."""
+        """Return at once; this is the only rank."""
 
     def library(self) -> str | None:
-        """Return the MPI library and its version."""
+        """Return None: no MPI library."""
         return None

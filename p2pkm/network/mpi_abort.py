@@ -1,4 +1,4 @@
-"""What happens to the other ranks if one of them fails."""
+"""Abort of all ranks if one of them fails."""
 
 import os
 import sys
@@ -10,16 +10,19 @@ from p2pkm.network.transport import World
 
 
 def abort_on_error(world: World) -> None:
-    """Let an uncaught exception on one rank end all ranks: the others would wait for it for ever."""
-    shown, process = sys.excepthook, os.getpid()
+    """Abort all ranks at an uncaught exception on this rank; otherwise the others would wait forever."""
+    original_hook = sys.excepthook
+    process = os.getpid()
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if os.getpid() != process:  # a fork is not a rank
-            shown(kind, error, trace)
+        # A forked process is not a rank.
+        if os.getpid() != process:
+            original_hook(kind, error, trace)
             return
-        time.sleep(0.5 if world.rank else 0.0)  # if all ranks fail alike, the first one reports
+        # If all ranks fail with the same error, only rank 0 reports it: it aborts the others within 0.5 s.
+        time.sleep(0.5 if world.rank else 0.0)
         print(f"p2pkm: rank {world.rank} failed: {kind.__name__}: {error}", file=sys.stderr, flush=True)
-        shown(kind, error, trace)
+        original_hook(kind, error, trace)
         world.abort(NetworkError.code)
 
     sys.excepthook = hook

@@ -1,4 +1,4 @@
-"""Which rank hosts which devices: contiguous blocks, or what METIS finds, whichever cuts fewer links."""
+"""Rank partition: assignment of devices to ranks, by contiguous blocks or by METIS, whichever cuts fewer links."""
 
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -12,16 +12,17 @@ from p2pkm.core.validation import check_scalar
 from p2pkm.network.graph import Topology
 
 PLACEMENTS = ("auto", "blocks", "metis")
-_UNEVEN = 1.05  # largest load over mean load that a smaller cut may cost, unless blocks are more uneven themselves
+# Largest imbalance (largest over mean load) that is accepted for a smaller cut, unless that of blocks is larger.
+_MAX_IMBALANCE = 1.05
 
 
 class RankPartition(NamedTuple):
-    """The devices of each rank.
+    """Devices of each rank.
 
     Attributes
     ----------
     name : str
-        How it was found; for people.
+        "blocks" or "metis", for messages.
     bounds : int64[size + 1]
         Rank r hosts ``order[bounds[r]:bounds[r + 1]]``.
     order : int64[n] or None
@@ -34,24 +35,24 @@ class RankPartition(NamedTuple):
 
     @classmethod
     def blocks(cls, n: int, size: int) -> "RankPartition":
-        """Return contiguous blocks of devices, the longer ones first."""
+        """Assign contiguous blocks of devices, longer blocks first."""
         return cls("blocks", divide(n, size))
 
     @classmethod
     def by_owner(cls, name: str, owner: Any, size: int) -> "RankPartition":
-        """Return the division in which every device has this rank, int[n]."""
+        """Create the partition from the rank of every device, int[n]."""
         bounds = _ends(np.bincount(owner, minlength=size))
         order = np.argsort(np.asarray(owner, np.min_scalar_type(size)), kind="stable")
         return cls(name, bounds, order if (np.diff(order) != 1).any() else None)
 
     @property
     def size(self) -> int:
-        """Return the number of ranks."""
+        """Number of ranks."""
         return len(self.bounds) - 1
 
     @property
     def owner(self) -> Any:
-        """Return the rank of every device in the smallest type that has room for it, uint8[n] up to 255 ranks."""
+        """Rank of every device in the smallest type, uint8[n] up to 255 ranks."""
         by_rank = np.repeat(np.arange(self.size, dtype=np.min_scalar_type(self.size)), np.diff(self.bounds))
         if self.order is None:
             return by_rank
@@ -65,13 +66,13 @@ class RankPartition(NamedTuple):
         return np.arange(first, last) if self.order is None else self.order[first:last]
 
     def rows(self, counts: Integers | None) -> Integers:
-        """Return how many rows each rank has, int64[size], if the devices have so many, int64[n]; None: one each."""
+        """Return the number of rows of each rank, int64[size], given those of devices, int64[n]; None: one each."""
         if counts is None:
             return np.diff(self.bounds)
         return np.diff(_ends(counts if self.order is None else counts[self.order])[self.bounds])
 
     def arrange(self, rows: Any, counts: Integers | None) -> Any:
-        """Return the rows of all ranks, one rank after the other, in the order of the devices."""
+        """Reorder rows from rank order to device order."""
         if self.order is None:
             return rows
         result = np.empty_like(rows)
@@ -80,53 +81,54 @@ class RankPartition(NamedTuple):
         return result
 
     def to_arrays(self) -> dict[str, Any]:
-        """Return what another rank needs to build the same division."""
+        """Convert the partition to arrays, for `from_arrays` on another rank."""
         order = {} if self.order is None else {"order": self.order}
         return {"division": np.array(self.name), "bounds": self.bounds, **order}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> "RankPartition":
-        """Build the division from `to_arrays`."""
+        """Create the partition from the result of `to_arrays`."""
         return cls(str(arrays["division"]), arrays["bounds"], arrays.get("order"))
 
 
 def divide(n: int, size: int) -> Integers:
-    """Return the bounds of contiguous blocks of devices, the longer blocks first, int64[size + 1]."""
+    """Compute the bounds of contiguous blocks of n devices, longer blocks first, int64[size + 1]."""
     return _ends(np.full(size, n // size) + (np.arange(size) < n % size))
 
 
 def check_rank_partition(wish: str, size: int) -> None:
-    """Refuse a placement that is unknown, or that needs a library that is not there.
+    """Validate the option rank_partition.
 
     Raises
     ------
     ExperimentError
-        If so.
+        If the value is unknown, or if METIS is required but not installed.
     """
     if check_scalar(wish, "rank_partition") not in PLACEMENTS:
         raise ExperimentError(f"rank_partition is {wish!r}; expected one of {', '.join(PLACEMENTS)}")
     if wish == "metis" and size > 1 and not _has_metis():
         raise ExperimentError(
-            "rank_partition 'metis' needs pymetis, which is not installed. Install it with "
-            'pip install "p2pkm[metis]", or take auto or blocks'
+            "rank_partition 'metis' requires pymetis, which is not installed. Install it with "
+            'pip install "p2pkm[metis]", or use auto or blocks'
         )
 
 
 def choose(topology: Topology, sizes: Integers, size: int, wish: str = "auto") -> RankPartition:
-    """Return the division of the devices with the smaller cut: contiguous blocks, or what METIS finds.
+    """Choose the rank partition: contiguous blocks, or that of METIS if it cuts fewer links.
 
-    METIS balances points and devices; ``auto`` takes its division only if no rank gets more than 5 % above the mean (or
-    blocks are worse). With a device per rank or less, and in a star around a server, which every division cuts alike,
-    there is nothing to find: these have blocks.
+    METIS balances points and devices. With ``auto``, its partition is used only if the load of every rank is at most
+    5 % above the mean (or blocks are worse). With at most one device per rank, and on a star around a server, all
+    partitions cut the same number of links, so blocks are used.
 
     Parameters
     ----------
+    topology : Topology
     sizes : int64[n]
-        Points of every device.
+        Number of points of every device.
     size : int
         Number of ranks.
     wish : {"auto", "blocks", "metis"}
-        What to take; blocks if it is auto and pymetis is not installed.
+        Requested partition. "auto" means blocks if pymetis is not installed.
     """
     blocks = RankPartition.blocks(topology.n, size)
     if wish == "blocks" or size in (1, topology.n) or size > topology.n:
@@ -134,33 +136,34 @@ def choose(topology: Topology, sizes: Integers, size: int, wish: str = "auto") -
     if wish == "auto" and (topology.hub >= 0 or not _has_metis()):
         return blocks
     load = 1 + sizes
-    found = RankPartition.by_owner("metis", _cut_by_metis(topology, load, size), size)
+    by_metis = RankPartition.by_owner("metis", _cut_by_metis(topology, load, size), size)
     if wish == "metis":
-        return found
-    fair = imbalance(found.rows(load)) <= max(imbalance(blocks.rows(load)), _UNEVEN)
-    return found if fair and count_cut(topology, found) < count_cut(topology, blocks) else blocks
+        return by_metis
+    is_balanced = imbalance(by_metis.rows(load)) <= max(imbalance(blocks.rows(load)), _MAX_IMBALANCE)
+    return by_metis if is_balanced and count_cut(topology, by_metis) < count_cut(topology, blocks) else blocks
 
 
 def count_cut(topology: Topology, division: RankPartition) -> int:
-    """Return how many links have their ends on two ranks."""
+    """Count the links between devices on different ranks (edge cut)."""
     owner = division.owner
     return int(np.count_nonzero(np.repeat(owner, topology.degrees) != owner[topology.indices])) // 2
 
 
 def imbalance(loads: Integers) -> float:
-    """Return the largest load of a rank over the mean; 1 is even."""
+    """Return the largest load of a rank divided by the mean; 1 is balanced."""
     total = int(loads.sum())
     return float(loads.max() * len(loads) / total) if total else 1.0
 
 
 def _has_metis() -> bool:
+    """Return whether pymetis is installed."""
     return find_spec("pymetis") is not None
 
 
 def _cut_by_metis(topology: Topology, load: Integers, size: int) -> Any:
-    """Return the rank of every device, int64[n], such that few links are cut and the loads are even.
+    """Compute the rank of every device, int64[n], by METIS: few cut links, balanced loads.
 
-    By repeated bisection: METIS's other way, k-way partitioning, leaves ranks empty if devices are few.
+    Uses recursive bisection; the k-way partitioning of METIS leaves ranks empty if there are few devices.
     """
     import pymetis
 
@@ -169,7 +172,7 @@ def _cut_by_metis(topology: Topology, load: Integers, size: int) -> Any:
 
 
 def _ends(counts: Integers) -> Integers:
-    """Return where each run ends that is so long, after a 0."""
+    """Return 0 and the cumulative sums of counts."""
     ends = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
     return ends

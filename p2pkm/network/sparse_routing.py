@@ -1,4 +1,4 @@
-"""Sparse messages on one rank: which stay here, what goes to which other rank, and what came. Arithmetic, no MPI."""
+"""Routing of sparse messages between ranks; without MPI calls."""
 
 from collections.abc import Iterator
 
@@ -10,62 +10,74 @@ from p2pkm.network.halo import LocalSubgraph
 
 
 class SparseRouter:
-    """Sort sparse messages by where they go; the cost of each step grows with what is sent and not with the graph.
+    """Router of sparse messages. The cost of each step is proportional to the messages, not to the graph.
 
     Parameters
     ----------
-    placement : LocalSubgraph
+    subgraph : LocalSubgraph
     """
 
-    def __init__(self, placement: LocalSubgraph) -> None:
-        self._indptr, self._mirror, self._peers = placement.indptr, placement.mirror, placement.peers
-        self._orders = [np.argsort(peer.send_edges) for peer in placement.peers]
+    def __init__(self, subgraph: LocalSubgraph) -> None:
+        self._indptr = subgraph.indptr
+        self._mirror = subgraph.mirror
+        self._peers = subgraph.peers
+        self._orders = [np.argsort(peer.send_edges) for peer in subgraph.peers]
 
-    def sort(self, sparse: SparseMessages, active: Mask | None) -> Delivery:
-        """Return the edges in use that sparse messages go over, as own edges from the sender, and the table of each."""
+    def route(self, sparse: SparseMessages, active: Mask | None) -> Delivery:
+        """Return the active edges of sparse messages, from the senders, and the table of each edge."""
         edges = sparse.edges if active is None else sparse.edges[active[sparse.edges]]
         senders = self._indptr.searchsorted(edges, side="right") - 1
-        return Delivery(edges, sparse.tables.take(sparse.who.searchsorted(senders)))
+        return Delivery(edges, sparse.tables.take(sparse.senders.searchsorted(senders)))
 
-    def wrap(self, delivery: Delivery) -> Iterator[Floats]:
-        """Yield what goes to each peer, as numbers one after another.
+    def pack(self, delivery: Delivery) -> Iterator[Floats]:
+        """Yield the message to each other rank, as one array of numbers.
 
-        First how many tables, edges and columns; then the rows of each table; for each edge its place among those
-        between the two ranks, and then which table goes over it; then the rows themselves.
+        Contents: the numbers of tables, edges and columns; the number of rows of each table; the position of each edge
+        among the edges between the two ranks; the number of the table of each edge; the rows. A table that is sent to
+        several devices of a rank is contained once.
         """
         leaving = np.flatnonzero(self._mirror[delivery.edges] < 0)
         for peer, order in zip(self._peers, self._orders, strict=True):
             at = np.searchsorted(peer.send_edges, delivery.edges[leaving], sorter=order)
             places = order[np.minimum(at, len(order) - 1)]
-            here = peer.send_edges[places] == delivery.edges[leaving]
-            tables = delivery.tables.take(leaving[here])
-            alike = tables.starts * (len(tables.values) + 1) + tables.rows
-            _, first, which = np.unique(alike, return_index=True, return_inverse=True)
-            once = tables.take(first)
-            counts = len(first), len(which), tables.values.shape[1]
-            yield np.concatenate((counts, once.rows, places[here], which, once.flat().ravel())).astype(np.float64)
+            is_to_peer = peer.send_edges[places] == delivery.edges[leaving]
+            tables = delivery.tables.take(leaving[is_to_peer])
+            # Tables with equal position and number of rows are the same table.
+            keys = tables.starts * (len(tables.values) + 1) + tables.rows
+            _, first, number = np.unique(keys, return_index=True, return_inverse=True)
+            distinct = tables.take(first)
+            counts = len(first), len(number), tables.values.shape[1]
+            parts = counts, distinct.rows, places[is_to_peer], number, distinct.flat().ravel()
+            yield np.concatenate(parts).astype(np.float64)
 
-    def hand_out(self, delivery: Delivery, parcels: list[Floats]) -> Delivery:
-        """Return what the own devices receive: of each other, and from each peer what it wrapped for this rank."""
-        opposite, tables = self._mirror[delivery.edges].astype(np.int64), delivery.tables
+    def assemble(self, delivery: Delivery, received: list[Floats]) -> Delivery:
+        """Assemble the tables that local devices receive: from each other, and from the messages of other ranks."""
+        reverse = self._mirror[delivery.edges].astype(np.int64)
+        tables = delivery.tables
         if self._peers:
-            inside = np.flatnonzero(opposite >= 0)
-            opposite, tables = opposite[inside], tables.take(inside)
-        edges, values, starts, rows = [opposite], [tables.values], [tables.starts], [tables.rows]
-        held = len(tables.values)
-        for peer, parcel in zip(self._peers, parcels, strict=len(parcels) > 0):
-            count, over, width = (int(number) for number in parcel[:3])
-            lengths, places, which, flat = np.split(parcel[3:], np.cumsum((count, over, over)))
-            if not count:
+            inside = np.flatnonzero(reverse >= 0)
+            reverse = reverse[inside]
+            tables = tables.take(inside)
+        edges = [reverse]
+        values = [tables.values]
+        starts = [tables.starts]
+        rows = [tables.rows]
+        n_rows = len(tables.values)
+        for peer, message in zip(self._peers, received, strict=len(received) > 0):
+            n_tables, n_edges, width = (int(number) for number in message[:3])
+            lengths, places, numbers, flat = np.split(message[3:], np.cumsum((n_tables, n_edges, n_edges)))
+            if not n_tables:
                 continue
-            each, picked = lengths.astype(np.int64), which.astype(np.int64)
+            table_rows = lengths.astype(np.int64)
+            number = numbers.astype(np.int64)
             edges.append(peer.recv_edges[places.astype(np.int64)])
-            starts.append((held + np.cumsum(each) - each)[picked])
-            rows.append(each[picked])
+            starts.append((n_rows + np.cumsum(table_rows) - table_rows)[number])
+            rows.append(table_rows[number])
             values.append(flat.reshape(-1, width))
-            held += len(values[-1])
-        whole = (values[0] if len(values) == 1 else np.concatenate(values)).view()
-        whole.flags.writeable = False
-        edges_in = np.concatenate(edges)
-        order = edges_in.argsort()
-        return Delivery(edges_in[order], Tables(whole, np.concatenate(starts), np.concatenate(rows)).take(order))
+            n_rows += len(values[-1])
+        all_values = (values[0] if len(values) == 1 else np.concatenate(values)).view()
+        all_values.flags.writeable = False
+        received_edges = np.concatenate(edges)
+        order = received_edges.argsort()
+        all_tables = Tables(all_values, np.concatenate(starts), np.concatenate(rows))
+        return Delivery(received_edges[order], all_tables.take(order))

@@ -1,4 +1,4 @@
-"""The message layer: who hosts whom, how messages are delivered, and what it costs."""
+"""Interfaces of the message layer: `Network` delivers messages between devices, `World` connects the ranks."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -11,74 +11,74 @@ from p2pkm.network.ledger import Ledger
 
 
 class Network(Protocol):
-    """Moves messages between devices; has the same semantics, to the bit, in one process and on MPI."""
+    """Delivery of messages between devices; bit-identical in one process and on MPI."""
 
     placement: LocalSubgraph
     ledger: Ledger
 
     def open(self, delays: DelayModel | None = None) -> None:
-        """Begin a stage: nothing has been received yet; delays: how late `DenseMessages` is in it, None: never."""
+        """Start a stage with an empty mailbox; delays: delays of `DenseMessages` in this stage, None: no delays."""
 
     def set_active_edges(self, active: Mask) -> None:
-        """Let messages go over these own edges only, bool[e], from now on, also in later stages.
+        """Restrict messages to these edges, bool[e], also in later stages.
 
-        Both ends of a link must pass the same. What came over an edge is forgotten when it goes out of use.
+        Both ends of a link must be equal. Tables received over an edge are discarded when it becomes inactive.
         """
 
     def exchange(self, messages: DenseMessages) -> Inbox:
-        """Deliver what every device sends to its neighbors."""
+        """Deliver dense messages: one table of every device to its neighbors."""
 
     def deliver(self, sparse: SparseMessages) -> Delivery:
-        """Deliver what few devices send, over edges in use; every rank calls it in the same turns."""
+        """Deliver sparse messages over active edges; all ranks must call it in the same turns."""
 
     def halo_exchange_uncounted(self, values: Floats) -> Floats:
-        """Return the values of own devices and ghosts, float64[s, ...]; for the monitor, uncounted."""
+        """Return the values of local and halo devices, float64[s, ...], for the monitor; not counted as messages."""
 
-    # What ranks gather for the monitor is in device order, whatever the placement; `counts` is the number of rows of
-    # every device of the system, int64[total], the same on every rank; None: one row per device.
+    # Results of the following methods are in device order and do not depend on the rank partition. `counts`,
+    # int64[total], is the number of rows of every device of the system, equal on all ranks; None: one row per device.
 
     def gather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
-        """Return the rows of all devices, in their order, on rank 0, else None; uncounted."""
+        """Return the rows of all devices in device order on rank 0, None on other ranks; uncounted."""
 
     def allgather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
-        """Return the rows of all devices, in their order, on every rank; uncounted."""
+        """Return the rows of all devices in device order on all ranks; uncounted."""
 
     def total(self, counts: Integers) -> Integers:
-        """Return the sums of whole numbers over ranks, on every rank."""
+        """Sum integers over all ranks; the result is equal on all ranks."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what the network knows between two exchanges, by device and edge; see `p2pkm.engine.state_tree`."""
+        """Return the state between two exchanges, by device and edge; see `p2pkm.engine.state_tree`."""
 
-    def restore(self, kept: dict[str, Any]) -> Inbox:
-        """Go on from a snapshot, in the stage that was opened last; return the inbox of its last exchange."""
+    def restore(self, state: dict[str, Any]) -> Inbox:
+        """Restore a snapshot after its stage was opened; return the inbox of its last exchange."""
 
     def close(self) -> None:
-        """Free the requests; collecting and sharing still work."""
+        """Free the requests of the exchanges; gathering and sums still work."""
 
 
 class World(Protocol):
-    """The ranks of this program."""
+    """World: the ranks of this program."""
 
     rank: int
     size: int
 
     def broadcast(self, arrays: dict[str, Any] | None) -> dict[str, Any]:
-        """Return the arrays of rank 0 on every rank."""
+        """Send the arrays of rank 0 to all ranks."""
 
     def scatter(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
-        """Return this rank's part of what rank 0 scatters, one rank after the other; None on all other ranks."""
+        """Send one part of rank 0 to each rank, in turn; other ranks pass None. Return the part of this rank."""
 
     def gather(self, part: Any) -> list[Any] | None:
-        """Return what every rank gives, uint8[...] each, on rank 0, else None."""
+        """Collect the parts of all ranks, uint8[...] each, on rank 0; None on other ranks."""
 
     def wait(self) -> None:
-        """Wait, without using the processor, until every rank has come here."""
+        """Wait for all ranks, without using the processor."""
 
     def network(self, placement: LocalSubgraph) -> Network:
-        """Return a network over the placement."""
+        """Create the network of the subgraph of this rank."""
 
     def abort(self, code: int) -> None:
-        """End all other ranks at once with an exit code."""
+        """End all ranks at once with an exit code."""
 
     def library(self) -> str | None:
-        """Return the MPI library and its version, None without MPI."""
+        """Return name and version of the MPI library, None without MPI."""

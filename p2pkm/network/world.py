@@ -1,4 +1,4 @@
-"""The ranks that this process belongs to."""
+"""Connection of this process to its world of ranks."""
 
 import os
 from functools import cache
@@ -10,14 +10,14 @@ from p2pkm.network.transport import World
 
 @cache
 def connect() -> World:
-    """Return the world of this process: MPI's if a launcher started it, else a world of one rank.
+    """Return the world of this process: that of MPI if a launcher started it, otherwise a world of one rank.
 
-    A fork of a rank is a world of one rank: MPI belongs to the process that started it.
+    A forked process is a world of one rank, since MPI cannot be used after a fork.
 
     Raises
     ------
     NetworkError
-        If there is no MPI library, or if the launcher belongs to another MPI than the library.
+        If no MPI library is found, or if launcher and library belong to different MPI implementations.
     """
     if launched() and not is_inherited("mpi4py.MPI"):
         from p2pkm.network.mpi import MPIWorld

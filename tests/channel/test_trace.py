@@ -33,7 +33,7 @@ GOOD = '{"kind": "away", "round": 3, "device": 0, "rounds": 2}'
         ('{"kind": "away", "round": 1}', "away has no device"),
         ('{"kind": "loss", "round": 1, "src": 0}', "loss has no dst; expected src, dst, round"),
         ('{"kind": "away", "device": 1}', "away has no round"),
-        ('{"kind": "away", "round": 1, "device": 1, "until": 3}', "away has no key 'until'; known: device, kind"),
+        ('{"kind": "away", "round": 1, "device": 1, "until": 3}', "unknown key 'until' of away; expected device, kind"),
         ('{"kind": "away", "round": -1, "device": 1}', "round is -1; expected a whole number from 0"),
         ('{"kind": "away", "round": 1.5, "device": 1}', "round is 1.5"),
         ('{"kind": "away", "round": true, "device": 1}', "round is True"),
@@ -48,7 +48,7 @@ GOOD = '{"kind": "away", "round": 3, "device": 0, "rounds": 2}'
         ('{"kind": "partition", "round": 1, "devices": [9]}', "devices is 9"),
         ('{"kind": "trace", "devices": 5}', "the fault trace is for 5 devices, but there are 4"),
         ('{"kind": "trace", "stages": "some"}', "stages is 'some'; expected method or all"),
-        ('{"kind": "trace", "version": 2}', "trace has no key 'version'"),
+        ('{"kind": "trace", "version": 2}', "unknown key 'version' of trace"),
     ],
 )
 def test_a_wrong_line_is_named(line, said, tmp_path):

@@ -70,9 +70,9 @@ def test_mail_is_heard_alike_on_every_number_of_ranks(ranks):
 
 @pytest.mark.slow
 def test_plain_and_compiled_kernels_give_the_same_bits(monkeypatch):
-    monkeypatch.setattr(p2pkm.engine.build_batch, "pick", lambda *size: plain)
+    monkeypatch.setattr(p2pkm.engine.build_batch, "select_kernels", lambda *size: plain)
     by_numpy = list(same_bits_program.runs())
-    monkeypatch.setattr(p2pkm.engine.build_batch, "pick", lambda *size: compiled)
+    monkeypatch.setattr(p2pkm.engine.build_batch, "select_kernels", lambda *size: compiled)
     assert by_numpy == list(same_bits_program.runs())
     assert by_numpy == in_process()
 

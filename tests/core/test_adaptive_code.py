@@ -102,10 +102,10 @@ def test_rounding_of_logarithms_makes_no_message_too_short():
 def test_what_is_too_short_is_refused():
     writer = Coder()
     writer.plain(6, 33)
-    with pytest.raises(ValueError, match="3 bits are too few"):
+    with pytest.raises(ValueError, match="bits is 3; expected enough bits"):
         writer.finish(3)
     assert writer.finish(6) == "100001"  # its interval is the one of these bits, both ends alike
-    with pytest.raises(ValueError, match="a symbol is needed"):
+    with pytest.raises(ValueError, match="symbol is None; expected an integer to encode"):
         writer.split("a", 1, None)
 
 

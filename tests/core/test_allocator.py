@@ -26,16 +26,16 @@ def _run(program: str) -> float:
 def test_what_an_array_has_left_is_kept(size):
     made = f"array = b'x' * ({size} << 20)\nheld = megabytes()\ndel array\nprint(held - megabytes())"
     assert _run(made) > 0.9 * size  # else there is nothing to keep
-    assert _run(f"allocator.keep_freed_memory()\n{made}") < 0.1 * size
+    assert _run(f"allocator.retain_freed_memory()\n{made}") < 0.1 * size
 
 
 def test_what_arrays_have_left_between_others_is_given_back():
     given = _run("""
-allocator.keep_freed_memory()
+allocator.retain_freed_memory()
 held = [b"x" * (1 << 20) for _ in range(32)]
 del held[::2]
 before = megabytes()
-allocator.give_back_holes()
+allocator.trim_heap()
 print(before - megabytes())
 """)
     assert given > 12  # of 16; pages at both ends of a hole are in use

@@ -72,7 +72,7 @@ def test_no_centroid_set_is_priced_twice_on_the_same_points(monkeypatch):
     def watch(prices, sets, n_classes):
         kernels = prices._devices.kernels
 
-        def price(points, weights, offsets, classes, n_classes, fresh):
+        def evaluate_costs(points, weights, offsets, classes, n_classes, fresh):
             if n_classes == 0:
                 counts.append(len(fresh))
                 names = {one.tobytes() for one in fresh}
@@ -82,7 +82,7 @@ def test_no_centroid_set_is_priced_twice_on_the_same_points(monkeypatch):
 
         class Watched:
             def __getattr__(self, name):
-                return price if name == "price" else getattr(kernels, name)
+                return evaluate_costs if name == "evaluate_costs" else getattr(kernels, name)
 
         object.__setattr__(prices._devices, "kernels", Watched())
         try:

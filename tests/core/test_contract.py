@@ -99,7 +99,7 @@ def test_peer_methods(function, spoil, told):
 
 def test_a_method_that_reads_a_start_is_told_to_declare_an_initialization():
     kind = type("Mine", (p2pkm.ConsensusLloyd,), {"traits": MethodTraits(), "__module__": __name__})
-    with pytest.raises(ContractError, match=r"Mine.initial_state reads a start, but there is none: .* init=None"):
+    with pytest.raises(ContractError, match=r"Mine.initial_state uses start, which is None because .* init=None"):
         p2pkm.simulate(kind(3), topologies.ring(4), SHARDS, rounds=2)
 
 

@@ -20,7 +20,7 @@ def test_sums_by_device_are_over_all_blocks(monkeypatch):
 
 @pytest.mark.parametrize("counted", [False, True])
 def test_rows_by_device_ascend_whether_they_are_sorted_or_counted(monkeypatch, counted):
-    monkeypatch.setattr("p2pkm.core.sorting._SORTED", 0 if counted else 100)
+    monkeypatch.setattr("p2pkm.core.sorting._MIN_COUNTING_ROWS", 0 if counted else 100)
     rows, offsets = sort_by(np.array([3, 0, 3, 1, 0], np.int16), 5)
     assert rows.tolist() == [1, 4, 3, 0, 2]
     assert offsets.tolist() == [0, 2, 3, 3, 5, 5]
@@ -42,7 +42,7 @@ def test_integers_are_narrowed_to_the_smallest_sufficient_type():
 def test_chunks_cover_all_devices_and_points_and_are_bounded(sizes):
     offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks, "_POINTS", 12)
+        patch.setattr(chunks, "_CHUNK_SIZE", 12)
         found = list(chunks.iter_chunks(offsets))
     assert [i for own, _ in found for i in range(own.start, own.stop)] == list(range(len(sizes)))
     for own, rows in found:

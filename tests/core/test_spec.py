@@ -80,7 +80,7 @@ def test_a_complete_spec_has_what_was_given_else_the_default_and_the_seed_of_the
     [
         (p2pkm.Quantization.of, 8, "quantize is 8; expected a p2pkm.Quantization, or text such as"),
         (p2pkm.LinkModel.of, 8, "link model is 8; expected a p2pkm.LinkModel, or text such as"),
-        (PluginTransforms.of, 8, "8 is no text; expected a list such as a,b,c"),
+        (PluginTransforms.of, 8, "list is 8; expected text such as 'a,b,c'"),
         (lambda stages: p2pkm.Faults(stages=stages), "some", "faults stages is 'some'. Known: all, method"),
         (p2pkm.Byzantine.of, 1.5, "byzantine is 1.5; expected a whole number"),
     ],

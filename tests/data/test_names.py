@@ -76,7 +76,7 @@ def test_other_names_are_refused_with_the_differences(sites, odd, capsys):
     nx.write_edgelist(nx.complete_graph(["Aachen", "Bern", *odd]), "bad.edges", data=False)
     assert run("--data", "sites/", "--graph", "file:bad.edges", "--out", "run") == 3
     said = capsys.readouterr().err
-    assert "'site10', 'site2' have no node" in said
+    assert "devices without a node: 'site10', 'site2'" in said
     assert not [name for name in odd if repr(name) not in said]
     assert not Path("run").exists()
 
@@ -198,7 +198,7 @@ def test_scripts_give_names_with_the_points():
     shards = replace(p2pkm.Shards.deal(X, column(site)), names=("a", "b", "c"))
     result = p2pkm.simulate(p2pkm.GTVMin(2), nx.path_graph(["b", "c", "a"]), shards)
     assert links_by_name(result.graph) == {frozenset("bc"), frozenset("ca")}
-    with pytest.raises(TopologyError, match="'d' has no points, of the devices 'a' has no node"):
+    with pytest.raises(TopologyError, match="Nodes without points: 'd'; devices without a node: 'a'"):
         p2pkm.simulate(p2pkm.GTVMin(2), nx.path_graph(["b", "c", "d"]), shards)
 
 
@@ -217,7 +217,7 @@ def test_the_command_line_tells_the_order_where_the_file_numbers_its_devices(sit
     Path("numbers.csv").write_text("x,y,device\n" + "".join(f"{i},{i % 3},{i % 4}\n" for i in range(16)))
     words = ["--data", "numbers.csv", "--graph", "file:graph.graphml", "--partition", partition, "--out", "none"]
     assert main([*words, "-k", "2", "--no-plot"]) == 0
-    assert ("taken in sorted order: device 0 is 'Aachen'" in "".join(capsys.readouterr())) is told
+    assert ("have names, in sorted order: device 0 is 'Aachen'" in "".join(capsys.readouterr())) is told
 
 
 def test_summary_lists_the_first_names_of_many():

@@ -25,7 +25,7 @@ GOOD = '{"kind": "arrive", "round": 3, "device": 2, "point": [0.5, 1.5]}'
         ('{"kind": "away"}', ExperimentError, "kind is 'away'; expected one of arrive, leave, move, stream"),
         ('{"kind": "arrive", "round": 1, "device": 0}', ExperimentError, "arrive has no point"),
         ('{"kind": "leave", "round": 1, "device": 0}', ExperimentError, "leave has no number"),
-        ('{"kind": "leave", "round": 1, "device": 0, "number": 0, "x": 1}', ExperimentError, "has no key 'x'"),
+        ('{"kind": "leave", "round": 1, "device": 0, "number": 0, "x": 1}', ExperimentError, "unknown key 'x' of"),
         ('{"kind": "leave", "round": 0, "device": 0, "number": 0}', ExperimentError, "round is 0; expected a whole"),
         ('{"kind": "leave", "round": 10, "device": 0, "number": 0}', ExperimentError, "from 1 to 9"),
         ('{"kind": "leave", "round": 1, "device": 4, "number": 0}', ExperimentError, "device is 4"),

@@ -8,8 +8,8 @@ from numba import njit
 from numpy.testing import assert_array_equal
 
 from p2pkm.core.messages import pack
-from p2pkm.kernels.numba.filter import guess, limits, prepare, single_room, turn_singles
-from p2pkm.kernels.numba.nearest import _aim, _room
+from p2pkm.kernels.numba.filter import float32_workspace, label_float32, limits, prepare_float32, transpose_float32
+from p2pkm.kernels.numba.nearest import _prepare_labels, _workspace
 from p2pkm.kernels.reference.nearest import find_nearest, measure_distances
 from tests.kernels.test_kernels import assert_same, draw_graph, freeze
 
@@ -21,14 +21,14 @@ SCALES = [5e-324, 1e-310, 1e-160, 1e-45, 1e-20, 1e-3, 1.0, 1e9, 1e14, 1e17, 1e19
 def _guesses(points, centroids):
     """Return the labels of up to 128 points and which of them are sure."""
     m, (k, d) = len(points), centroids.shape
-    room = single_room(k, d, 128)
-    radius = prepare(centroids, k, room)
+    room = float32_workspace(k, d, 128)
+    radius = prepare_float32(centroids, k, room)
     labels, sure = np.empty(128, np.int64), np.zeros(m, np.bool_)
     if radius < np.inf:
         start, slope = limits(d, radius)
-        turn_singles(points, 0, m, room)
+        transpose_float32(points, 0, m, room)
         for r in range(0, m, 16):
-            unsure = guess(room[1], room[2], r, start, slope, labels)
+            unsure = label_float32(room[1], room[2], r, start, slope, labels)
             for j in range(r, min(r + 16, m)):
                 sure[j] = unsure >> (j - r) & 1 == 0
     return labels[:m], sure
@@ -36,7 +36,7 @@ def _guesses(points, centroids):
 
 @njit
 def _aims(points, centroids):
-    return _aim(centroids, len(centroids), len(points), _room(*centroids.shape)[4])
+    return _prepare_labels(centroids, len(centroids), len(points), _workspace(*centroids.shape)[4])
 
 
 def draw_near_ties(rng, k, d):

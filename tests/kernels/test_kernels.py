@@ -180,7 +180,7 @@ def test_kmeans_equals_its_twin(block):
 def test_starts_that_are_seeded_together_are_those_that_are_seeded_one_by_one(monkeypatch):
     cases = [kmeans_case(seed) for seed in range(20)]
     together = [plain.kmeans(*case) for case in cases]
-    monkeypatch.setitem(run_lloyd.__globals__, "_TOGETHER", 1)  # of the module, which a function hides
+    monkeypatch.setitem(run_lloyd.__globals__, "_MAX_DISTANCES", 1)  # of the module, which a function hides
     for case, found in zip(cases, together, strict=True):
         for one, other in zip(plain.kmeans(*case), found, strict=True):
             assert_array_equal(one, other)
@@ -206,7 +206,7 @@ def test_losses_price_and_gtv_equal_their_twins():
         centroids = draw_centroids(rng, n, k, d)
         assert_same((points, weights, offsets, centroids), "losses")
         labels = rng.integers(0, max(classes, 1), len(points))
-        assert_same((points, weights, offsets, labels, classes, draw_centroids(rng, q, k, d)), "price")
+        assert_same((points, weights, offsets, labels, classes, draw_centroids(rng, q, k, d)), "evaluate_costs")
         indptr, indices = draw_graph(rng, n)
         assert_same((centroids, np.arange(n), indptr, indices, indices), "gtv")
 
@@ -219,7 +219,7 @@ def test_prices_over_blocks_of_many_devices_equal_their_twins():
         offsets[-1] = m
         points, weights, sets = rng.normal(size=(m, d)), rng.random(m), draw_centroids(rng, 7, k, d)
         given = weights if rng.random() < 0.5 else weights[:0]
-        assert_same((points, given, offsets, rng.integers(0, 3, m), seed % 2 * 3, sets), "price")
+        assert_same((points, given, offsets, rng.integers(0, 3, m), seed % 2 * 3, sets), "evaluate_costs")
 
 
 @pytest.mark.parametrize("rice", [True, False])
@@ -256,7 +256,7 @@ def test_sums_and_tables_equal_their_twins():
         given = weights if rng.random() < 0.5 else weights[:0]
         assert_same((points, given, offsets, rng.normal(size=d)), "moments")
         labels = rng.integers(-1, k, len(points))
-        assert_same((offsets, rng.integers(0, classes, len(points)), labels, classes, k), "tabulate")
+        assert_same((offsets, rng.integers(0, classes, len(points)), labels, classes, k), "count_class_labels")
         graph = tuple(freeze(part) for part in draw_graph(rng, min(n, 12)))
         assert_same(graph, "mirror")
 
@@ -269,7 +269,7 @@ def test_recurrences_equal_their_twins_on_any_number_of_threads(n, monkeypatch):
     tables = [freeze(rng.random((size, 3))) for size in sizes]
     arrays = (freeze(indptr), freeze(indices.astype(np.int32)), *tables, np.array([1.0, 0.0, 2.0]), 4)
     assert_same(arrays, "lanczos")
-    monkeypatch.setattr(threads, "_LEAST", 1_000)
+    monkeypatch.setattr(threads, "_MIN_WORK", 1_000)
     assert_same(arrays, "lanczos")
 
 
@@ -295,14 +295,14 @@ def test_flooding_kernels_equal_their_twins_in_every_round(noise):
         held = draw_held(rng, n, r, w)
         news = held.versions > 0
         for _ in range(n):
-            assert_same((news, *held), "bundle")
+            assert_same((news, *held), "concatenate_tables")
             values, rows = plain.concatenate_tables(news, *held)
             values[:, :, 1:] += noise * rng.integers(-1, 2, values.shape)[:, :, 1:]
             values[rng.random(values.shape[:2]) < 0.05 * noise, 0] = rng.choice([-1.0, n, np.nan])
             fresh = (rows[indices] > 0) & (rng.random(len(indices)) < 0.9)
             slots = np.where(fresh, indices, -1)
             case = freeze(values), rows, slots, fresh, indptr, *held
-            assert_same(case, "merge")
+            assert_same(case, "merge_flooded")
             versions, news, found, fits = plain.merge_flooded(*case)
             assert fits
             assert noise or not len(found)
@@ -543,7 +543,9 @@ def test_arrays_of_any_layout_share_one_compilation():
             *compiled.refine(own, weights, offsets, sets, rows, 3, tols, True),
             *compiled.kmeans(own, weights, weights, offsets, 4, 2, 1, 3, tols, keys, 1, 0),
         ))  # fmt: skip
-        counts.append([len(compiled.entry(name).signatures) for name in ("losses", "price", "refine", "kmeans")])
+        counts.append([
+            len(compiled.entry(name).signatures) for name in ("losses", "evaluate_costs", "refine", "kmeans")
+        ])
     for other in found[1:]:
         for one, same in zip(found[0], other, strict=True):
             assert_array_equal(one, same)

@@ -24,7 +24,7 @@ def divided(monkeypatch, request):
         divide(lambda first, last: ranges.append((int(first), int(last))) or task(first, last), offsets)
 
     monkeypatch.setattr(threads, "count", lambda: request.param)
-    monkeypatch.setattr(threads, "_LEAST", 1)
+    monkeypatch.setattr(threads, "_MIN_WORK", 1)
     for name in ("gtvmin", "kmeans", "cost"):
         monkeypatch.setattr(import_module(f"p2pkm.kernels.numba.{name}"), "divide", watch)
     return ranges
@@ -60,7 +60,7 @@ def test_ranges_follow_one_another_and_hold_everybody(divided):
 def test_a_fork_of_a_process_that_used_threads_uses_its_own(monkeypatch):
     """The child of a fork has none of the threads of its parent; it waited for them for ever."""
     monkeypatch.setattr(threads, "count", lambda: 2)
-    monkeypatch.setattr(threads, "_LEAST", 1)
+    monkeypatch.setattr(threads, "_MIN_WORK", 1)
     offsets = np.arange(9)
 
     def list_ranges():

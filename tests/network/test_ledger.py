@@ -261,8 +261,8 @@ def test_exchanges_come_back_from_what_a_checkpoint_keeps(beside):
             said = Delivery(np.array([0, 5]), Tables(np.zeros((2, 2)), np.array([0, 0]), np.array([1, 2])))
             sparse = SparseMessages(np.array([0, 2]), said.tables, said.edges, wire=wire)
             book.count_sparse(sparse, said, (3, 2 * turn + (wire is None)))
-    kept = ledger_state.freeze(book, placement, lambda counts: counts + beside)
-    found = ledger_state.thaw(kept, indptr)
+    kept = ledger_state.to_state(book, placement, lambda counts: counts + beside)
+    found = ledger_state.from_state(kept, indptr)
     assert len(found) == len(book.exchanges)
     for one, other in zip(book.exchanges, found, strict=True):
         assert (one.stage, one.turn, one.row_bytes) == (other.stage, other.turn, other.row_bytes)

@@ -219,7 +219,7 @@ def test_a_rank_that_fails_ends_all(play, asleep, monkeypatch, capsys):
     with pytest.raises(LostRankError, match="code 4"):
         play(2, work)
     assert "p2pkm: rank 0 failed: ValueError: the disk is full" in capsys.readouterr().err
-    assert set(ended) == {4} and mpi._PASS_ON in asleep
+    assert set(ended) == {4} and mpi._FLUSH_DELAY in asleep
 
 
 @pytest.mark.parametrize(("rank", "pause"), [(0, 0.0), (1, 0.5)])

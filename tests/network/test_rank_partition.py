@@ -200,7 +200,7 @@ def test_points_and_devices_are_balanced_by_metis_also_in_a_star_if_it_is_asked_
 def test_without_pymetis_auto_means_blocks_and_metis_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymetis", None)
     assert choose(SHUFFLED, EVEN, 2).name == "blocks"
-    with pytest.raises(ExperimentError, match=r"rank_partition 'metis' needs pymetis.*pip install \"p2pkm\[metis\]\""):
+    with pytest.raises(ExperimentError, match=r"requires pymetis.*pip install \"p2pkm\[metis\]\""):
         check_rank_partition("metis", 2)
     for wish, size in (("metis", 1), ("auto", 2), ("blocks", 2)):
         check_rank_partition(wish, size)

@@ -100,13 +100,13 @@ def test_a_table_for_several_edges_travels_once_to_another_rank():
     star = build(4, [(0, 2), (0, 3), (1, 2)])
     parts = [place(star, rank, 2) for rank in range(2)]
     posts = [SparseRouter(part) for part in parts]
-    said = posts[0].sort(say([0, 1], [0, 2], [2, 2], [0, 1, 2]), None)
-    (parcel,) = posts[0].wrap(said)
+    said = posts[0].route(say([0, 1], [0, 2], [2, 2], [0, 1, 2]), None)
+    (parcel,) = posts[0].pack(said)
     assert parcel[:3].tolist() == [2, 3, 2]
     assert parcel[-8:].tolist() == ROWS.ravel().tolist()
-    nothing = posts[1].sort(SparseMessages(np.array([], np.int64), Tables(ROWS[:0], *[np.array([], np.int64)] * 2),
+    nothing = posts[1].route(SparseMessages(np.array([], np.int64), Tables(ROWS[:0], *[np.array([], np.int64)] * 2),
                                     np.array([], np.int64)), None)  # fmt: skip
-    delivery = posts[1].hand_out(nothing, [parcel])
+    delivery = posts[1].assemble(nothing, [parcel])
     assert heard(delivery) == {0: [0.0, 2.0], 1: [4.0, 6.0], 2: [0.0, 2.0]}  # 2 hears 0 and 1, 3 hears 0
 
 
@@ -114,16 +114,16 @@ def test_tables_that_begin_or_end_alike_stay_apart_and_each_rank_gets_its_own():
     """On three ranks: 0 and 1 on rank 0, 2 and 3 on the others."""
     graph = build(4, [(0, 2), (0, 3), (1, 2), (1, 3)])
     posts = [SparseRouter(place(graph, rank, 3)) for rank in range(3)]
-    said = posts[0].sort(
+    said = posts[0].route(
         say([0, 1], [0, 1], [3, 0], [0, 1, 2, 3]), None
     )  # three rows from row 0 on; none from row 1 on
     nobody = np.zeros(0, np.int64)
-    for post, parcel in zip(posts[1:], posts[0].wrap(said), strict=True):
+    for post, parcel in zip(posts[1:], posts[0].pack(said), strict=True):
         assert parcel[:3].tolist() == [2, 2, 2]
-        nothing = post.sort(SparseMessages(nobody, Tables(ROWS[:0], nobody, nobody), nobody), None)
+        nothing = post.route(SparseMessages(nobody, Tables(ROWS[:0], nobody, nobody), nobody), None)
         silent = np.array([0.0, 0.0, 2.0])
         others = [parcel if peer.rank == 0 else silent for peer in post._peers]
-        assert heard(post.hand_out(nothing, others)) == {0: [0.0, 2.0, 4.0], 1: []}
+        assert heard(post.assemble(nothing, others)) == {0: [0.0, 2.0, 4.0], 1: []}
 
 
 def test_three_ranks_hear_what_one_process_hears():
@@ -132,8 +132,8 @@ def test_three_ranks_hear_what_one_process_hears():
     posts, said, parcels = [SparseRouter(part) for part in parts], [], []
     for part, post in zip(parts, posts, strict=True):
         tables = Tables(np.repeat(part.ids, 2)[:, None].astype(float), np.array([0, 2]), 1 + part.ids % 2)
-        said.append(post.sort(SparseMessages(np.arange(2), tables, np.arange(10)), None))
-        parcels.append({peer.rank: parcel for peer, parcel in zip(part.peers, post.wrap(said[-1]), strict=True)})
+        said.append(post.route(SparseMessages(np.arange(2), tables, np.arange(10)), None))
+        parcels.append({peer.rank: parcel for peer, parcel in zip(part.peers, post.pack(said[-1]), strict=True)})
     for part, post, own in zip(parts, posts, said, strict=True):
-        delivery = post.hand_out(own, [parcels[peer.rank][part.rank] for peer in part.peers])
+        delivery = post.assemble(own, [parcels[peer.rank][part.rank] for peer in part.peers])
         assert heard(delivery) == {e: [j] * (1 + j % 2) for e, j in enumerate(part.indices.tolist())}

@@ -275,8 +275,8 @@ def test_tables_do_not_stand_unless_every_device_has_sent_a_full_one(before):
 def test_ranks_hear_who_sent_how_many_rows_whatever_was_said_before(few, topology, size, seed):
     rng, parts = np.random.default_rng(seed), deal(topology, size, seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mailbox, "_FEW", few)
-        boxes = [Mailbox(part, spare=1) for part in parts]
+        patch.setattr(mailbox, "_MAX_COMPARED_SLOTS", few)
+        boxes = [Mailbox(part, header_rows=1) for part in parts]
     patterns = [rng.integers(low, 4, topology.n) for low in (-1, -1, 0, 1)]
     last, known = np.full(topology.n, -1), [np.zeros(len(part.indices), np.bool_) for part in parts]
     values = np.zeros((topology.n, 3, 2))
@@ -301,7 +301,7 @@ def test_ranks_hear_who_sent_how_many_rows_whatever_was_said_before(few, topolog
             for table, count, wanted in zip(inbox.tables, inbox.rows, values[who], strict=True):
                 assert_array_equal(table[: max(count, 0)], wanted[: max(count, 0)])
             if cut:
-                box.forget(lost := rng.random(len(came)) < 0.3)
+                box.discard(lost := rng.random(len(came)) < 0.3)
                 came &= ~lost
 
 
@@ -342,7 +342,7 @@ def test_few_patterns_of_who_sends_are_remembered():
     for number in range(31, 0, -1):
         sends = number >> np.arange(5) & 1
         network.exchange(DenseMessages(tables(*range(5)), np.where(sends, 2, -1)))
-        assert len(network.memory._sending) == (31 - number) % mailbox._PATTERNS + 1
+        assert len(network.memory._sent_slots) == (31 - number) % mailbox._MAX_PATTERNS + 1
 
 
 class Late:

@@ -227,9 +227,9 @@ def check_fits_memory(inputs: MemoryInputs, limit: int | None, local_ranks: int 
         return
     ranks = "1 process" if inputs.ranks == 1 else f"{local_ranks} of {inputs.ranks} ranks"
     raise DataError(
-        f"the run does not fit into memory: {ranks} would need {format_bytes(required)}; {format_bytes(limit)} is free on "
-        f"this machine. Use {_join_words(list_remedies(inputs, limit, local_ranks))}. (Environment variable {LIMIT}: "
-        f"{LIMIT}=8G sets the free memory, {LIMIT}=0 disables this check)"
+        f"the run does not fit into memory: {ranks} would need {format_bytes(required)}; {format_bytes(limit)} is free "
+        f"on this machine. Use {_join_words(list_remedies(inputs, limit, local_ranks))}. (Environment "
+        f"variable {LIMIT}: {LIMIT}=8G sets the free memory, {LIMIT}=0 disables this check)"
     )
 
 

@@ -124,8 +124,8 @@ def _count(sent: SentByRound, stage: Stage, plan: RunPlan, byzantine: ByzantineM
         if only_in_opening and t:
             return volume
         extra = sum(
-            # The senders of a `MessageVolume` are unknown, so any of them may be Byzantine. No table is wider than a centroid
-            # with its count.
+            # The senders of a `MessageVolume` are unknown, so any of them may be Byzantine. No table is wider than a
+            # centroid with its count.
             8 * part.messages * (plan.size.features + 1)
             if isinstance(part, MessageVolume)
             else part.extra_row_bytes(is_byzantine)

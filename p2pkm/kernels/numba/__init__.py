@@ -1,24 +1,26 @@
-"""The kernels, compiled: the names of `p2pkm.kernels.reference`, each compiled with its arguments when first called."""
+"""Compiled kernels with the names of `p2pkm.kernels.reference`, compiled at the first call with given types."""
 
 from typing import Any
 
-from p2pkm.kernels.numba import compiling  # noqa: F401 - counts from now on
+from p2pkm.kernels.numba import compiling  # noqa: F401 - starts counting compilation time
 from p2pkm.kernels.numba.cdkm import cdkm
-from p2pkm.kernels.numba.cost import _losses, _price, losses, price
-from p2pkm.kernels.numba.flooding import _merge, bundle, merge
-from p2pkm.kernels.numba.fuzzy_cmeans import fuzzy
+from p2pkm.kernels.numba.cost import _evaluate_costs, _losses, evaluate_costs, losses
+from p2pkm.kernels.numba.flooding import _merge_flooded, concatenate_tables, merge_flooded
+from p2pkm.kernels.numba.fuzzy_cmeans import fuzzy_cmeans
 from p2pkm.kernels.numba.graph import _lanczos, color, components, lanczos, layers, mirror
-from p2pkm.kernels.numba.gtvmin import _gtv, _sweep, gtv, gtvmin
+from p2pkm.kernels.numba.gtvmin import _gtv, _update_devices, gtv, gtvmin
 from p2pkm.kernels.numba.kmeans import _devices, kmeans, refine
-from p2pkm.kernels.numba.reductions import _moments, moments, tabulate
+from p2pkm.kernels.numba.reductions import _moments, count_class_labels, moments
 from p2pkm.kernels.numba.wire_format import _integer_bits, integer_bits
 
 __all__ = [
-    "bundle",
     "cdkm",
     "color",
     "components",
-    "fuzzy",
+    "concatenate_tables",
+    "count_class_labels",
+    "evaluate_costs",
+    "fuzzy_cmeans",
     "gtv",
     "gtvmin",
     "integer_bits",
@@ -26,19 +28,19 @@ __all__ = [
     "lanczos",
     "layers",
     "losses",
-    "merge",
+    "merge_flooded",
     "mirror",
     "moments",
-    "price",
     "refine",
-    "tabulate",
 ]
-_BEHIND = {
-    "gtv": _gtv, "gtvmin": _sweep, "integer_bits": _integer_bits, "kmeans": _devices,
-    "lanczos": _lanczos, "losses": _losses, "merge": _merge, "moments": _moments, "price": _price,
+# Compiled functions of kernels that divide their work over threads.
+_COMPILED_BACKENDS = {
+    "gtv": _gtv, "gtvmin": _update_devices, "integer_bits": _integer_bits, "kmeans": _devices,
+    "lanczos": _lanczos, "losses": _losses, "merge_flooded": _merge_flooded, "moments": _moments,
+    "evaluate_costs": _evaluate_costs,
 }  # fmt: skip
 
 
 def entry(name: str) -> Any:
-    """Return what numba compiles of a kernel: itself, or what stands behind a function that divides its work."""
-    return _BEHIND.get(name, globals()[name]).__wrapped__
+    """Return the numba dispatcher of a kernel: its own, or that of the function called for ranges of devices."""
+    return _COMPILED_BACKENDS.get(name, globals()[name]).__wrapped__

@@ -1,16 +1,16 @@
-"""Compiled coordinate descent on k-means: one point moves at a time."""
+"""Compiled coordinate descent on k-means."""
 
 import numpy as np
 
 from p2pkm.kernels.numba.compiling import helper, kernel
 from p2pkm.kernels.numba.kmeans import _assign, _collect, _squared
-from p2pkm.kernels.numba.nearest import _room
+from p2pkm.kernels.numba.nearest import _workspace
 
 
 @helper(inline="always")
-def _average(points, weights, labels, centroids, sums, mass, members, room):
-    """Write down means, sums, weights and numbers of points of the clusters; an empty cluster stays where it is."""
-    _collect(points, weights, centroids.shape[0], labels, sums, mass, room)
+def _average(points, weights, labels, centroids, sums, mass, members, workspace):
+    """Recompute means, sums, weights and numbers of points of the clusters; empty clusters do not move."""
+    _collect(points, weights, centroids.shape[0], labels, sums, mass, workspace)
     members[:] = 0
     for label in labels:
         members[label] += 1
@@ -22,13 +22,13 @@ def _average(points, weights, labels, centroids, sums, mass, members, room):
 
 @helper(inline="always")
 def _best_move(point, weight, p, centroids, mass):
-    """Return the cluster in which the point costs least, p itself if none is better."""
+    """Find the cheapest cluster of a point in cluster p; p if no other is better."""
     best, lowest = p, mass[p] / (mass[p] - weight) * _squared(point, centroids[p])
     for q in range(centroids.shape[0]):
         if q != p:
-            price = mass[q] / (mass[q] + weight) * _squared(point, centroids[q])
-            if price < lowest:
-                best, lowest = q, price
+            cost = mass[q] / (mass[q] + weight) * _squared(point, centroids[q])
+            if cost < lowest:
+                best, lowest = q, cost
     return best
 
 
@@ -38,10 +38,10 @@ def cdkm(points, weights, start, limit):
     m, d = points.shape
     centroids, sums = start.copy(), np.empty_like(start)
     mass, members = np.empty(len(start)), np.empty(len(start), np.int64)
-    labels, distances, room = np.full(m, -1), np.empty(m), _room(len(start), d)
-    moved = _assign(points, weights, centroids, len(start), np.inf, labels, distances, sums, mass, room)
+    labels, distances, workspace = np.full(m, -1), np.empty(m), _workspace(len(start), d)
+    moved = _assign(points, weights, centroids, len(start), np.inf, labels, distances, sums, mass, workspace)
     for sweep in range(limit + 1):
-        _average(points, weights, labels, centroids, sums, mass, members, room)
+        _average(points, weights, labels, centroids, sums, mass, members, workspace)
         if sweep == limit or not moved:
             break
         moved = False

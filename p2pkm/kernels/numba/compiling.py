@@ -1,8 +1,8 @@
-"""How kernels are compiled, each once per type of number; that it happens is reported once, and counted apart.
+"""Compilation of kernels: once per type of numbers; its start is reported once, and its time is counted separately.
 
-Compilation costs seconds. So no kernel is compiled again because an array is strided, or writable in one place and
-read-only in another: all that are only read are handed over alike. What only kernels call (`helper`) has no entry for
-callers that it does not have.
+Compilation takes seconds. A kernel must therefore not be compiled again because an array is strided, or read-only
+instead of writable: input arrays are normalized (`normalize_layout`). Functions that only kernels call (`helper`) are
+compiled without an entry point for Python.
 """
 
 import functools
@@ -15,64 +15,67 @@ from numba.core import event
 
 from p2pkm.kernels.compile_time import WAITING
 
-_SAID = "compiling kernels, which is done once and takes up to half a minute; it does not count as time of the run"
+_MESSAGE = "compiling kernels, which is done once and takes up to half a minute; it does not count as time of the run"
 
+# No C callback wrapper, and for helpers no Python wrapper: neither is used, and both take time to compile.
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
 _INNER: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True}
-_VAGUE = np.ndarray, tuple  # strided arrays, arrays on disk: their class does not say what numba takes them for
+# Classes that do not determine the numba type: strided arrays, memory-mapped arrays, tuples.
+_AMBIGUOUS = np.ndarray, tuple
 helper: Any = functools.partial(njit, **_INNER)
 
 
-def alike(*given):
-    """Return arrays as read-only ones in C order, copied only if they are strided, and all else as it is."""
-    found = list(given)
-    for place, one in enumerate(given):
-        if isinstance(one, np.ndarray):
-            flags = one.flags
+def normalize_layout(*args):
+    """Return arrays as read-only views in C order (copies if strided), and other arguments unchanged."""
+    normalized = list(args)
+    for index, item in enumerate(args):
+        if isinstance(item, np.ndarray):
+            flags = item.flags
             if not flags.c_contiguous:
-                found[place] = one.copy()
+                normalized[index] = item.copy()
             elif flags.writeable:
-                found[place] = one.view()
+                normalized[index] = item.view()
             else:
                 continue
-            found[place].setflags(write=False)
-    return found
+            normalized[index].setflags(write=False)
+    return normalized
 
 
 def kernel(function):
-    """Compile a function when it is first called, for arrays that are `alike`."""
-    return _enter(njit(**_OPTIONS)(function), alike)
+    """Compile a function at its first call, for arrays as returned by `normalize_layout` (decorator)."""
+    return _dispatch(njit(**_OPTIONS)(function), normalize_layout)
 
 
-def behind(written):
-    """Compile a function in the same way, but for so many of its last arguments: arrays in C order, writable."""
+def compiled_backend(n_outputs):
+    """Compile a function like `kernel`, but with writable C-ordered arrays as the last `n_outputs` arguments."""
 
-    def prepare(*given):
-        return *alike(*given[:-written]), *(one if one.flags.writeable else one.copy() for one in given[-written:])
+    def normalize(*args):
+        outputs = (item if item.flags.writeable else item.copy() for item in args[-n_outputs:])
+        return *normalize_layout(*args[:-n_outputs]), *outputs
 
-    return lambda function: _enter(njit(**_OPTIONS)(function), prepare)
+    return lambda function: _dispatch(njit(**_OPTIONS)(function), normalize)
 
 
-def _enter(compiled, prepare):
-    """Return a function that has the arguments of its first call of each kind looked at by numba, and no others.
+def _dispatch(compiled, normalize):
+    """Return a function that calls the compiled code directly if arguments of these types were used before.
 
-    In every call numba would look whether each array may be written to, which takes as long as a small kernel; what it
-    compiled does not: it takes all arrays in C order of the same numbers and dimensions.
+    The dispatcher of numba inspects every array in every call, which takes as long as a small kernel. The compiled code
+    itself does not: it accepts all C-ordered arrays of the same type and dimensions, read-only or not.
     """
     entries: dict[Any, Any] = {}
 
     @functools.wraps(compiled, updated=())
-    def call(*given):
+    def call(*args):
         kinds = tuple([
-            (one.dtype, one.ndim) if type(one) is np.ndarray and one.flags.c_contiguous else type(one)
-            for one in given
+            (item.dtype, item.ndim) if type(item) is np.ndarray and item.flags.c_contiguous else type(item)
+            for item in args
         ])  # fmt: skip
         if kinds in entries:
-            return entries[kinds](*given)
-        given = prepare(*given)
-        result = compiled(*given)
-        if not any(issubclass(kind, _VAGUE) for kind in kinds if isinstance(kind, type)):
-            entries[kinds] = compiled.overloads[tuple(map(typeof, given))].entry_point
+            return entries[kinds](*args)
+        args = normalize(*args)
+        result = compiled(*args)
+        if not any(issubclass(kind, _AMBIGUOUS) for kind in kinds if isinstance(kind, type)):
+            entries[kinds] = compiled.overloads[tuple(map(typeof, args))].entry_point
         return result
 
     return call
@@ -80,11 +83,12 @@ def _enter(compiled, prepare):
 
 @event.Listener.register
 class Compilation:
-    """Add up the seconds of compilation, nested ones once, and notify those registered that it begins.
+    """Listener that measures the time of compilation, and reports its start once.
 
     Attributes
     ----------
     seconds : float
+        Total time; nested compilations count once.
     """
 
     def __init__(self, waiting):
@@ -94,11 +98,11 @@ class Compilation:
         self._began = 0.0
 
     def notify(self, event):
-        """Take in that a compilation begins or ends."""
+        """Handle the start or end of a compilation."""
         if event.is_start and self._depth == 0:
             self._began = time.perf_counter()
             while self._waiting:
-                self._waiting.pop()(_SAID)
+                self._waiting.pop()(_MESSAGE)
         self._depth += 1 if event.is_start else -1
         if self._depth == 0:
             self.seconds += time.perf_counter() - self._began

@@ -1,17 +1,17 @@
-"""Compiled prices: the k-means cost of centroid sets on the points of every device."""
+"""Compiled cost of centroid sets on the points of every device."""
 
 import numpy as np
 
-from p2pkm.kernels.numba.compiling import behind
-from p2pkm.kernels.numba.nearest import _least_in_the_plane, _nearest, _room, _turn
+from p2pkm.kernels.numba.compiling import compiled_backend
+from p2pkm.kernels.numba.nearest import _lowest_2d, _nearest, _transpose, _workspace
 from p2pkm.kernels.numba.threads import divide
 
 
-@behind(3)
+@compiled_backend(3)
 def _losses(points, weights, offsets, begin, end, centroids, costs, labels):
-    """Price and label the points of the devices `begin` to `end` - 1."""
+    """Compute costs and labels of the devices `begin` to `end` - 1."""
     rows = centroids.shape[1]
-    block, distances, lowest, nearest = _room(rows, points.shape[1])[:4]
+    block, distances, lowest, nearest = _workspace(rows, points.shape[1])[:4]
     lanes = nearest.shape[0]
     for i in range(begin, end):
         costs[i] = 0.0
@@ -24,29 +24,32 @@ def _losses(points, weights, offsets, begin, end, centroids, costs, labels):
 
 
 def losses(points, weights, offsets, centroids):
-    """Return the cost (6) of every device on its own points and the labels; see `p2pkm.kernels.reference.losses`."""
-    found = np.empty(len(offsets) - 1), np.empty(len(points), np.int64)
+    """Compute the local loss (6) of every device and the labels; see `p2pkm.kernels.reference.losses`."""
+    results = np.empty(len(offsets) - 1), np.empty(len(points), np.int64)
     sets = np.ascontiguousarray(centroids)
-    divide(lambda begin, end: _losses(points, weights, offsets, begin, end, sets, *found), offsets)
-    return found
+    divide(lambda begin, end: _losses(points, weights, offsets, begin, end, sets, *results), offsets)
+    return results
 
 
-@behind(1)
-def _price(points, weights, offsets, classes, n_classes, sets):
-    """Price every centroid set on every device's points."""
+@compiled_backend(1)
+def _evaluate_costs(points, weights, offsets, classes, n_classes, sets):
+    """Compute the cost of every centroid set on the points of every device."""
     n, q = offsets.shape[0] - 1, sets.shape[0]
     costs, tables = np.zeros((n, q)), np.zeros((q, n_classes, sets.shape[1]), np.int64)
-    block, distances, lowest, nearest = _room(sets.shape[1], points.shape[1])[:4]
-    lanes, begin, bare = nearest.shape[0], 0, n_classes == 0 and points.shape[1] == 2
-    for first in range(offsets[0], offsets[n], lanes):  # a block of points is of as many devices as it may be
+    block, distances, lowest, nearest = _workspace(sets.shape[1], points.shape[1])[:4]
+    lanes, begin = nearest.shape[0], 0
+    # Labels are not needed without classes; then two features have a faster path.
+    is_fast = n_classes == 0 and points.shape[1] == 2
+    # A block of points may contain the points of several devices, from device `begin` on.
+    for first in range(offsets[0], offsets[n], lanes):
         count = min(lanes, offsets[n] - first)
         while offsets[begin + 1] <= first:
             begin += 1
-        if bare:
-            _turn(points, first, count, block)
+        if is_fast:
+            _transpose(points, first, count, block)
         for s in range(q):
-            if bare:
-                _least_in_the_plane(block, count, sets[s], sets.shape[1], lowest)
+            if is_fast:
+                _lowest_2d(block, count, sets[s], sets.shape[1], lowest)
             else:
                 _nearest(points, first, count, sets[s], sets.shape[1], block, distances, lowest, nearest)
             i, r = begin, 0
@@ -63,6 +66,6 @@ def _price(points, weights, offsets, classes, n_classes, sets):
     return costs, tables
 
 
-def price(points, weights, offsets, classes, n_classes, sets):
-    """Price every centroid set on every device's points; see `p2pkm.kernels.reference.cost`."""
-    return _price(points, weights, offsets, classes, n_classes, np.ascontiguousarray(sets))
+def evaluate_costs(points, weights, offsets, classes, n_classes, sets):
+    """Compute the cost of every centroid set on every device; see `p2pkm.kernels.reference.evaluate_costs`."""
+    return _evaluate_costs(points, weights, offsets, classes, n_classes, np.ascontiguousarray(sets))

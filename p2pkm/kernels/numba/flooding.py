@@ -1,38 +1,44 @@
-"""Compiled flooding: who holds which version of whose table, and what is news."""
+"""Compiled flooding of tables."""
 
 import numpy as np
 
-from p2pkm.kernels.numba.compiling import alike, behind, helper, kernel
+from p2pkm.kernels.numba.compiling import compiled_backend, helper, kernel, normalize_layout
 
 
-def merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths, values):
-    """Take in the tables that were just received; see `p2pkm.kernels.reference.merge`."""
-    tables, rows, slots, fresh, indptr, versions = alike(tables, rows, slots, fresh, indptr, versions)
-    firsts, starts, lengths, values = alike(firsts, starts, lengths, values)
-    bits, largest = (tables.view(np.int64), values.view(np.int64)), np.iinfo(versions.dtype).max
-    room = versions.shape[1]  # for one table of each origin: what is passed on unchanged needs no more
+def merge_flooded(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths, values):
+    """Merge the received tables into the stored ones; see `p2pkm.kernels.reference.merge_flooded`."""
+    tables, rows, slots, fresh, indptr, versions = normalize_layout(tables, rows, slots, fresh, indptr, versions)
+    firsts, starts, lengths, values = normalize_layout(firsts, starts, lengths, values)
+    bits = tables.view(np.int64), values.view(np.int64)
+    largest = np.iinfo(versions.dtype).max
+    # One table per origin suffices if tables are forwarded unchanged; otherwise the kernel is called again with more.
+    capacity = versions.shape[1]
     while True:
-        found = np.empty((room, 6), np.int64)
-        held, news, count, fits = _merge(
-            tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths, bits, largest, found
+        new_tables = np.empty((capacity, 6), np.int64)
+        merged, is_new, count, fits = _merge_flooded(
+            tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths, bits, largest, new_tables
         )
-        if count <= room:
-            return held, news, found[:count, :4].copy(), fits
-        room *= 4
+        if count <= capacity:
+            return merged, is_new, new_tables[:count, :4].copy(), fits
+        capacity *= 4
 
 
-@behind(1)
-def _merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths, bits, largest, found):
-    """Return versions, news, how many tables were found (more than there is room for: begin anew), and `fits`.
+@compiled_backend(1)
+def _merge_flooded(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths, bits, largest, new_tables):
+    """Return versions, `is_new`, the number of new tables (above the capacity: call again with more), and `fits`.
 
-    found : int64[room, 6]
-        Origin, slot, first row and rows of each table found, its version, and the one of its origin found before it.
+    Parameters
+    ----------
+    new_tables : int64[capacity, 6]
+        Origin, slot, first row, number of rows and version of each new table, and the index of the previous new table
+        of the same origin, -1: none.
     """
     versions = versions.copy()
     n, total = versions.shape
     sent, stored = bits
-    news = np.zeros(versions.shape, np.bool_)
-    newest, count = np.full(total, -1), 0  # the last table found of each origin
+    is_new = np.zeros(versions.shape, np.bool_)
+    count = 0
+    newest = np.full(total, -1)  # last new table of each origin
     for i in range(n):
         for e in range(indptr[i], indptr[i + 1]):
             if not fresh[e]:
@@ -50,28 +56,34 @@ def _merge(tables, rows, slots, fresh, indptr, versions, firsts, starts, lengths
                     continue
                 version, table = 0, firsts[origin]
                 while version == 0 and table < firsts[origin + 1]:
-                    if lengths[table] == q - first and _same(sent, slot, first, stored, starts[table], q - first):
+                    if lengths[table] == q - first and _is_equal(sent, slot, first, stored, starts[table], q - first):
                         version = table - firsts[origin] + 1
                     table += 1
                 if version == 0:
-                    version = _find(sent, slot, first, q - first, newest[origin], found)
+                    version = _find(sent, slot, first, q - first, newest[origin], new_tables)
                 if version == 0:
-                    if count == len(found):
-                        return versions, news, count + 1, True
+                    if count == len(new_tables):
+                        return versions, is_new, count + 1, True
                     last = newest[origin]
-                    version = 1 + (found[last, 4] if last >= 0 else firsts[origin + 1] - firsts[origin])
-                    found[count, 0], found[count, 1], found[count, 2], found[count, 3] = origin, slot, first, q - first
-                    found[count, 4], found[count, 5], newest[origin] = version, last, count
+                    version = 1 + (new_tables[last, 4] if last >= 0 else firsts[origin + 1] - firsts[origin])
+                    new_tables[count, 0] = origin
+                    new_tables[count, 1] = slot
+                    new_tables[count, 2] = first
+                    new_tables[count, 3] = q - first
+                    new_tables[count, 4] = version
+                    new_tables[count, 5] = last
+                    newest[origin] = count
                     count += 1
                 if version > largest:
-                    return versions, news, 0, False
-                versions[i, origin], news[i, origin] = version, True
-    return versions, news, count, True
+                    return versions, is_new, 0, False
+                versions[i, origin] = version
+                is_new[i, origin] = True
+    return versions, is_new, count, True
 
 
 @helper(inline="always")
-def _same(sent, slot, first, stored, start, rows):
-    """Return whether rows of a table, their origin left out, are those that are stored from a place on."""
+def _is_equal(sent, slot, first, stored, start, rows):
+    """Return whether rows of a received table, without their origin, equal the stored rows from `start` on."""
     for q in range(rows):
         for f in range(stored.shape[1]):
             if sent[slot, first + q, 1 + f] != stored[start + q, f]:
@@ -80,30 +92,32 @@ def _same(sent, slot, first, stored, start, rows):
 
 
 @helper(inline="always")
-def _find(sent, slot, first, rows, one, found):
-    """Return the version of rows that were found before, 0 if not; one: the last that was found of their origin."""
-    while one >= 0:
-        if found[one, 3] == rows and _same(sent, slot, first, sent[found[one, 1], :, 1:], found[one, 2], rows):
-            return found[one, 4]
-        one = found[one, 5]
+def _find(sent, slot, first, rows, last, new_tables):
+    """Return the version of equal rows among the new tables, 0: none; last: last new table of their origin."""
+    number = last
+    while number >= 0:
+        other = sent[new_tables[number, 1], :, 1:]
+        if new_tables[number, 3] == rows and _is_equal(sent, slot, first, other, new_tables[number, 2], rows):
+            return new_tables[number, 4]
+        number = new_tables[number, 5]
     return 0
 
 
 @kernel
-def bundle(news, versions, firsts, starts, lengths, values):
-    """Write flooded tables one after another; see `p2pkm.kernels.reference.bundle`."""
-    (n, total), width = news.shape, values.shape[1]
+def concatenate_tables(selected, versions, firsts, starts, lengths, values):
+    """Concatenate the selected tables of every device; see `p2pkm.kernels.reference.concatenate_tables`."""
+    (n, total), width = selected.shape, values.shape[1]
     rows, most = np.zeros(n, np.int64), 1
     for i in range(n):
         for origin in range(total):
-            if news[i, origin]:
+            if selected[i, origin]:
                 rows[i] += lengths[firsts[origin] + versions[i, origin] - 1]
         most = max(most, rows[i])
     sent = np.zeros((n, most, 1 + width))
     for i in range(n):
         q = 0
         for origin in range(total):
-            if not news[i, origin]:
+            if not selected[i, origin]:
                 continue
             table = firsts[origin] + versions[i, origin] - 1
             for row in range(starts[table], starts[table] + lengths[table]):

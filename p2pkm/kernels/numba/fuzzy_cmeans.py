@@ -1,4 +1,4 @@
-"""Compiled fuzzy c-means from given centroids."""
+"""Compiled fuzzy c-means."""
 
 import numpy as np
 
@@ -7,8 +7,8 @@ from p2pkm.kernels.numba.kmeans import _copy, _squared
 
 
 @helper(inline="always")
-def _belong(point, centroids, member):
-    """Write the memberships of one point, exponent 2: 1 at the first centroid that it lies on."""
+def _update_memberships(point, centroids, member):
+    """Compute the memberships of one point, exponent 2; 1 for the first centroid that coincides with it."""
     rows = centroids.shape[0]
     nearest, lowest = 0, np.inf
     for c in range(rows):
@@ -29,14 +29,14 @@ def _belong(point, centroids, member):
 
 @helper()
 def _sweep(points, weights, centroids, members, sums, supports):
-    """Compute memberships, the sums that the next centroids are made of, and the supports; return the change."""
+    """Update memberships, sums for the next centroids, and supports; return the squared change of memberships."""
     d, rows = points.shape[1], centroids.shape[0]
     member = np.empty(rows)
     sums[:] = 0.0
     supports[:] = 0.0
     change = 0.0
     for r in range(points.shape[0]):
-        _belong(points[r], centroids, member)
+        _update_memberships(points[r], centroids, member)
         for c in range(rows):
             move = member[c] - members[r, c]
             change += weights[r] * (move * move)
@@ -50,28 +50,28 @@ def _sweep(points, weights, centroids, members, sums, supports):
 
 
 @kernel
-def fuzzy(points, weights, offsets, start, rows, limit, tol):
-    """Run fuzzy c-means on every device from given centroids; see `p2pkm.kernels.reference.fuzzy_cmeans`."""
+def fuzzy_cmeans(points, weights, offsets, start, rows, limit, tol):
+    """Run fuzzy c-means on every device from initial centroids; see `p2pkm.kernels.reference.fuzzy_cmeans`."""
     d, least = points.shape[1], tol * tol
     centroids, supports = np.full_like(start, np.inf), np.zeros(start.shape[:2])
     most = 0
     for i in range(len(rows)):
         most = max(most, offsets[i + 1] - offsets[i])
-    ones = np.ones(most)
+    unit_weights = np.ones(most)
     for i in range(len(rows)):
-        own = slice(offsets[i], offsets[i + 1])
-        mass = weights[own] if weights.shape[0] > 0 else ones[: offsets[i + 1] - offsets[i]]
+        span = slice(offsets[i], offsets[i + 1])
+        mass = weights[span] if weights.shape[0] > 0 else unit_weights[: offsets[i + 1] - offsets[i]]
         now, support = centroids[i, : rows[i]], supports[i, : rows[i]]
         for c in range(rows[i]):
             _copy(start[i, c], now[c])
         members = np.zeros((offsets[i + 1] - offsets[i], rows[i]))
         sums = np.empty((rows[i], d + 1))
-        _sweep(points[own], mass, now, members, sums, support)
+        _sweep(points[span], mass, now, members, sums, support)
         for _ in range(limit):
             for c in range(rows[i]):
                 if sums[c, d] > 0.0:
                     for f in range(d):
                         now[c, f] = sums[c, f] / sums[c, d]
-            if _sweep(points[own], mass, now, members, sums, support) < least:
+            if _sweep(points[span], mass, now, members, sums, support) < least:
                 break
     return centroids, supports

@@ -1,24 +1,26 @@
-"""Compiled walks over a graph, for so many devices that a step of NumPy per device or layer takes too long."""
+"""Compiled graph kernels, for graphs in which a NumPy call per device or layer takes too long."""
 
 import numpy as np
 
-from p2pkm.kernels.numba.compiling import behind, kernel
+from p2pkm.kernels.numba.compiling import compiled_backend, kernel
 from p2pkm.kernels.numba.simd import fetch
 from p2pkm.kernels.numba.threads import divide
 from p2pkm.kernels.reference.graph import BLOCK
 
-_AHEAD = 24  # links; their devices' rows are asked for before they are needed
+# Number of links ahead whose rows are prefetched.
+_AHEAD = 24
 
 
 @kernel
 def color(indptr, indices):
-    """Give every device the smallest color that no lower neighbor has; see `p2pkm.kernels.reference.color`."""
+    """Color the graph greedily in ascending id; see `p2pkm.kernels.reference.color`."""
     n = indptr.shape[0] - 1
     colors = np.zeros(n, np.int64)
     most = 0
     for i in range(n):
         most = max(most, indptr[i + 1] - indptr[i])
-    seen = np.full(most + 1, -1, np.int64)  # the last device that had a lower neighbor of this color
+    # Last device with a lower neighbor of each color; avoids clearing the array for every device.
+    seen = np.full(most + 1, -1, np.int64)
     for i in range(n):
         for e in range(indptr[i], indptr[i + 1]):
             if indices[e] < i:
@@ -30,7 +32,7 @@ def color(indptr, indices):
 
 @kernel
 def layers(indptr, indices, roots):
-    """Search breadth first from all roots at once; see `p2pkm.kernels.reference.layers`."""
+    """Compute distances from the nearest root by breadth-first search; see `p2pkm.kernels.reference.layers`."""
     n = indptr.shape[0] - 1
     layer, queue = np.full(n, -1, np.int64), np.empty(n, np.int64)
     last = 0
@@ -52,7 +54,7 @@ def layers(indptr, indices, roots):
 
 @kernel
 def components(indptr, indices):
-    """Give every device the number of its component; see `p2pkm.kernels.reference.components`."""
+    """Find the connected component of every device; see `p2pkm.kernels.reference.components`."""
     n = indptr.shape[0] - 1
     component, queue = np.full(n, -1, np.int64), np.empty(n, np.int64)
     count = 0
@@ -75,21 +77,23 @@ def components(indptr, indices):
 
 @kernel
 def mirror(indptr, indices):
-    """Find the opposite of every edge; see `p2pkm.kernels.reference.mirror`."""
+    """Find the reverse of every edge; see `p2pkm.kernels.reference.mirror`."""
     opposite, place = np.empty(indices.shape[0], np.int64), indptr[:-1].copy()
     for i in range(indptr.shape[0] - 1):
-        for e in range(indptr[i], indptr[i + 1]):  # neighbors see their own neighbors, too, in ascending order
+        # Devices are visited in ascending order, which is the order of the edges of each neighbor.
+        for e in range(indptr[i], indptr[i + 1]):
             opposite[place[indices[e]]] = e
             place[indices[e]] += 1
     return opposite
 
 
-@behind(3)
+@compiled_backend(3)
 def _lanczos(indptr, indices, strengths, rows, norms, main, shift, first, last, before, vectors, sums):
-    """Multiply by the matrices, or, with the terms of the `main` diagonal, make what that gave orthogonal.
+    """Compute one of the two phases of a step, for the blocks of devices ``first:last``.
 
-    The first time ``before`` becomes the image of `vectors`, which becomes the last vector the second time. `sums` of
-    the blocks of devices ``first:last`` are those of vectors * image, image and vectors, then of squares.
+    Without `main` (empty): multiply by the matrices; `before` becomes the image of `vectors`. With `main`, the diagonal
+    entries: subtract the components along `vectors` and along the constant vector, and normalize `vectors`. `sums` of a
+    block are those of vectors * image, image and vectors in the first phase, and of squares in the second.
     """
     n, end, length = vectors.shape[0], indices.shape[0] - 1, np.where(norms > 0.0, norms, 1.0)
     for block in range(first, last):
@@ -101,38 +105,43 @@ def _lanczos(indptr, indices, strengths, rows, norms, main, shift, first, last, 
                     before[i, c] = before[i, c] - main[c] * vectors[i, c] - shift[c]
                     sums[block, 0, c] += before[i, c] * before[i, c]
                 continue
-            one, two, three = 0.0, 0.0, 0.0
+            product0, product1, product2 = 0.0, 0.0, 0.0
             for e in range(indptr[i], indptr[i + 1]):
                 fetch(vectors, np.int64(indices[min(e + _AHEAD, end)]))
                 j = np.uintp(indices[e])
-                one += strengths[e, 0] * vectors[j, 0]
-                two += strengths[e, 1] * vectors[j, 1]
-                three += strengths[e, 2] * vectors[j, 2]
+                product0 += strengths[e, 0] * vectors[j, 0]
+                product1 += strengths[e, 1] * vectors[j, 1]
+                product2 += strengths[e, 2] * vectors[j, 2]
             for c in range(3):
-                product = one if c == 0 else two if c == 1 else three
+                product = product0 if c == 0 else product1 if c == 1 else product2
                 before[i, c] = (rows[i, c] * vectors[i, c] - product) / length[c] - norms[c] * before[i, c]
-                last_one = vectors[i, c] / length[c]
-                sums[block, 0, c] += last_one * before[i, c]
+                normalized = vectors[i, c] / length[c]
+                sums[block, 0, c] += normalized * before[i, c]
                 sums[block, 1, c] += before[i, c]
-                sums[block, 2, c] += last_one
+                sums[block, 2, c] += normalized
 
 
 def lanczos(indptr, indices, strengths, rows, before, vectors, norms, steps):
-    """Take steps of Lanczos' recurrence with three matrices; see `p2pkm.kernels.reference.lanczos`."""
-    n, diagonal, beside = len(before), np.empty((steps, 3)), np.empty((steps, 3))
-    before, vectors, links = before.copy(), vectors.copy(), (indptr, indices, strengths, rows)
+    """Run steps of the Lanczos recurrence for three matrices; see `p2pkm.kernels.reference.lanczos`."""
+    n = len(before)
+    diagonal = np.empty((steps, 3))
+    off_diagonal = np.empty((steps, 3))
+    before = before.copy()
+    vectors = vectors.copy()
+    links = indptr, indices, strengths, rows
     load = indptr[np.minimum(np.arange(0, n + BLOCK, BLOCK), n)]
-    sums, none = np.empty((len(load) - 1, 3, 3)), np.zeros(0)
+    sums = np.empty((len(load) - 1, 3, 3))
+    empty = np.zeros(0)
 
     def run(main, shift):
-        given = (*links, norms, main, shift)
-        divide(lambda first, last: _lanczos(*given, first, last, before, vectors, sums), load)
+        args = (*links, norms, main, shift)
+        divide(lambda first, last: _lanczos(*args, first, last, before, vectors, sums), load)
         return np.cumsum(sums, axis=0)[-1]
 
     for step in range(steps):
-        along, drift, mean = run(none, none)
+        along, drift, mean = run(empty, empty)
         diagonal[step] = along
         squares = run(along, (drift - along * mean) / n)[0]
         before, vectors = vectors, before
-        norms = beside[step] = np.sqrt(squares)
-    return before, vectors, diagonal, beside
+        norms = off_diagonal[step] = np.sqrt(squares)
+    return before, vectors, diagonal, off_diagonal

@@ -1,16 +1,16 @@
-"""Compiled weighted k-means: greedy or plain k-means++ seeds, Lloyd steps, best of several starts."""
+"""Compiled weighted k-means: k-means++ seeding (greedy or plain), Lloyd steps, best of several starts."""
 
 import numpy as np
 
-from p2pkm.kernels.numba.compiling import behind, helper, kernel
-from p2pkm.kernels.numba.nearest import _add, _aim, _gaps, _label, _room, _turn
+from p2pkm.kernels.numba.compiling import compiled_backend, helper, kernel
+from p2pkm.kernels.numba.nearest import _add, _label, _label_distances, _prepare_labels, _transpose, _workspace
 from p2pkm.kernels.numba.philox import _uniforms
 from p2pkm.kernels.numba.threads import divide
 
 
 @helper(inline="always")
 def _squared(a, b):
-    """Return the squared distance of two rows, summed in feature order."""
+    """Compute the squared distance of two rows, summed in feature order."""
     total = 0.0
     for f in range(a.shape[0]):
         total += (a[f] - b[f]) * (a[f] - b[f])
@@ -19,14 +19,14 @@ def _squared(a, b):
 
 @helper(inline="always")
 def _copy(source, target):
-    """Copy a row; an assignment of arrays would bring the compilation of an error message about their shapes along."""
+    """Copy a row; an array assignment would also compile an error message about shapes."""
     for f in range(source.shape[0]):
         target[f] = source[f]
 
 
 @helper(inline="always")
 def _pick(cumulative, target):
-    """Return the first index whose cumulative weight exceeds the target (the last one that adds weight otherwise)."""
+    """Find the first index whose cumulative weight exceeds the target, otherwise the last one with a weight."""
     last = cumulative.shape[0] - 1
     for r in range(last + 1):
         if cumulative[r] > target:
@@ -39,7 +39,7 @@ def _pick(cumulative, target):
 
 @helper(inline="always")
 def _measure(columns, row, distances):
-    """Write the squared distance of every point to a row; columns: float64[d, m], the points, feature by feature."""
+    """Compute the squared distance of every point to a row; columns: float64[d, m], points by feature."""
     distances[:] = 0.0
     for f in range(columns.shape[0]):
         for r in range(columns.shape[1]):
@@ -47,13 +47,13 @@ def _measure(columns, row, distances):
 
 
 @helper(inline="always")
-def _seed(points, columns, weights, k, trials, key, purpose, start, centroids, desk, draws):
-    """Draw k-means++ seeds into `centroids` (D^2 weighting; best of `trials` candidates); return how many rows.
+def _seed(points, columns, weights, k, trials, key, purpose, start, centroids, scratch, draws):
+    """Draw k-means++ seeds to `centroids` (best of `trials` candidates each); return the number of rows.
 
-    desk: float64[4, m or more], draws: float64[1 + (k - 1) trials or more], to work in.
+    scratch: float64[4, m or more]; draws: float64[1 + (k - 1) trials or more], scratch array.
     """
     m = points.shape[0]
-    closest, trial, best, cumulative = desk[0, :m], desk[1, :m], desk[2, :m], desk[3, :m]
+    closest, trial, best, cumulative = scratch[0, :m], scratch[1, :m], scratch[2, :m], scratch[3, :m]
     total = 0.0
     _uniforms(key, purpose, start, draws)
     for r in range(m):
@@ -86,13 +86,12 @@ def _seed(points, columns, weights, k, trials, key, purpose, start, centroids, d
 
 
 @helper(inline="always")
-def _assign(points, weights, centroids, rows, radius, labels, distances, sums, counts, room):
-    """E1 and the sums that the next centroids are made of; return if any label changed.
+def _assign(points, weights, centroids, rows, radius, labels, distances, sums, counts, workspace):
+    """Assign points to the nearest of the first `rows` centroids, and sum them; return whether a label changed.
 
-    The nearest of the first `rows` centroids of every point, lowest index on ties. room: that of `_room` for as many
-    centroids or more, which is the same in all calls: to make one takes longer than to look at ten points.
+    workspace: from `_workspace`, for at least as many centroids; reused, since allocation takes longer than ten points.
     """
-    block, squared, lowest, nearest, singles = room
+    block, squared, lowest, nearest, singles = workspace
     lanes, changed = nearest.shape[0], False
     sums[:] = 0.0
     counts[:] = 0.0
@@ -109,14 +108,14 @@ def _assign(points, weights, centroids, rows, radius, labels, distances, sums, c
 
 
 @helper()
-def _collect(points, weights, rows, labels, sums, counts, room):
-    """Add the points up again, by labels that were changed after `_assign`."""
-    block, nearest = room[0], room[3]
+def _collect(points, weights, rows, labels, sums, counts, workspace):
+    """Sum the points by cluster again, after labels were changed."""
+    block, nearest = workspace[0], workspace[3]
     sums[:] = 0.0
     counts[:] = 0.0
     for first in range(0, points.shape[0], nearest.shape[0]):
         count = min(nearest.shape[0], points.shape[0] - first)
-        _turn(points, first, count, block)
+        _transpose(points, first, count, block)
         for r in range(count):
             nearest[r] = labels[first + r]
         _add(points, weights, first, count, rows, sums, counts, block, nearest)
@@ -124,7 +123,7 @@ def _collect(points, weights, rows, labels, sums, counts, room):
 
 @helper(inline="always")
 def _fill(weights, rows, labels, distances):
-    """Give every empty cluster the point of largest weighted distance among clusters that can spare one."""
+    """Move the point of largest weighted distance, from clusters with several points, to every empty cluster."""
     members, weighted = np.zeros(rows, np.int64), weights.shape[0] > 0
     for label in labels:
         members[label] += 1
@@ -132,9 +131,9 @@ def _fill(weights, rows, labels, distances):
         if members[c] == 0:
             farthest, largest = -1, 0.0
             for r in range(labels.shape[0]):
-                price = weights[r] * distances[r] if weighted else distances[r]
-                if members[labels[r]] > 1 and price > largest:
-                    farthest, largest = r, price
+                cost = weights[r] * distances[r] if weighted else distances[r]
+                if members[labels[r]] > 1 and cost > largest:
+                    farthest, largest = r, cost
             if farthest >= 0:
                 members[labels[farthest]] -= 1
                 members[c] = 1
@@ -143,28 +142,28 @@ def _fill(weights, rows, labels, distances):
 
 
 @helper()
-def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts, sums, labels, distances, room):
-    """Run at most `limit` Lloyd steps in place, to unchanged labels or a small move; return the cost at the end.
+def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts, sums, labels, distances, workspace):
+    """Run at most `limit` Lloyd steps in place, until labels are unchanged or moves small; return the final cost.
 
-    sums, labels, distances, room: to work in.
+    sums, labels, distances, workspace: scratch arrays.
     """
     m, d = points.shape
     for r in range(m):
         labels[r] = -1
-    still, radius = False, np.inf
+    has_settled, radius = False, np.inf
     for step in range(limit + 1):
-        radius = _aim(centroids, rows, m, room[4])
-        changed = _assign(points, weights, centroids, rows, radius, labels, distances, sums, counts, room)
-        if step == limit or still or not changed:
+        radius = _prepare_labels(centroids, rows, m, workspace[4])
+        changed = _assign(points, weights, centroids, rows, radius, labels, distances, sums, counts, workspace)
+        if step == limit or has_settled or not changed:
             break
         empty = False
         for c in range(rows):
             empty |= counts[c] == 0.0
         if fill and empty:
             if radius < np.inf:
-                _gaps(points, centroids, labels, distances)
+                _label_distances(points, centroids, labels, distances)
             _fill(weights, rows, labels, distances)
-            _collect(points, weights, rows, labels, sums, counts, room)
+            _collect(points, weights, rows, labels, sums, counts, workspace)
         move = 0.0
         for c in range(rows):
             if counts[c] > 0.0:
@@ -172,11 +171,11 @@ def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts, sums, lab
                     new = sums[c, f] / counts[c]
                     move += (new - centroids[c, f]) * (new - centroids[c, f])
                     centroids[c, f] = new
-        still = move < tol
+        has_settled = move < tol
     cost = 0.0
     counts[:] = 0.0
     if radius < np.inf:
-        _gaps(points, centroids, labels, distances)
+        _label_distances(points, centroids, labels, distances)
     for r in range(m):
         weight = weights[r] if weights.shape[0] > 0 else 1.0
         counts[labels[r]] += weight
@@ -185,12 +184,14 @@ def _lloyd(points, weights, limit, tol, fill, centroids, rows, counts, sums, lab
 
 
 @helper(inline="always")
-def _kmeans(points, weights, odds, k, trials, starts, limit, tol, key, purpose, first, centroids, counts, place):
-    """Run k-means on one device; the best start (first on ties) ends in `centroids` and `counts`; return its cost.
+def _kmeans(
+    points, weights, odds, k, trials, starts, limit, tol, key, purpose, first, centroids, counts, scratch_arrays
+):
+    """Run k-means on one device; write the best start (first on ties) to `centroids` and `counts`; return its cost.
 
-    place: what `_lay_out` returns, to work in.
+    scratch_arrays: from `_allocate`.
     """
-    desk, labels, coordinates, trial, number, sums, draws, room = place
+    scratch, labels, coordinates, trial, number, sums, draws, workspace = scratch_arrays
     m, d = points.shape
     centroids[:] = np.inf
     counts[:] = 0.0
@@ -204,9 +205,20 @@ def _kmeans(points, weights, odds, k, trials, starts, limit, tol, key, purpose, 
     for start in range(first, first + starts):
         trial[:] = np.inf
         number[:] = 0.0
-        rows = _seed(points, columns, odds, k, trials, key, purpose, start, trial, desk, draws)
+        rows = _seed(points, columns, odds, k, trials, key, purpose, start, trial, scratch, draws)
         cost = _lloyd(
-            points, weights, limit, tol, np.bool_(True), trial, rows, number, sums, labels[:m], desk[4, :m], room
+            points,
+            weights,
+            limit,
+            tol,
+            np.bool_(True),
+            trial,
+            rows,
+            number,
+            sums,
+            labels[:m],
+            scratch[4, :m],
+            workspace,
         )
         if cost < lowest:
             lowest = cost
@@ -217,18 +229,17 @@ def _kmeans(points, weights, odds, k, trials, starts, limit, tol, key, purpose, 
 
 
 @helper()
-def _lay_out(most, k, d, trials):
-    """Return what k-means works in, for up to so many points; made once for all devices.
+def _allocate(most, k, d, trials):
+    """Allocate the scratch arrays of k-means for up to `most` points; once for all devices.
 
-    Five numbers and a label for each point, coordinates, centroids, counts, sums, draws, and what `_nearest`
-    works in.
+    Five numbers and a label per point, coordinates, centroids, counts, sums, draws, and the workspace of `_nearest`.
     """
     by_point = np.empty((5, most)), np.empty(most, np.int64), np.empty(d * most)
     draws = np.empty((k - 1) * trials // 4 * 4 + 4)
-    return *by_point, np.empty((k, d)), np.empty(k), np.empty((k, d)), draws, _room(k, d)
+    return *by_point, np.empty((k, d)), np.empty(k), np.empty((k, d)), draws, _workspace(k, d)
 
 
-@behind(3)
+@compiled_backend(3)
 def _devices(
     points, weights, odds, offsets, k, trials, starts, limit, tols, keys, purpose, number, first, last, centroids,
     counts, costs,
@@ -237,40 +248,40 @@ def _devices(
     most = 0
     for i in range(first, last):
         most = max(most, offsets[i + 1] - offsets[i])
-    ones, place = np.ones(most), _lay_out(most, k, points.shape[1], trials)
+    unit_weights, scratch_arrays = np.ones(most), _allocate(most, k, points.shape[1], trials)
     for i in range(first, last):
-        own = slice(offsets[i], offsets[i + 1])
-        chances = odds[own] if odds.shape[0] > 0 else ones[: offsets[i + 1] - offsets[i]]
+        span = slice(offsets[i], offsets[i + 1])
+        draw_weights = odds[span] if odds.shape[0] > 0 else unit_weights[: offsets[i + 1] - offsets[i]]
         costs[i] = _kmeans(
-            points[own], weights[own], chances, k, trials, starts, limit, tols[i], keys[i], purpose, number,
-            centroids[i], counts[i], place,
+            points[span], weights[span], draw_weights, k, trials, starts, limit, tols[i], keys[i], purpose, number,
+            centroids[i], counts[i], scratch_arrays,
         )  # fmt: skip
 
 
 def kmeans(points, weights, odds, offsets, k, trials, starts, limit, tols, keys, purpose, first):
     """Run k-means on every device; see `p2pkm.kernels.reference.kmeans`."""
     n, d = len(offsets) - 1, points.shape[1]
-    found = np.empty((n, k, d)), np.empty((n, k)), np.empty(n)
-    given = points, weights, odds, offsets, k, trials, starts, limit, tols, keys, purpose, first
-    divide(lambda begin, end: _devices(*given, begin, end, *found), offsets)
-    return found
+    results = np.empty((n, k, d)), np.empty((n, k)), np.empty(n)
+    args = points, weights, odds, offsets, k, trials, starts, limit, tols, keys, purpose, first
+    divide(lambda begin, end: _devices(*args, begin, end, *results), offsets)
+    return results
 
 
 @kernel
 def refine(points, weights, offsets, start, rows, limit, tols, fill):
-    """Run Lloyd steps on every device from given centroids; see `p2pkm.kernels.reference.refine`."""
+    """Run Lloyd steps on every device from initial centroids; see `p2pkm.kernels.reference.refine`."""
     centroids, counts, costs = np.full_like(start, np.inf), np.zeros(start.shape[:2]), np.zeros(len(rows))
     most = 0
     for i in range(len(rows)):
         most = max(most, offsets[i + 1] - offsets[i])
-    desk, labels, _, _, _, sums, _, room = _lay_out(most, start.shape[1], start.shape[2], 1)
+    scratch, labels, _, _, _, sums, _, workspace = _allocate(most, start.shape[1], start.shape[2], 1)
     for i in range(len(rows)):
-        own, m = slice(offsets[i], offsets[i + 1]), offsets[i + 1] - offsets[i]
+        span, m = slice(offsets[i], offsets[i + 1]), offsets[i + 1] - offsets[i]
         for c in range(rows[i]):
             _copy(start[i, c], centroids[i, c])
         if rows[i] > 0 and m > 0:
             costs[i] = _lloyd(
-                points[own], weights[own], limit, tols[i], fill, centroids[i], rows[i], counts[i], sums, labels[:m],
-                desk[4, :m], room,
+                points[span], weights[span], limit, tols[i], fill, centroids[i], rows[i], counts[i], sums, labels[:m],
+                scratch[4, :m], workspace,
             )  # fmt: skip
     return centroids, counts, costs

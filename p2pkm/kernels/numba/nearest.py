@@ -1,110 +1,127 @@
-"""The nearest of several centroids for a block of points at a time, and the sums of the points that chose each one.
+"""Nearest centroids of blocks of points, and sums of the points of each cluster.
 
-A distance is summed in feature order, or from 64 features on in eight lanes; point by point the same operations as in
-the plain form: the bits are the same. Where labels alone are wanted, single precision tells most of them.
+Distances are summed in feature order, or in eight lanes from 64 features on: the same operations per point as in the
+reference, so results are bit-identical. If only labels are needed, single precision determines most of them.
 """
 
 import numpy as np
 
 from p2pkm.kernels.numba.compiling import helper
-from p2pkm.kernels.numba.filter import SIXTEEN, guess, limits, prepare, single_room, turn_singles
+from p2pkm.kernels.numba.filter import (
+    SIXTEEN,
+    float32_workspace,
+    label_float32,
+    limits,
+    prepare_float32,
+    transpose_float32,
+)
 from p2pkm.kernels.numba.simd import (
     add_points,
     add_row,
+    distances_to_four,
+    distances_to_one,
+    distances_to_two,
     nearest_rows,
-    reach_four,
-    reach_one,
-    reach_two,
     sum_where,
-    turn_pairs,
-    turn_square,
+    transpose_pairs,
+    transpose_square,
 )
 
-LANES = 128  # points of a block
-_CACHED = 4096  # numbers of a block that are to stay in the processor's first cache
-_LONG = 64  # features from which on a distance is added up in lanes
-_FEW = 8  # centroids in the plane whose sums go side by side
-_WORTH = 28  # centroids times features less one, and points, from which on single precision pays; more than _FEW
+# Points of a block.
+LANES = 128
+# Numbers of a block: 32 KiB, which stay in the first-level cache.
+_CACHED = 4096
+# Number of features from which distances are summed in eight lanes; part of the result, as in the reference.
+_LONG = 64
+# For two features: largest number of centroids with sums in eight lanes; part of the result, as in the reference.
+_FEW = 8
+# Smallest k (d - 1), and smallest number of points, for which single precision saves time. Above `_FEW`, because for
+# two features and few centroids the sums need the block.
+_WORTH = 28
 
 
 @helper()
-def _room(k, d):
-    """Return what `_nearest` works in: coordinates and weights, distances, the least of them, labels.
+def _workspace(k, d):
+    """Allocate the scratch arrays of `_nearest`: block of coordinates and weights, distances, minima, labels, float32.
 
-    Last comes what single precision works in. As many points are looked at together as there are labels: fewer, if they
-    have many features.
+    The length of `labels` is the number of points of a block; smaller with many features.
     """
     lanes = min(LANES, max(SIXTEEN, _CACHED // max(d, 1) // SIXTEEN * SIXTEEN))
     exact = np.ones((d + 1, lanes)), np.empty((4, k)), np.empty(lanes), np.empty(lanes, np.int64)
-    return *exact, single_room(k, d, lanes)
+    return *exact, float32_workspace(k, d, lanes)
 
 
 @helper(inline="always")
-def _turn(points, first, count, block):
-    """Write the coordinates of points[first : first + count] feature by feature into the block."""
+def _transpose(points, first, count, block):
+    """Write ``points[first : first + count]`` feature by feature to the block."""
     d = points.shape[1]
-    whole = count - count % 8
+    in_eights = count - count % 8
     if d == 2:
-        if whole > 0:
-            turn_pairs(points, first, block, whole)
-        for r in range(whole, count):
+        if in_eights > 0:
+            transpose_pairs(points, first, block, in_eights)
+        for r in range(in_eights, count):
             block[0, r], block[1, r] = points[first + r, 0], points[first + r, 1]
         return
     square = d - d % 8
-    for r in range(0, whole, 8):
+    for r in range(0, in_eights, 8):
         for f in range(0, square, 8):
-            turn_square(points, first + r, f, block, r)
+            transpose_square(points, first + r, f, block, r)
         for f in range(square, d):
             for j in range(8):
                 block[f, r + j] = points[first + r + j, f]
-    for r in range(whole, count):
+    for r in range(in_eights, count):
         for f in range(d):
             block[f, r] = points[first + r, f]
 
 
 @helper(forceinline=True)
 def _nearest(points, first, count, centroids, rows, block, distances, lowest, labels):
-    """Find the nearest of the first `rows` centroids for points[first : first + count], count at most a block.
+    """Find the nearest of the first `rows` centroids for ``points[first : first + count]``, at most one block.
 
-    The answer: least distances (inf) and labels (-1 where every centroid is at infinity).
+    Writes the smallest squared distances and the labels; inf and -1 if all centroids are absent.
     """
     if points.shape[1] >= _LONG:
-        _nearest_along(points, first, count, centroids, rows, distances, lowest, labels)
+        _nearest_in_lanes(points, first, count, centroids, rows, distances, lowest, labels)
         return
-    _turn(points, first, count, block)
+    _transpose(points, first, count, block)
     if points.shape[1] == 2:
-        _nearest_in_the_plane(block, count, centroids, rows, lowest, labels)
+        _nearest_2d(block, count, centroids, rows, lowest, labels)
         return
-    for r in range(0, count, 8):  # up to 7 lanes of left-overs are never looked at
+    # Up to 7 lanes beyond `count` hold leftovers; their results are not used.
+    for r in range(0, count, 8):
         nearest_rows(centroids, rows, block, r, lowest, labels)
 
 
 @helper(inline="always")
-def _aim(centroids, rows, count, singles):
-    """Get ready to label so many points by the first `rows` centroids; return their radius, see `filter.prepare`."""
+def _prepare_labels(centroids, rows, count, workspace_f32):
+    """Prepare single precision for the first `rows` centroids, if useful; return the radius of `prepare_float32`."""
     d = centroids.shape[1]
-    return prepare(centroids, rows, singles) if rows * (d - 1) >= _WORTH and d < _LONG and count >= _WORTH else np.inf
+    return (
+        prepare_float32(centroids, rows, workspace_f32)
+        if rows * (d - 1) >= _WORTH and d < _LONG and count >= _WORTH
+        else np.inf
+    )
 
 
 @helper(forceinline=True)
-def _label(points, first, count, centroids, rows, radius, singles, block, distances, lowest, labels):
-    """Find the labels that `_nearest` finds, and the distances only if single precision is not used; see `_aim`."""
+def _label(points, first, count, centroids, rows, radius, workspace_f32, block, distances, lowest, labels):
+    """Compute the labels of `_nearest`; distances only if the radius is inf (float64), see `_prepare_labels`."""
     if radius < np.inf:
-        _label_in_singles(points, first, count, centroids, rows, radius, singles, block, lowest, labels)
+        _label_float32(points, first, count, centroids, rows, radius, workspace_f32, block, lowest, labels)
     else:
         _nearest(points, first, count, centroids, rows, block, distances, lowest, labels)
 
 
 @helper()
-def _label_in_singles(points, first, count, centroids, rows, radius, singles, block, lowest, labels):
-    """Do so with single precision; what it is unsure of is looked at again, eight points at a time."""
+def _label_float32(points, first, count, centroids, rows, radius, workspace_f32, block, lowest, labels):
+    """Compute the labels in single precision, and uncertain ones in float64, eight points at a time."""
     start, slope = limits(points.shape[1], radius)
-    turn_singles(points, first, count, singles)
+    transpose_float32(points, first, count, workspace_f32)
     for r in range(0, count, SIXTEEN):
-        unsure = guess(singles[1], singles[2], r, start, slope, labels)
+        uncertain = label_float32(workspace_f32[1], workspace_f32[2], r, start, slope, labels)
         for half in range(r, min(r + SIXTEEN, count), 8):
             last = min(half + 8, count)
-            if unsure >> (half - r) & ((1 << (last - half)) - 1):
+            if uncertain >> (half - r) & ((1 << (last - half)) - 1):
                 for j in range(half, last):
                     for f in range(points.shape[1]):
                         block[f, j] = points[first + j, f]
@@ -112,8 +129,8 @@ def _label_in_singles(points, first, count, centroids, rows, radius, singles, bl
 
 
 @helper()
-def _gaps(points, centroids, labels, distances):
-    """Write the distances that `_nearest` finds, for labels by single precision."""
+def _label_distances(points, centroids, labels, distances):
+    """Compute the distances of `_nearest`, given labels from single precision."""
     for r in range(points.shape[0]):
         c, total = labels[r], 0.0
         for f in range(points.shape[1]):
@@ -122,51 +139,51 @@ def _gaps(points, centroids, labels, distances):
 
 
 @helper()
-def _nearest_along(points, first, count, centroids, rows, distances, lowest, labels):
-    """Do the same for many features, eight of them at a time; see `lanes._make_reach` for the order of the sums."""
+def _nearest_in_lanes(points, first, count, centroids, rows, distances, lowest, labels):
+    """Find the nearest centroids with many features; for the order of sums see `simd._make_distances`."""
     last = first + count - 1
     for r in range(0, count, 4):
         c = 0
         while c + 4 <= rows:
-            reach_four(points, first + r, last, centroids, c, distances)
+            distances_to_four(points, first + r, last, centroids, c, distances)
             c += 4
         if c + 2 <= rows:
-            reach_two(points, first + r, last, centroids, c, distances)
+            distances_to_two(points, first + r, last, centroids, c, distances)
             c += 2
         if c < rows:
-            reach_one(points, first + r, last, centroids, c, distances)
+            distances_to_one(points, first + r, last, centroids, c, distances)
         for j in range(min(4, count - r)):
-            low, near = np.inf, -1
+            low, nearest = np.inf, -1
             for c in range(rows):
                 if distances[j, c] < low:
-                    low, near = distances[j, c], c
-            lowest[r + j], labels[r + j] = low, near
+                    low, nearest = distances[j, c], c
+            lowest[r + j], labels[r + j] = low, nearest
 
 
 @helper(inline="always")
-def _nearest_in_the_plane(block, count, centroids, rows, lowest, labels):
-    """Do the same for two features: four centroids at a time, without a table of distances."""
+def _nearest_2d(block, count, centroids, rows, lowest, labels):
+    """Find the nearest centroids with two features, four centroids at a time, without a table of distances."""
     for r in range(count):
         lowest[r], labels[r] = np.inf, -1
-    whole = rows - rows % 4
-    for c in range(0, whole, 4):
+    in_fours = rows - rows % 4
+    for c in range(0, in_fours, 4):
         u0, u1, u2, u3 = centroids[c, 0], centroids[c + 1, 0], centroids[c + 2, 0], centroids[c + 3, 0]
         v0, v1, v2, v3 = centroids[c, 1], centroids[c + 1, 1], centroids[c + 2, 1], centroids[c + 3, 1]
         for r in range(count):
-            x, y, low, near = block[0, r], block[1, r], lowest[r], labels[r]
+            x, y, low, nearest = block[0, r], block[1, r], lowest[r], labels[r]
             distance = (x - u0) * (x - u0) + (y - v0) * (y - v0)
             nearer = distance < low
-            low, near = distance if nearer else low, c if nearer else near
+            low, nearest = distance if nearer else low, c if nearer else nearest
             distance = (x - u1) * (x - u1) + (y - v1) * (y - v1)
             nearer = distance < low
-            low, near = distance if nearer else low, c + 1 if nearer else near
+            low, nearest = distance if nearer else low, c + 1 if nearer else nearest
             distance = (x - u2) * (x - u2) + (y - v2) * (y - v2)
             nearer = distance < low
-            low, near = distance if nearer else low, c + 2 if nearer else near
+            low, nearest = distance if nearer else low, c + 2 if nearer else nearest
             distance = (x - u3) * (x - u3) + (y - v3) * (y - v3)
             nearer = distance < low
-            lowest[r], labels[r] = distance if nearer else low, c + 3 if nearer else near
-    for c in range(whole, rows):
+            lowest[r], labels[r] = distance if nearer else low, c + 3 if nearer else nearest
+    for c in range(in_fours, rows):
         u, v = centroids[c, 0], centroids[c, 1]
         for r in range(count):
             distance = (block[0, r] - u) * (block[0, r] - u) + (block[1, r] - v) * (block[1, r] - v)
@@ -176,12 +193,12 @@ def _nearest_in_the_plane(block, count, centroids, rows, lowest, labels):
 
 
 @helper(inline="always")
-def _least_in_the_plane(block, count, centroids, rows, lowest):
-    """Find only how far the nearest of the first `rows` centroids is, for the points that stand in a block."""
+def _lowest_2d(block, count, centroids, rows, lowest):
+    """Compute the distances to the nearest of the first `rows` centroids, two features, for the points of a block."""
     for r in range(count):
         lowest[r] = np.inf
-    whole = rows - rows % 4
-    for c in range(0, whole, 4):
+    in_fours = rows - rows % 4
+    for c in range(0, in_fours, 4):
         u0, u1, u2, u3 = centroids[c, 0], centroids[c + 1, 0], centroids[c + 2, 0], centroids[c + 3, 0]
         v0, v1, v2, v3 = centroids[c, 1], centroids[c + 1, 1], centroids[c + 2, 1], centroids[c + 3, 1]
         for r in range(count):
@@ -194,7 +211,7 @@ def _least_in_the_plane(block, count, centroids, rows, lowest):
             low = distance if distance < low else low
             distance = (x - u3) * (x - u3) + (y - v3) * (y - v3)
             lowest[r] = distance if distance < low else low
-    for c in range(whole, rows):
+    for c in range(in_fours, rows):
         for r in range(count):
             x, y = block[0, r] - centroids[c, 0], block[1, r] - centroids[c, 1]
             distance = x * x + y * y
@@ -203,12 +220,12 @@ def _least_in_the_plane(block, count, centroids, rows, lowest):
 
 @helper(forceinline=True)
 def _add(points, mass, first, count, rows, sums, counts, block, labels):
-    """Add each point of the block that `_nearest` has just looked at to the sum and the count of its centroid.
+    """Add the points of the block of the last call of `_nearest` to sums and counts of their centroids.
 
-    mass: float64[m], or empty if every point weighs 1.
+    mass: float64[m], or empty if all weights are 1.
     """
     if points.shape[1] == 2 and rows <= _FEW:
-        _add_in_the_plane(mass, first, count, rows, sums, counts, block, labels)
+        _add_2d(mass, first, count, rows, sums, counts, block, labels)
         return
     if mass.shape[0] == 0:
         add_points(points, first, count, labels, sums, counts)
@@ -221,8 +238,8 @@ def _add(points, mass, first, count, rows, sums, counts, block, labels):
 
 
 @helper(inline="always")
-def _add_in_the_plane(mass, first, count, rows, sums, counts, block, labels):
-    """Do the same for two features and few centroids: eight sums side by side, see `lanes.sum_where`."""
+def _add_2d(mass, first, count, rows, sums, counts, block, labels):
+    """Add the points of the block, two features and few centroids: eight partial sums, see `simd.sum_where`."""
     padded = count + -count % 8
     for r in range(count, padded):
         labels[r] = -1
@@ -231,9 +248,9 @@ def _add_in_the_plane(mass, first, count, rows, sums, counts, block, labels):
             weight = mass[first + r]
             block[0, r], block[1, r], block[2, r] = weight * block[0, r], weight * block[1, r], weight
     for first_label in range(0, rows, 4):
-        found = sum_where(labels, first_label, block, padded)
+        partial = sum_where(labels, first_label, block, padded)
         for j in range(min(4, rows - first_label)):
             c = first_label + j
-            sums[c, 0] += found[3 * j]
-            sums[c, 1] += found[3 * j + 1]
-            counts[c] += found[3 * j + 2]
+            sums[c, 0] += partial[3 * j]
+            sums[c, 1] += partial[3 * j + 1]
+            counts[c] += partial[3 * j + 2]

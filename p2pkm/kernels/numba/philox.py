@@ -1,4 +1,4 @@
-"""Compiled counter generator: a draw is a function of (key, purpose, step, number) and of nothing else."""
+"""Compiled counter-based random generator: a draw depends on (key, purpose, step, number) only."""
 
 import numpy as np
 from numba import njit, uint64
@@ -10,7 +10,7 @@ _LOW, _HALF, _SHIFT = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(11)
 
 @njit(cache=True, nogil=True, inline="always")
 def _high(a, b):
-    """Return the upper 64 bits of the 128-bit product."""
+    """Compute the upper 64 bits of the 128-bit product."""
     a0, a1 = a & _LOW, a >> _HALF
     b0, b1 = b & _LOW, b >> _HALF
     middle = a1 * b0 + ((a0 * b0) >> _HALF)
@@ -19,7 +19,7 @@ def _high(a, b):
 
 @njit(cache=True, nogil=True)
 def _philox(c0, c1, k0, k1):
-    """Return the four words of Philox 4x64-10 for the counter (c0, c1, 0, 0) and the key (k0, k1)."""
+    """Compute the four words of Philox 4x64-10 for the counter (c0, c1, 0, 0) and the key (k0, k1)."""
     c2, c3 = uint64(0), uint64(0)
     for _ in range(10):
         h0, l0 = _high(_M0, c0), _M0 * c0
@@ -31,16 +31,16 @@ def _philox(c0, c1, k0, k1):
 
 @njit(cache=True, nogil=True)
 def _uniform(key, purpose, step, number):
-    """Return one draw from [0, 1): the upper 53 bits of word `number` of the stream (key, purpose, step)."""
+    """Draw a number from [0, 1): the upper 53 bits of word `number` of the stream (key, purpose, step)."""
     words = _philox(uint64(number // 4), uint64(step), uint64(key), uint64(purpose))
     lane = number % 4
-    word = words[0] if lane == 0 else words[1] if lane == 1 else words[2] if lane == 2 else words[3]
-    return float(word >> _SHIFT) * (1.0 / 9007199254740992.0)
+    bits = words[0] if lane == 0 else words[1] if lane == 1 else words[2] if lane == 2 else words[3]
+    return float(bits >> _SHIFT) * (1.0 / 9007199254740992.0)
 
 
 @njit(cache=True, nogil=True)
 def _uniforms(key, purpose, step, draws):
-    """Write the first draws of the stream (key, purpose, step), as `_uniform` returns them: a multiple of four."""
+    """Fill `draws`, whose length is a multiple of four, with the first draws of `_uniform`."""
     for first in range(0, draws.shape[0], 4):
         words = _philox(uint64(first // 4), uint64(step), uint64(key), uint64(purpose))
         draws[first] = float(words[0] >> _SHIFT) * (1.0 / 9007199254740992.0)

@@ -1,14 +1,14 @@
-"""Compiled sums over the points or links of every device, one after the other."""
+"""Compiled sums over the local points of every device."""
 
 import numpy as np
 
-from p2pkm.kernels.numba.compiling import behind, kernel
+from p2pkm.kernels.numba.compiling import compiled_backend, kernel
 from p2pkm.kernels.numba.threads import divide
 
 
-@behind(1)
+@compiled_backend(1)
 def _moments(points, weights, offsets, center, begin, end, sums):
-    """Add up the points of the devices `begin` to `end` - 1."""
+    """Sum the points of the devices `begin` to `end` - 1."""
     d, weighted = points.shape[1], weights.shape[0] > 0
     for i in range(begin, end):
         for column in range(1 + 2 * d):
@@ -17,21 +17,21 @@ def _moments(points, weights, offsets, center, begin, end, sums):
             weight = weights[r] if weighted else 1.0
             sums[i, 0] += weight
             for f in range(d):
-                apart = points[r, f] - center[f]
-                sums[i, 1 + f] += weight * apart
-                sums[i, 1 + d + f] += weight * (apart * apart)
+                difference = points[r, f] - center[f]
+                sums[i, 1 + f] += weight * difference
+                sums[i, 1 + d + f] += weight * (difference * difference)
 
 
 def moments(points, weights, offsets, center):
-    """Add up weights, first and second moments on every device; see `p2pkm.kernels.reference.moments`."""
+    """Sum weights, first and second moments on every device; see `p2pkm.kernels.reference.moments`."""
     sums = np.empty((len(offsets) - 1, 1 + 2 * points.shape[1]))
     divide(lambda begin, end: _moments(points, weights, offsets, center, begin, end, sums), offsets)
     return sums
 
 
 @kernel
-def tabulate(offsets, classes, labels, n_classes, k):
-    """Count the points of each class and label on every device; see `p2pkm.kernels.reference.tabulate`."""
+def count_class_labels(offsets, classes, labels, n_classes, k):
+    """Count the points of each class and label on every device; see `p2pkm.kernels.reference.count_class_labels`."""
     n = offsets.shape[0] - 1
     tables = np.zeros((n, n_classes, k), np.int64)
     for i in range(n):

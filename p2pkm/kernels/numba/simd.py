@@ -1,8 +1,8 @@
-"""Eight numbers at a time: the few steps of the kernels that the compiler does not turn into vector operations itself.
+"""Vector operations on eight doubles, for the steps of kernels that the compiler does not vectorize.
 
-Each function here is written once, in LLVM's own vectors of eight doubles, so that every processor does the same
-operations in the same order, whatever the width of its registers. Reading and writing is not checked against the size
-of an array: the callers keep to it. Points may be float32; all that is computed is float64.
+Functions are written in LLVM vectors of eight doubles, so every processor executes the same operations in the same
+order, whatever the width of its registers. Array bounds are not checked; callers must respect them. Points may be
+float32; all computations are in float64.
 """
 
 from itertools import product
@@ -17,27 +17,32 @@ _REAL, _WHOLE, _INDEX = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 _REALS, _WHOLES = ir.VectorType(_REAL, WIDTH), ir.VectorType(_WHOLE, WIDTH)
 
 
-def _whole(number):
+def _int64(number):
+    """Return an int64 constant."""
     return ir.Constant(_WHOLE, number)
 
 
-def _same(kind, value):
+def _constant(kind, value):
+    """Return a vector constant with equal lanes."""
     return ir.Constant(kind, [value] * WIDTH)
 
 
-def _choose(builder, one, other, lanes):
-    """Return those lanes of two vectors, end to end."""
-    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(_INDEX, len(lanes)), list(lanes)))
+def _shuffle(builder, first, second, lanes):
+    """Select lanes of the concatenation of two vectors."""
+    return builder.shuffle_vector(first, second, ir.Constant(ir.VectorType(_INDEX, len(lanes)), list(lanes)))
 
 
-def _spread(builder, value, width=WIDTH):
-    """Return a vector of one value."""
+def _broadcast(builder, value, width=WIDTH):
+    """Return a vector whose lanes have one value."""
     empty = ir.Constant(ir.VectorType(value.type, width), ir.Undefined)
-    return _choose(builder, builder.insert_element(empty, value, ir.Constant(_INDEX, 0)), empty, [0] * width)
+    return _shuffle(builder, builder.insert_element(empty, value, ir.Constant(_INDEX, 0)), empty, [0] * width)
 
 
 class _Array:
-    """A C-ordered array of the calling kernel, seen as one long row of numbers."""
+    """C-ordered array of the calling kernel, accessed by flat index.
+
+    rows: length of the first axis; last: length of the last axis.
+    """
 
     def __init__(self, context, builder, signature, args, number):
         kind = signature.args[number]
@@ -47,94 +52,95 @@ class _Array:
         self.rows, self.last = (builder.extract_value(array.shape, place) for place in (0, kind.ndim - 1))
 
     def at(self, row, column):
-        """Return the place of an entry."""
+        """Return the flat index of an entry."""
         return self._builder.add(self._builder.mul(row, self.last), column)
 
     def _vector(self, place, width):
+        """Return a pointer to a vector."""
         pointer = self._builder.gep(self._data, [place])
         kind = ir.VectorType(pointer.type.pointee, width)
         return self._builder.bitcast(pointer, kind.as_pointer())
 
     def fetch(self, place):
-        """Ask for an entry to be brought from memory while something else is computed."""
+        """Prefetch an entry."""
         kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer(), _INDEX, _INDEX, _INDEX])
         ask = cgutils.get_or_insert_function(self._builder.module, kind, "llvm.prefetch.p0i8")
-        hint = [ir.Constant(_INDEX, number) for number in (0, 3, 1)]  # to read, into the nearest cache, data
+        hint = [ir.Constant(_INDEX, number) for number in (0, 3, 1)]  # read access, nearest cache, data
         self._builder.call(ask, [self._builder.bitcast(self._builder.gep(self._data, [place]), kind.args[0]), *hint])
 
     def load(self, place, width=WIDTH):
-        """Return so many numbers from a place on."""
+        """Load a vector, converted to float64."""
         loaded = self.raw(place, width)
         return self._builder.fpext(loaded, ir.VectorType(_REAL, width)) if self._single else loaded
 
     def raw(self, place, width=0):
-        """Return so many numbers from a place on as they are; 0: one, and no vector."""
+        """Load a vector without conversion; width 0: a scalar."""
         loaded = self._builder.load(self._vector(place, width) if width else self._builder.gep(self._data, [place]))
         loaded.align = 4 if self._single else 8
         return loaded
 
     def store(self, values, place):
-        """Write a vector of numbers from a place on."""
+        """Store a vector."""
         self._builder.store(values, self._vector(place, values.type.count)).align = 4 if self._single else 8
 
     def put(self, value, place):
-        """Write one number."""
+        """Store a scalar."""
         self._builder.store(value, self._builder.gep(self._data, [place]))
 
     def get(self, place):
-        """Return one number."""
+        """Load a scalar, converted to float64."""
         loaded = self._builder.load(self._builder.gep(self._data, [place]))
         return self._builder.fpext(loaded, _REAL) if self._single else loaded
 
 
 def _loop(builder, count, step, start, body):
-    """Write ``for i in range(0, count, step): carried = body(i, carried)``, at least one turn; return the last."""
+    """Emit ``for i in range(0, count, step): carried = body(i, carried)``, at least one iteration."""
     before, head = builder.block, builder.append_basic_block("lanes")
     after = builder.append_basic_block("lanes.end")
     builder.branch(head)
     builder.position_at_end(head)
-    place, carried = builder.phi(_WHOLE), [builder.phi(one.type) for one in start]
+    place, carried = builder.phi(_WHOLE), [builder.phi(value.type) for value in start]
     new = body(place, carried)
-    following = builder.add(place, _whole(step))
-    for phi, first, next_one in zip((place, *carried), (_whole(0), *start), (following, *new), strict=True):
-        phi.add_incoming(first, before)
-        phi.add_incoming(next_one, builder.block)
+    following = builder.add(place, _int64(step))
+    for phi, initial, updated in zip((place, *carried), (_int64(0), *start), (following, *new), strict=True):
+        phi.add_incoming(initial, before)
+        phi.add_incoming(updated, builder.block)
     builder.cbranch(builder.icmp_signed("<", following, count), head, after)
     builder.position_at_end(after)
     return new
 
 
 def _fold(builder, lanes, merge=ir.IRBuilder.fadd):
-    """Merge the lanes of a vector into one number: of eight lanes 4 to 7 with 0 to 3, and so on."""
+    """Reduce the lanes of a vector: lanes 4 to 7 into 0 to 3, then 2 and 3 into 0 and 1, then 1 into 0."""
     width = lanes.type.count
     while width > 1:
         width //= 2
-        lanes = merge(builder, *(_choose(builder, lanes, lanes, range(i * width, (i + 1) * width)) for i in (0, 1)))
+        lanes = merge(builder, *(_shuffle(builder, lanes, lanes, range(i * width, (i + 1) * width)) for i in (0, 1)))
     return builder.extract_element(lanes, ir.Constant(_INDEX, 0))
 
 
 def _nearer(builder, distances, number, least):
-    """Return the lesser of two vectors of distances and whose they are; the earlier one if they are equal."""
-    low, near = least
+    """Update lane-wise minima and their numbers with new distances; on ties, the earlier number is kept."""
+    low, nearest = least
     better = builder.fcmp_ordered("<", distances, low)
-    return [builder.select(better, distances, low), builder.select(better, number, near)]
+    return [builder.select(better, distances, low), builder.select(better, number, nearest)]
 
 
-_NOTHING = (_same(_REALS, float("inf")), _same(_WHOLES, -1))
+_NOTHING = (_constant(_REALS, float("inf")), _constant(_WHOLES, -1))
 
 
 @intrinsic
-def turn_pairs(context, points, first, block, count):
-    """``block[f, r] = points[first + r, f]`` for r < count and two features; count is a multiple of 8."""
+def transpose_pairs(context, points, first, block, count):
+    """Set ``block[f, r] = points[first + r, f]`` for r < count and two features; count is a multiple of 8."""
 
     def generate(context, builder, signature, args):
         source, target = (_Array(context, builder, signature, args, number) for number in (0, 2))
 
         def body(r, _):
-            place = source.at(builder.add(args[1], r), _whole(0))
-            low, high = source.load(place), source.load(builder.add(place, _whole(WIDTH)))
+            place = source.at(builder.add(args[1], r), _int64(0))
+            low, high = source.load(place), source.load(builder.add(place, _int64(WIDTH)))
             for f in range(2):
-                target.store(_choose(builder, low, high, range(f, 2 * WIDTH, 2)), target.at(_whole(f), r))
+                target.store(_shuffle(builder, low, high, range(f, 2 * WIDTH, 2)), target.at(_int64(f), r))
             return []
 
         _loop(builder, args[3], WIDTH, [], body)
@@ -145,24 +151,24 @@ def turn_pairs(context, points, first, block, count):
 
 @intrinsic
 def fetch(context, points, row):
-    """Ask for the beginning of a row to be brought from memory while something else is computed."""
+    """Prefetch the beginning of a row."""
 
     def generate(context, builder, signature, args):
         source = _Array(context, builder, signature, args, 0)
-        source.fetch(source.at(args[1], _whole(0)))
+        source.fetch(source.at(args[1], _int64(0)))
         return context.get_dummy_value()
 
     return types.void(points, types.int64), generate
 
 
 @intrinsic
-def turn_square(context, points, row, f, block, r):
-    """``block[f + i, r + j] = points[row + j, f + i]`` for i, j < 8."""
+def transpose_square(context, points, row, f, block, r):
+    """Set ``block[f + i, r + j] = points[row + j, f + i]`` for i, j < 8."""
 
     def generate(context, builder, signature, args):
         source, target = (_Array(context, builder, signature, args, number) for number in (0, 3))
-        lines = [source.load(source.at(builder.add(args[1], _whole(j)), args[2])) for j in range(WIDTH)]
-        _store_turned(builder, lines, target, args[2], args[4])
+        lines = [source.load(source.at(builder.add(args[1], _int64(j)), args[2])) for j in range(WIDTH)]
+        _store_transposed(builder, lines, target, args[2], args[4])
         return context.get_dummy_value()
 
     return types.void(points, types.int64, types.int64, block, types.int64), generate
@@ -170,25 +176,25 @@ def turn_square(context, points, row, f, block, r):
 
 @intrinsic
 def add_points(context, points, first, count, labels, sums, counts):
-    """``sums[labels[r]] += points[first + r]`` and ``counts[labels[r]] += 1`` for r < count; -1: to none."""
+    """Add ``points[first + r]`` to ``sums[labels[r]]`` and 1 to ``counts[labels[r]]`` for r < count; label -1: skip."""
 
     def generate(context, builder, signature, args):
         source, names, to, number = (_Array(context, builder, signature, args, place) for place in (0, 3, 4, 5))
 
         def body(r, _):
             c = names.get(r)
-            with builder.if_then(builder.icmp_signed(">=", c, _whole(0)), likely=True):
-                place, start = to.at(c, _whole(0)), source.at(builder.add(args[1], r), _whole(0))
+            with builder.if_then(builder.icmp_signed(">=", c, _int64(0)), likely=True):
+                place, start = to.at(c, _int64(0)), source.at(builder.add(args[1], r), _int64(0))
                 number.put(builder.fadd(number.get(c), ir.Constant(_REAL, 1.0)), c)
 
                 def add(f, width):
-                    here = builder.add(place, f)
-                    to.store(builder.fadd(to.load(here, width), source.load(builder.add(start, f), width)), here)
+                    entry = builder.add(place, f)
+                    to.store(builder.fadd(to.load(entry, width), source.load(builder.add(start, f), width)), entry)
 
                 _pieces(builder, to.last, add)
             return []
 
-        with builder.if_then(builder.icmp_signed(">", args[2], _whole(0))):
+        with builder.if_then(builder.icmp_signed(">", args[2], _int64(0))):
             _loop(builder, args[2], 1, [], body)
         return context.get_dummy_value()
 
@@ -196,65 +202,65 @@ def add_points(context, points, first, count, labels, sums, counts):
 
 
 @intrinsic
-def turn_rows(context, table, rows, r, f, block):
-    """``block[f + i, r + j] = table[rows[r + j], f + i]`` for i, j < 8."""
+def transpose_rows(context, table, rows, r, f, block):
+    """Set ``block[f + i, r + j] = table[rows[r + j], f + i]`` for i, j < 8."""
 
     def generate(context, builder, signature, args):
         source, numbers, target = (_Array(context, builder, signature, args, number) for number in (0, 1, 4))
-        places = [source.at(numbers.get(builder.add(args[2], _whole(j))), args[3]) for j in range(WIDTH)]
-        _store_turned(builder, [source.load(place) for place in places], target, args[3], args[2])
+        places = [source.at(numbers.get(builder.add(args[2], _int64(j))), args[3]) for j in range(WIDTH)]
+        _store_transposed(builder, [source.load(place) for place in places], target, args[3], args[2])
         return context.get_dummy_value()
 
     return types.void(table, rows, types.int64, types.int64, block), generate
 
 
-def _store_turned(builder, lines, target, row, column):
-    """Write eight vectors as columns from a place on."""
-    for half in (1, 2, 4):  # after each step the blocks of twice the size are turned
+def _store_transposed(builder, lines, target, row, column):
+    """Store eight vectors as columns of an 8 x 8 block."""
+    # After each step, blocks of twice the size are transposed.
+    for half in (1, 2, 4):
         low = [i + (WIDTH if i & half else 0) - (half if i & half else 0) for i in range(WIDTH)]
         high = [lane + half for lane in low]
         for j in (j for j in range(WIDTH) if not j & half):
-            both = lines[j], lines[j + half]
-            lines[j], lines[j + half] = (_choose(builder, *both, lanes) for lanes in (low, high))
+            pair = lines[j], lines[j + half]
+            lines[j], lines[j + half] = (_shuffle(builder, *pair, lanes) for lanes in (low, high))
     for i in range(WIDTH):
-        target.store(lines[i], target.at(builder.add(row, _whole(i)), column))
+        target.store(lines[i], target.at(builder.add(row, _int64(i)), column))
 
 
 def _measure_tile(builder, rows, numbers, last, columns, r):
-    """Return vectors of the squared distances of some rows to the columns r to r + 7, summed in feature order.
+    """Compute vectors of the squared distances of rows to the columns r to r + 7, summed in feature order.
 
-    Where there is no row of a number up to `last`, the last one takes its place.
+    Row numbers above `last` are replaced by `last`.
     """
-    real = [builder.select(builder.icmp_signed("<", n, last), n, last) for n in numbers]
-    starts = [rows.at(n, _whole(0)) for n in real]
+    clipped = [builder.select(builder.icmp_signed("<", n, last), n, last) for n in numbers]
+    starts = [rows.at(n, _int64(0)) for n in clipped]
 
     def body(f, sums):
         column = columns.load(columns.at(f, r))
         new = []
         for start, total in zip(starts, sums, strict=True):
-            apart = builder.fsub(_spread(builder, rows.get(builder.add(start, f))), column)
-            new.append(builder.fadd(total, builder.fmul(apart, apart)))
+            difference = builder.fsub(_broadcast(builder, rows.get(builder.add(start, f))), column)
+            new.append(builder.fadd(total, builder.fmul(difference, difference)))
         return new
 
-    return _loop(builder, rows.last, 1, [_same(_REALS, 0.0)] * len(numbers), body)
+    return _loop(builder, rows.last, 1, [_constant(_REALS, 0.0)] * len(numbers), body)
 
 
 def _make_tile(height):
-    """Return `tile` for so many rows."""
+    """Create `tile` for a number of rows."""
 
     @intrinsic
     def tile(context, rows, first, last, columns, r, distances, to):
-        """``distances[to + i, r + j] = sum over f of (rows[first + i, f] - columns[f, r + j])**2`` for j < 8.
+        """Set ``distances[to + i, r + j] = sum over f of (rows[first + i, f] - columns[f, r + j])**2`` for j < 8.
 
-        The sums are in feature order; i is below the height. Where there is no row ``first + i`` up to `last`, the last
-        one takes its place.
+        For i < height; summed in feature order. Row numbers above `last` are replaced by `last`.
         """
 
         def generate(context, builder, signature, args):
             a, b, out = (_Array(context, builder, signature, args, number) for number in (0, 3, 5))
-            numbers = [builder.add(args[1], _whole(i)) for i in range(height)]
+            numbers = [builder.add(args[1], _int64(i)) for i in range(height)]
             for i, total in enumerate(_measure_tile(builder, a, numbers, args[2], b, args[4])):
-                out.store(total, out.at(builder.add(args[6], _whole(i)), args[4]))
+                out.store(total, out.at(builder.add(args[6], _int64(i)), args[4]))
             return context.get_dummy_value()
 
         return types.void(rows, types.int64, types.int64, columns, types.int64, distances, types.int64), generate
@@ -263,67 +269,68 @@ def _make_tile(height):
 
 
 four_rows, eight_rows = _make_tile(4), _make_tile(8)
-_TALL = 4  # rows of a tile
+# Rows of a tile.
+_TILE_ROWS = 4
 
 
 @intrinsic
 def nearest_rows(context, rows, count, columns, r, lowest, labels):
-    """Write the nearest of the first `count` rows to ``columns[:, r + j]`` and its squared distance, for j < 8.
+    """Find the nearest of the first `count` rows to ``columns[:, r + j]`` and its squared distance, for j < 8.
 
-    The lowest one on ties; inf and -1 where every row is at infinity. The sums are in feature order, as in `tile`, but
-    for four rows at a time no distance leaves the registers.
+    Lowest index on ties; inf and -1 if all rows are absent. Sums are in feature order, as in `tile`; the distances of
+    four rows stay in registers.
     """
 
     def generate(context, builder, signature, args):
-        a, b, low, near = (_Array(context, builder, signature, args, number) for number in (0, 2, 4, 5))
-        last = builder.sub(args[1], _whole(1))
+        a, b, low, nearest = (_Array(context, builder, signature, args, number) for number in (0, 2, 4, 5))
+        last = builder.sub(args[1], _int64(1))
 
         def tile(c, least):
-            numbers = [builder.add(c, _whole(i)) for i in range(_TALL)]
+            numbers = [builder.add(c, _int64(i)) for i in range(_TILE_ROWS)]
             totals = _measure_tile(builder, a, numbers, last, b, args[3])
-            for n, total in zip(numbers, totals, strict=True):  # what takes the place of another is not nearer
-                least = _nearer(builder, total, _spread(builder, n), least)
+            # A repeated last row is not nearer than itself.
+            for n, total in zip(numbers, totals, strict=True):
+                least = _nearer(builder, total, _broadcast(builder, n), least)
             return least
 
-        found = _loop(builder, args[1], _TALL, _NOTHING, tile)
-        for target, values in zip((low, near), found, strict=True):
+        minima = _loop(builder, args[1], _TILE_ROWS, _NOTHING, tile)
+        for target, values in zip((low, nearest), minima, strict=True):
             target.store(values, args[3])
         return context.get_dummy_value()
 
     return types.void(rows, types.int64, columns, types.int64, lowest, labels), generate
 
 
-def _make_reach(height):
-    """Return `reach` for so many rows."""
+def _make_distances(height):
+    """Create `reach` for a number of rows."""
 
     @intrinsic
     def reach(context, points, first, last, rows, c, distances):
-        """``distances[j, c + i] = sum over f of (points[first + j, f] - rows[c + i, f])**2`` for j < 4.
+        """Set ``distances[j, c + i] = sum over f of (points[first + j, f] - rows[c + i, f])**2`` for j < 4.
 
-        i is below the height. Eight sums side by side, feature f in lane f % 8; in the end lanes 4 to 7 are added to 0
-        to 3, and so on. There are at least 8 features. Where there is no point ``first + j`` up to `last`, the last one
-        takes its place.
+        For i < height, and at least 8 features. Eight partial sums, feature f in lane f % 8, which `_fold` adds. Point
+        numbers above `last` are replaced by `last`.
         """
 
         def generate(context, builder, signature, args):
             a, b, out = (_Array(context, builder, signature, args, number) for number in (0, 3, 5))
-            numbers = [builder.add(args[1], _whole(j)) for j in range(4)]
-            real = [builder.select(builder.icmp_signed("<", n, args[2]), n, args[2]) for n in numbers]
-            ones, columns = [a.at(n, _whole(0)) for n in real], [builder.add(args[4], _whole(i)) for i in range(height)]
-            others = [b.at(column, _whole(0)) for column in columns]
+            numbers = [builder.add(args[1], _int64(j)) for j in range(4)]
+            clipped = [builder.select(builder.icmp_signed("<", n, args[2]), n, args[2]) for n in numbers]
+            point_starts = [a.at(n, _int64(0)) for n in clipped]
+            columns = [builder.add(args[4], _int64(i)) for i in range(height)]
+            row_starts = [b.at(column, _int64(0)) for column in columns]
 
             def add(total, x, y):
-                apart = builder.fsub(x, y)
-                return builder.fadd(total, builder.fmul(apart, apart))
+                difference = builder.fsub(x, y)
+                return builder.fadd(total, builder.fmul(difference, difference))
 
             def body(f, sums):
-                xs, ys = (
-                    [part.load(builder.add(start, f)) for start in starts] for part, starts in ((a, ones), (b, others))
-                )
+                xs = [a.load(builder.add(start, f)) for start in point_starts]
+                ys = [b.load(builder.add(start, f)) for start in row_starts]
                 return [add(total, x, y) for total, (x, y) in zip(sums, product(xs, ys), strict=True)]
 
-            done = builder.and_(a.last, _whole(-WIDTH))
-            sums = _loop(builder, done, WIDTH, [_same(_REALS, 0.0)] * (4 * height), body)
+            done = builder.and_(a.last, _int64(-WIDTH))
+            sums = _loop(builder, done, WIDTH, [_constant(_REALS, 0.0)] * (4 * height), body)
             rest = [builder.alloca(_REALS) for _ in sums]
             for place, total in zip(rest, sums, strict=True):
                 builder.store(total, place)
@@ -331,16 +338,16 @@ def _make_reach(height):
 
             def finish(lane, _):
                 f = builder.add(done, lane)
-                for place, (one, other) in zip(rest, product(ones, others), strict=True):
+                for place, (point, row) in zip(rest, product(point_starts, row_starts), strict=True):
                     entry = builder.gep(builder.bitcast(place, _REAL.as_pointer()), [lane])
-                    x, y = a.get(builder.add(one, f)), b.get(builder.add(other, f))
+                    x, y = a.get(builder.add(point, f)), b.get(builder.add(row, f))
                     builder.store(add(builder.load(entry), x, y), entry)
                 return []
 
-            with builder.if_then(builder.icmp_signed(">", left, _whole(0))):
+            with builder.if_then(builder.icmp_signed(">", left, _int64(0))):
                 _loop(builder, left, 1, [], finish)
             for place, (j, column) in zip(rest, product(range(4), columns), strict=True):
-                out.put(_fold(builder, builder.load(place)), out.at(_whole(j), column))
+                out.put(_fold(builder, builder.load(place)), out.at(_int64(j), column))
             return context.get_dummy_value()
 
         return types.void(points, types.int64, types.int64, rows, types.int64, distances), generate
@@ -348,21 +355,21 @@ def _make_reach(height):
     return reach
 
 
-reach_one, reach_two, reach_four = _make_reach(1), _make_reach(2), _make_reach(4)
+distances_to_one, distances_to_two, distances_to_four = _make_distances(1), _make_distances(2), _make_distances(4)
 
 
 @intrinsic
 def least_of_columns(context, distances, rows, r, lowest, nearest):
-    """Write the least of ``distances[:rows, r + j]`` and the first row that has it (inf, -1: none) for j < 8."""
+    """Find the minimum of ``distances[:rows, r + j]`` and its first row for j < 8; inf and -1: none."""
 
     def generate(context, builder, signature, args):
-        table, low, near = (_Array(context, builder, signature, args, number) for number in (0, 3, 4))
+        table, low, nearest = (_Array(context, builder, signature, args, number) for number in (0, 3, 4))
 
         def body(i, least):
-            return _nearer(builder, table.load(table.at(i, args[2])), _spread(builder, i), least)
+            return _nearer(builder, table.load(table.at(i, args[2])), _broadcast(builder, i), least)
 
-        found = _loop(builder, args[1], 1, _NOTHING, body)
-        for target, values in zip((low, near), found, strict=True):
+        minima = _loop(builder, args[1], 1, _NOTHING, body)
+        for target, values in zip((low, nearest), minima, strict=True):
             target.store(values, args[2])
         return context.get_dummy_value()
 
@@ -371,46 +378,50 @@ def least_of_columns(context, distances, rows, r, lowest, nearest):
 
 @intrinsic
 def least_of_row(context, distances, row, count):
-    """Return the first place below `count`, a multiple of 8, of the least of a row of distances; -1: all are inf."""
+    """Find the first index below `count`, a multiple of 8, of the minimum of a row of distances; -1: all are inf."""
 
     def generate(context, builder, signature, args):
         table = _Array(context, builder, signature, args, 0)
-        start = table.at(args[1], _whole(0))
+        start = table.at(args[1], _int64(0))
 
         def body(i, least):
-            lanes = builder.add(_spread(builder, i), ir.Constant(_WHOLES, list(range(WIDTH))))
+            lanes = builder.add(_broadcast(builder, i), ir.Constant(_WHOLES, list(range(WIDTH))))
             return _nearer(builder, table.load(builder.add(start, i)), lanes, least)
 
-        low, near = _loop(builder, args[2], WIDTH, _NOTHING, body)
+        low, nearest = _loop(builder, args[2], WIDTH, _NOTHING, body)
         width = WIDTH
-        while width > 1:  # of equal distances the lower place, which may be in either half
+        # On ties, the lower index wins; it may be in either half.
+        while width > 1:
             width //= 2
-            halves = [[_choose(builder, v, v, range(j * width, (j + 1) * width)) for j in (0, 1)] for v in (low, near)]
+            halves = [
+                [_shuffle(builder, v, v, range(j * width, (j + 1) * width)) for j in (0, 1)] for v in (low, nearest)
+            ]
             (l0, l1), (n0, n1) = halves
             equal = builder.and_(builder.fcmp_ordered("==", l1, l0), builder.icmp_unsigned("<", n1, n0))
             second = builder.or_(builder.fcmp_ordered("<", l1, l0), equal)
-            low, near = builder.select(second, l1, l0), builder.select(second, n1, n0)
-        return builder.extract_element(near, ir.Constant(_INDEX, 0))
+            low, nearest = builder.select(second, l1, l0), builder.select(second, n1, n0)
+        return builder.extract_element(nearest, ir.Constant(_INDEX, 0))
 
     return types.int64(distances, types.int64, types.int64), generate
 
 
 @intrinsic
 def sum_where(context, labels, label, block, count):
-    """Return the sums of three rows of a block over the r < count, a multiple of 8, with ``labels[r] == label``.
+    """Sum three rows of a block over all r < count (a multiple of 8) with ``labels[r] == label``.
 
-    So for four labels from `label` on, one after the other. Eight sums side by side, one for each lane; in the end
-    lanes 4 to 7 are added to 0 to 3, and so on.
+    For the four labels label, ..., label + 3: 12 sums. Each has eight partial sums, one per lane, which are added in
+    the order of `_fold`.
     """
 
     def generate(context, builder, signature, args):
         names, values = (_Array(context, builder, signature, args, number) for number in (0, 2))
-        wanted, zero = [_spread(builder, builder.add(args[1], _whole(c))) for c in range(4)], _same(_REALS, 0.0)
+        targets = [_broadcast(builder, builder.add(args[1], _int64(c))) for c in range(4)]
+        zero = _constant(_REALS, 0.0)
 
         def body(r, sums):
-            found = names.load(r)
-            rows = [values.load(values.at(_whole(j), r)) for j in range(3)]
-            hits = [builder.icmp_signed("==", found, label) for label in wanted]
+            loaded = names.load(r)
+            rows = [values.load(values.at(_int64(j), r)) for j in range(3)]
+            hits = [builder.icmp_signed("==", loaded, label) for label in targets]
             terms = [builder.select(hit, x, zero) for hit in hits for x in rows]
             return [builder.fadd(total, term) for total, term in zip(sums, terms, strict=True)]
 
@@ -419,7 +430,7 @@ def sum_where(context, labels, label, block, count):
             total, width = lanes, WIDTH
             while width > 1:
                 width //= 2
-                halves = [_choose(builder, total, total, range(j * width, (j + 1) * width)) for j in (0, 1)]
+                halves = [_shuffle(builder, total, total, range(j * width, (j + 1) * width)) for j in (0, 1)]
                 total = builder.fadd(*halves)
             totals.append(builder.extract_element(total, ir.Constant(_INDEX, 0)))
         return context.make_tuple(builder, signature.return_type, totals)
@@ -429,15 +440,15 @@ def sum_where(context, labels, label, block, count):
 
 @intrinsic
 def add_row(context, sums, c, rows, r, factor):
-    """``sums[c, f] += factor * rows[r, f]`` for every f."""
+    """Add ``factor * rows[r, f]`` to ``sums[c, f]`` for every f."""
 
     def generate(context, builder, signature, args):
         target, source = (_Array(context, builder, signature, args, number) for number in (0, 2))
-        to, start, factor = target.at(args[1], _whole(0)), source.at(args[3], _whole(0)), args[4]
+        to, start, factor = target.at(args[1], _int64(0)), source.at(args[3], _int64(0)), args[4]
 
         def add(f, width):
             place = builder.add(to, f)
-            term = builder.fmul(_spread(builder, factor, width), source.load(builder.add(start, f), width))
+            term = builder.fmul(_broadcast(builder, factor, width), source.load(builder.add(start, f), width))
             target.store(builder.fadd(target.load(place, width), term), place)
 
         _pieces(builder, target.last, add)
@@ -447,23 +458,23 @@ def add_row(context, sums, c, rows, r, factor):
 
 
 def _pieces(builder, last, work):
-    """Call ``work(f, width)`` for all numbers of a row: eight at a time, and what is left without a loop."""
-    done = builder.and_(last, _whole(-WIDTH))
-    with builder.if_then(builder.icmp_signed(">", done, _whole(0))):
+    """Emit ``work(f, width)`` for all numbers of a row: a loop over eight at a time, then 4, 2 and 1."""
+    done = builder.and_(last, _int64(-WIDTH))
+    with builder.if_then(builder.icmp_signed(">", done, _int64(0))):
         _loop(builder, done, WIDTH, [], lambda f, _: work(f, WIDTH) or [])
     for width in (4, 2, 1):
-        with builder.if_then(builder.icmp_signed("!=", builder.and_(last, _whole(width)), _whole(0))):
+        with builder.if_then(builder.icmp_signed("!=", builder.and_(last, _int64(width)), _int64(0))):
             work(done, width)
-        done = builder.add(done, builder.and_(last, _whole(width)))
+        done = builder.add(done, builder.and_(last, _int64(width)))
 
 
 @intrinsic
 def copy_row(context, rows, i, to, j):
-    """``to[j, f] = rows[i, f]`` for every f."""
+    """Set ``to[j, f] = rows[i, f]`` for every f."""
 
     def generate(context, builder, signature, args):
         source, target = (_Array(context, builder, signature, args, number) for number in (0, 2))
-        start, place = source.at(args[1], _whole(0)), target.at(args[3], _whole(0))
+        start, place = source.at(args[1], _int64(0)), target.at(args[3], _int64(0))
         _pieces(builder, target.last, lambda f, width: target.store(
             source.load(builder.add(start, f), width), builder.add(place, f)))  # fmt: skip
         return context.get_dummy_value()
@@ -473,10 +484,10 @@ def copy_row(context, rows, i, to, j):
 
 @intrinsic
 def add_agreed(context, sums, counts, rows, slots, weights, first, last, times, scaled):
-    """Add what the neighbors at the links ``first <= e < last`` say, one after the other, `times` (1 or 2) times each.
+    """Add the tables of the neighbors at links ``first <= e < last`` in order, `times` (1 or 2) times each.
 
     ``sums[0, f] += (weights[e] if scaled else 1) * rows[slots[e], f]`` for every f, ``counts[c] += weights[e]`` for
-    every c. A sum stays in its register.
+    every c. Sums stay in registers.
     """
 
     def generate(context, builder, signature, args):
@@ -484,7 +495,7 @@ def add_agreed(context, sums, counts, rows, slots, weights, first, last, times, 
             _Array(context, builder, signature, args, place) for place in (0, 1, 2, 3, 4)
         )
         first, last, times, scaled = args[5:]
-        size, twice = builder.sub(last, first), builder.icmp_signed(">", times, _whole(1))
+        size, twice = builder.sub(last, first), builder.icmp_signed(">", times, _int64(1))
 
         def add(held, term):
             once = builder.fadd(held, term)
@@ -495,17 +506,17 @@ def add_agreed(context, sums, counts, rows, slots, weights, first, last, times, 
                 link = builder.add(first, e)
                 row = source.load(source.at(places.get(link), f), width)
                 factor = builder.select(scaled, heavy.get(link), ir.Constant(_REAL, 1.0))
-                return [add(held[0], builder.fmul(_spread(builder, factor, width), row))]
+                return [add(held[0], builder.fmul(_broadcast(builder, factor, width), row))]
 
             total.store(_loop(builder, size, 1, [total.load(f, width)], body)[0], f)
 
         def add_weights(f, width):
             def body(e, held):
-                return [add(held[0], _spread(builder, heavy.get(builder.add(first, e)), width))]
+                return [add(held[0], _broadcast(builder, heavy.get(builder.add(first, e)), width))]
 
             number.store(_loop(builder, size, 1, [number.load(f, width)], body)[0], f)
 
-        with builder.if_then(builder.icmp_signed(">", size, _whole(0))):
+        with builder.if_then(builder.icmp_signed(">", size, _int64(0))):
             _pieces(builder, total.last, add_rows)
             _pieces(builder, number.last, add_weights)
         return context.get_dummy_value()
@@ -516,33 +527,37 @@ def add_agreed(context, sums, counts, rows, slots, weights, first, last, times, 
 
 
 def _make_gap(widen, merge):
-    """Return a function of the gaps ``one[i, f] - other[j, f]``, f < count, a multiple of 8."""
+    """Create a reduction of the differences ``first[i, f] - second[j, f]``, f < count, a multiple of 8."""
 
     @intrinsic
-    def gap(context, one, i, other, j, count):
+    def gap(context, first, i, second, j, count):
         def generate(context, builder, signature, args):
             a, b = (_Array(context, builder, signature, args, number) for number in (0, 2))
-            starts = a.at(args[1], _whole(0)), b.at(args[3], _whole(0))
+            starts = a.at(args[1], _int64(0)), b.at(args[3], _int64(0))
 
             def body(f, held):
-                here, there = (part.load(builder.add(start, f)) for part, start in zip((a, b), starts, strict=True))
-                return [merge(builder, held[0], widen(builder, builder.fsub(here, there)))]
+                x, y = (part.load(builder.add(start, f)) for part, start in zip((a, b), starts, strict=True))
+                return [merge(builder, held[0], widen(builder, builder.fsub(x, y)))]
 
-            return _fold(builder, _loop(builder, args[4], WIDTH, [_same(_REALS, 0.0)], body)[0], merge)
+            return _fold(builder, _loop(builder, args[4], WIDTH, [_constant(_REALS, 0.0)], body)[0], merge)
 
-        return types.float64(one, types.int64, other, types.int64, types.int64), generate
+        return types.float64(first, types.int64, second, types.int64, types.int64), generate
 
     return gap
 
 
-def _size(builder, apart):
-    kind = ir.FunctionType(apart.type, [apart.type])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.fabs.v8f64"), [apart])
+def _size(builder, difference):
+    """Emit the absolute values of a vector."""
+    kind = ir.FunctionType(difference.type, [difference.type])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.fabs.v8f64"), [difference])
 
 
 def _larger(builder, held, size):
-    return builder.select(builder.fcmp_ordered(">", size, held), size, held)  # inf - inf is no gap
+    """Emit the maximum; NaN (inf - inf, of absent rows) is ignored."""
+    return builder.select(builder.fcmp_ordered(">", size, held), size, held)
 
 
 largest_gap = _make_gap(_size, _larger)
-squared_gap = _make_gap(lambda builder, apart: builder.fmul(apart, apart), lambda builder, *both: builder.fadd(*both))
+squared_gap = _make_gap(
+    lambda builder, difference: builder.fmul(difference, difference), lambda builder, *terms: builder.fadd(*terms)
+)

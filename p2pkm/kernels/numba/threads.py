@@ -1,4 +1,4 @@
-"""Several threads for one call of a kernel: each takes a range of devices, so that no bit depends on their number."""
+"""Threads of a kernel: each computes a range of devices, so results do not depend on the number of threads."""
 
 import os
 from bisect import bisect_left
@@ -7,12 +7,13 @@ from functools import cache
 
 from p2pkm.core.mpi_environment import launched
 
-_LEAST = 20_000  # points and devices for which a second thread pays
+# Number of points plus devices from which a second thread saves time.
+_MIN_WORK = 20_000
 
 
 @cache
 def count():
-    """Return how many threads a kernel may use: one under mpirun, else what the user set, else a thread per core."""
+    """Return the number of threads: one under mpirun, otherwise the user's setting, otherwise one per core."""
     if launched():
         return 1
     for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS"):
@@ -23,18 +24,19 @@ def count():
 
 @cache
 def _pool():
+    """Return the thread pool of this process."""
     return ThreadPoolExecutor(count())
 
 
-# A fork copies the pool without its threads: a child that waited for them would wait for ever.
+# A fork copies the pool without its threads, for which the child would wait forever.
 os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def divide(task, offsets):
-    """Call ``task(first, last)`` for ranges of devices that have about as many points and devices each."""
+    """Call ``task(first, last)`` for ranges of devices with similar numbers of points plus devices."""
     n = len(offsets) - 1
     work = int(offsets[-1]) + n
-    parts = min(count(), work // _LEAST + 1)
+    parts = min(count(), work // _MIN_WORK + 1)
     if parts == 1:
         if n:
             task(0, n)

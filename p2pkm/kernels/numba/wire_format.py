@@ -1,16 +1,16 @@
-"""Compiled lengths of tables of whole numbers on the wire, table by table; see `p2pkm.core.wire_format`."""
+"""Compiled encoded lengths of tables of integers; see `p2pkm.core.wire_format`."""
 
 import numpy as np
 
 from p2pkm.core.adaptive_code import LENGTHS, SLACK, log_factorials
 from p2pkm.core.wire_format import ABSURD, ADAPTIVE_FORM, FIXED_FORM, PARAMETERS, RICE_FORM
-from p2pkm.kernels.numba.compiling import behind, helper
+from p2pkm.kernels.numba.compiling import compiled_backend, helper
 from p2pkm.kernels.numba.threads import divide
 
 
 @helper(inline="always")
 def _length(size):
-    """Return how many bits a number has, 0 for 0; size: uint64."""
+    """Return the bit length of an integer, 0 for 0; size: uint64."""
     length = 0
     while size:
         size >>= np.uint64(1)
@@ -20,7 +20,7 @@ def _length(size):
 
 @helper(inline="always")
 def _decisions(histogram, column, longest, factorial, half):
-    """Return the bits of the lengths of the numbers of one column, in ascending order of lengths."""
+    """Compute the bits of the bit lengths of one column, summed in ascending order of lengths."""
     longer, bits = 0, 0.0
     for length in range(longest + 1):
         longer += histogram[column, length]
@@ -31,9 +31,9 @@ def _decisions(histogram, column, longest, factorial, half):
     return bits
 
 
-@behind(1)
+@compiled_backend(1)
 def _integer_bits(tables, rows, rice, factorial, half, first, last, bits):
-    """Write the bits of the tables `first` to `last` - 1."""
+    """Compute the bits of the tables `first` to `last` - 1."""
     k, d = tables.shape[1], tables.shape[2]
     histogram, zigzag = np.zeros((d + 1, LENGTHS), np.int64), np.empty(k * d, np.int64)
     for i in range(first, last):
@@ -67,11 +67,11 @@ def _integer_bits(tables, rows, rice, factorial, half, first, last, bits):
                 best = min(best, RICE_FORM + bitmap + high + numbers * (1 + p))
             silent = max(bitmap - sent, 0)
             head = factorial[silent + sent] - half[silent] - half[sent] + fixed
-            apart = 0.0
+            separate = 0.0
             for f in range(d):
-                apart += _decisions(histogram, f, longest, factorial, half)
+                separate += _decisions(histogram, f, longest, factorial, half)
             shared = _decisions(histogram, d, longest, factorial, half)
-            best = min(best, ADAPTIVE_FORM + np.int64(np.ceil(head + min(shared, apart) + SLACK)) + 1)
+            best = min(best, ADAPTIVE_FORM + np.int64(np.ceil(head + min(shared, separate) + SLACK)) + 1)
         bits[i] = best
         for f in range(d + 1):
             for length in range(longest + 1):
@@ -79,10 +79,10 @@ def _integer_bits(tables, rows, rice, factorial, half, first, last, bits):
 
 
 def integer_bits(tables, rows=None, *, rice=True):
-    """Return the bits of each table of integers; see `p2pkm.core.wire_format.integer_bits`."""
+    """Compute the encoded bits of each table of integers; see `p2pkm.core.wire_format.integer_bits`."""
     n, k, d = tables.shape
-    found = np.empty(n, np.int64)
-    given = tables, np.full(n, k) if rows is None else rows, rice, *log_factorials(k * d)
+    bits = np.empty(n, np.int64)
+    args = tables, np.full(n, k) if rows is None else rows, rice, *log_factorials(k * d)
     size = max(k * d, 1)
-    divide(lambda first, last: _integer_bits(*given, first, last, found), range(0, (n + 1) * size, size))
-    return found
+    divide(lambda first, last: _integer_bits(*args, first, last, bits), range(0, (n + 1) * size, size))
+    return bits

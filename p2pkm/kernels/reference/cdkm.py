@@ -1,46 +1,52 @@
-"""k-means by coordinate descent."""
+"""Coordinate descent on k-means."""
 
 import numpy as np
 
 from p2pkm.kernels.reference.nearest import _plain, _squared, _sums, find_nearest, measure_distances
 
-_BLOCK = 64  # points that coordinate descent looks at together
+# Points whose best moves are computed together.
+_BLOCK = 64
 
 
 def _best_moves(points, weights, labels, centroids, mass, members):
-    """Return the cluster in which each point costs least; its own if none is better, or if it is alone there."""
-    each, distances = np.arange(len(points)), _squared(points, centroids)
-    prices = mass / (mass + weights[:, None]) * distances
-    prices[each, labels] = np.inf
-    best, free = np.argmin(prices, axis=1), (members[labels] > 1) & (mass[labels] > weights)
-    rest = np.where(free, mass[labels] - weights, 1.0)
-    return np.where(free & (prices[each, best] < mass[labels] / rest * distances[each, labels]), best, labels)
+    """Find the cheapest cluster of each point; its present one if no other is better or if it is the only member."""
+    rows = np.arange(len(points))
+    distances = _squared(points, centroids)
+    costs = mass / (mass + weights[:, None]) * distances
+    costs[rows, labels] = np.inf
+    best = np.argmin(costs, axis=1)
+    is_free = (members[labels] > 1) & (mass[labels] > weights)
+    rest = np.where(is_free, mass[labels] - weights, 1.0)
+    return np.where(is_free & (costs[rows, best] < mass[labels] / rest * distances[rows, labels]), best, labels)
 
 
 def cdkm(points, weights, start, limit):
-    """Run coordinate descent on k-means (Nie et al. 2022) on one table of points from given centroids.
+    """Run coordinate descent on k-means (Nie et al. 2022) on one table of points from initial centroids.
 
-    From the nearest centroids and the means of what is nearest, the points in order, again and again: a point that is
-    not alone in its cluster p goes to the cheapest q (lowest index on ties) if ``n_q / (n_q + u) |x - w_q|^2`` is less
-    than ``n_p / (n_p - u) |x - w_p|^2``, u its weight, n and w weights and means of the clusters.
+    Points are first assigned to the nearest centroid. Then points move one at a time, in order and repeatedly: a point
+    of weight u in cluster p with other members moves to the cheapest cluster q (lowest index on ties) if
+    ``n_q / (n_q + u) |x - w_q|^2 < n_p / (n_p - u) |x - w_p|^2``, with weights n and means w of the clusters.
 
     Parameters
     ----------
     points : float64[m, d]
     weights : float64[m]
     start : float64[k, d]
-        No row is absent.
+        All rows are present.
     limit : int
-        At most so many sweeps over the points; fewer when a sweep moves none. Means are computed anew before each.
+        Largest number of passes over the points; ends after a pass without moves. Means are recomputed before each
+        pass.
 
     Returns
     -------
     centroids : float64[k, d]
-        The means of the clusters.
+        Means of the clusters.
     cost : float
-        Of every point to the mean of its cluster.
+        Sum of weighted squared distances of points to the mean of their cluster.
     """
-    centroids, k, (points, weights) = start.copy(), len(start), _plain(points, weights)
+    points, weights = _plain(points, weights)
+    centroids = start.copy()
+    k = len(start)
     labels, _ = find_nearest(measure_distances(points, centroids))
     moved = True
     for sweep in range(limit + 1):
@@ -51,7 +57,8 @@ def cdkm(points, weights, start, limit):
             break
         moved = False
         r = 0
-        while r < len(points):  # the points up to the first that moves see the same clusters
+        # All points up to the first one that moves see the same clusters, so a block is computed at once.
+        while r < len(points):
             block = slice(r, r + _BLOCK)
             best = _best_moves(points[block], weights[block], labels[block], centroids, mass, members)
             movers = np.flatnonzero(best != labels[block])
@@ -64,7 +71,8 @@ def cdkm(points, weights, start, limit):
                 mass[c] += sign * weights[r]
                 sums[c] += sign * (weights[r] * points[r])
                 centroids[c] = sums[c] / mass[c]
-            moved, labels[r] = True, best[movers[0]]
+            moved = True
+            labels[r] = best[movers[0]]
             r += 1
     lowest = _squared(points, centroids)[np.arange(len(points)), labels]
     return centroids, np.cumsum(np.append(0.0, weights * lowest))[-1]

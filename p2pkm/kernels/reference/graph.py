@@ -1,14 +1,16 @@
-"""Graphs: colors, layers, components, the opposite of every edge."""
+"""Graph kernels: coloring, breadth-first layers, components, reverse edges, Lanczos recurrence."""
 
 import numpy as np
 
 from p2pkm.core.sorting import find_distinct
 
-BLOCK = 4_096  # devices whose terms are added up first
+# Devices whose terms are summed first; the partial sums are then added. Fixed, so that results do not depend on the
+# number of threads.
+BLOCK = 4_096
 
 
 def color(indptr, indices):
-    """Give every device the smallest color that no lower neighbor has, in ascending id.
+    """Color the graph greedily in ascending id: the smallest color that is unused by lower neighbors.
 
     Parameters
     ----------
@@ -23,16 +25,16 @@ def color(indptr, indices):
     colors = [0] * (len(indptr) - 1)
     neighbors = indices.tolist()
     for i, (first, last) in enumerate(zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)):
-        taken = {colors[j] for j in neighbors[first:last] if j < i}
+        used = {colors[j] for j in neighbors[first:last] if j < i}
         color = 0
-        while color in taken:
+        while color in used:
             color += 1
         colors[i] = color
     return np.array(colors, np.int64)
 
 
 def layers(indptr, indices, roots):
-    """Search breadth first from all roots at once.
+    """Compute the distance of every device from the nearest root, by breadth-first search.
 
     Parameters
     ----------
@@ -44,7 +46,7 @@ def layers(indptr, indices, roots):
     Returns
     -------
     int64[n]
-        Number of links to the nearest root, -1 where there is no path.
+        Number of links to the nearest root, -1 without a path.
     """
     layer = np.full(len(indptr) - 1, -1)
     depth, front = 0, find_distinct(roots)
@@ -60,7 +62,7 @@ def layers(indptr, indices, roots):
 
 
 def components(indptr, indices):
-    """Give every device the number of its component, counted by their lowest devices.
+    """Find the connected component of every device; components are numbered by their lowest device.
 
     Parameters
     ----------
@@ -82,7 +84,7 @@ def components(indptr, indices):
 
 
 def mirror(indptr, indices):
-    """Find the opposite (j, i) of every directed edge (i, j) of a graph.
+    """Find the reverse edge (j, i) of every directed edge (i, j).
 
     Parameters
     ----------
@@ -99,10 +101,10 @@ def mirror(indptr, indices):
 
 
 def lanczos(indptr, indices, strengths, rows, before, vectors, norms, steps):
-    """Take steps of Lanczos' recurrence with three matrices of the same links at once, without the mean of all devices.
+    """Run steps of the Lanczos recurrence for three matrices on the same links, orthogonal to the constant vector.
 
-    Matrix c is ``diag(rows[:, c]) - S_c`` with the strengths S_c of the links; its null vector is (1, ..., 1). The
-    recurrence is that of Lanczos (1950), without reorthogonalization.
+    Matrix c is ``diag(rows[:, c]) - S_c`` with link strengths S_c; its null vector is (1, ..., 1). The recurrence is
+    that of Lanczos (1950), without reorthogonalization.
 
     Parameters
     ----------
@@ -110,25 +112,27 @@ def lanczos(indptr, indices, strengths, rows, before, vectors, norms, steps):
     indices : int32[e]
         Neighbors of each device.
     strengths : float64[e, 3]
-        Of every directed edge, for each matrix.
+        Strength of every directed edge, for each matrix.
     rows : float64[n, 3]
-        Sums of the strengths of each device.
+        Sum of the strengths of each device.
     before, vectors : float64[n, 3]
-        The last vector, of length 1, and the next one, of the length `norms`; at first zeros, and what the recurrence
-        begins with.
+        Previous vector of length 1 (zeros in the first step), and present vector of length `norms`.
     norms : float64[3]
     steps : int
-        How many.
+        Number of steps.
 
     Returns
     -------
     before, vectors : float64[n, 3]
-        As above, to go on with.
-    diagonal, beside : float64[steps, 3]
-        Of the tridiagonal matrices; the last row of `beside` holds the new norms.
+        Vectors for the next call.
+    diagonal, off_diagonal : float64[steps, 3]
+        Entries of the tridiagonal matrices; the last row of `off_diagonal` is the new `norms`.
     """
-    n, diagonal, beside = len(before), np.empty((steps, 3)), np.empty((steps, 3))
-    sources, blocks = np.repeat(np.arange(n), np.diff(indptr)), np.arange(n) // BLOCK
+    n = len(before)
+    diagonal = np.empty((steps, 3))
+    off_diagonal = np.empty((steps, 3))
+    sources = np.repeat(np.arange(n), np.diff(indptr))
+    blocks = np.arange(n) // BLOCK
 
     def total(terms):
         return np.cumsum([np.bincount(blocks, column) for column in terms.T], axis=1)[:, -1]
@@ -141,5 +145,5 @@ def lanczos(indptr, indices, strengths, rows, before, vectors, norms, steps):
         diagonal[step] = total(before * image)
         shift = (total(image) - diagonal[step] * total(before)) / n
         vectors = image - diagonal[step] * before - shift
-        norms = beside[step] = np.sqrt(total(vectors * vectors))
-    return before, vectors, diagonal, beside
+        norms = off_diagonal[step] = np.sqrt(total(vectors * vectors))
+    return before, vectors, diagonal, off_diagonal

@@ -1,15 +1,18 @@
-"""The nearest of several centroids, and the sums of the points that chose each one."""
+"""Nearest centroids of points, and sums of the points of each cluster."""
 
 import numpy as np
 
-_LONG = 64  # features from which on a point's distances are added up in lanes
-_FEW, _LANES = 8, 128  # labels whose sums go side by side in the plane; points of a block there
+# The order of summation is part of the result; keep these numbers equal to those of `p2pkm.kernels.numba.nearest`.
+# Number of features from which distances are summed in eight lanes.
+_LONG = 64
+# For two features: largest number of labels with sums in eight lanes, and points of a block.
+_FEW, _LANES = 8, 128
 
 
 def _squared(a, b):
-    """Return the squared distances of the rows of a to the rows of b, float64[a, b], summed in feature order.
+    """Compute squared distances of the rows of a to the rows of b, float64[a, b], summed in feature order.
 
-    Those to one row of b stand side by side in memory: of many points and few centroids that is several times as fast.
+    Distances to one row of b are contiguous: several times faster with many points and few centroids.
     """
     total = None
     for x, y in zip(np.ascontiguousarray(a.T), b.T, strict=True):
@@ -20,7 +23,7 @@ def _squared(a, b):
 
 
 def measure_distances(points, centroids):
-    """Compute squared distances [m, k] of points to centroids; from 64 features in eight lanes, see `lanes.reach`."""
+    """Compute squared distances [m, k] of points to centroids; from 64 features on, sums are in eight lanes."""
     d = points.shape[1]
     if d < _LONG:
         return _squared(points, centroids)
@@ -35,7 +38,7 @@ def measure_distances(points, centroids):
 
 
 def find_nearest(distances):
-    """Find index and value of each row's least distance, lowest index on ties; -1 and inf if none is finite."""
+    """Find the smallest distance of each row and its index, lowest index on ties; -1 and inf if none is finite."""
     if distances.shape[1] == 0:
         return np.full(len(distances), -1), np.full(len(distances), np.inf)
     labels = np.argmin(distances, axis=1)
@@ -44,30 +47,31 @@ def find_nearest(distances):
 
 
 def _plain(points, weights):
-    """Return points and weights, float64[m, d] and float64[m]; no weights stand for 1 each."""
+    """Convert points to float64[m, d], and empty weights to ones, float64[m]."""
     return np.asarray(points, np.float64), weights if len(weights) == len(points) else np.ones(len(points))
 
 
 def _sums(points, weights, labels, rows):
-    """Return the weighted sums and counts of the points by label (-1: of none), added in the order of the points.
+    """Sum weighted points and weights by label (-1: none), in the order of the points.
 
-    Of two features and few labels: eight sums side by side in each block of points, see `lanes.sum_where`.
+    With two features and few labels: eight partial sums per block of points, see `simd.sum_where`.
     """
     if points.shape[1] == 2 and rows <= _FEW:
         values = np.column_stack((weights[:, None] * points, weights))
         total = np.zeros((rows, 3))
         for first in range(0, len(points), _LANES):
-            block, hit = values[first : first + _LANES], labels[first : first + _LANES, None] == np.arange(rows)
+            block = values[first : first + _LANES]
+            is_member = labels[first : first + _LANES, None] == np.arange(rows)
             lanes = np.zeros((-(-len(block) // 8), 8, rows, 3))
-            lanes.reshape(-1, rows, 3)[: len(block)] = np.where(hit[:, :, None], block[:, None], 0.0)
-            side = np.cumsum(lanes, axis=0)[-1]
+            lanes.reshape(-1, rows, 3)[: len(block)] = np.where(is_member[:, :, None], block[:, None], 0.0)
+            partial = np.cumsum(lanes, axis=0)[-1]
             for half in (4, 2, 1):
-                side = side[:half] + side[half:]
-            total += side[0]
+                partial = partial[:half] + partial[half:]
+            total += partial[0]
         return total[:, :2], total[:, 2]
     if labels.min(initial=0) < 0:
-        real = labels >= 0
-        points, weights, labels = points[real], weights[real], labels[real]
+        has_label = labels >= 0
+        points, weights, labels = points[has_label], weights[has_label], labels[has_label]
     sums = np.empty((rows, points.shape[1] + 1))
     for f, x in enumerate((*points.T, 1.0)):
         sums[:, f] = np.bincount(labels, weights=weights * x, minlength=rows)

@@ -1,24 +1,25 @@
-"""The counter generator: a draw is a function of (key, purpose, step, number) and of nothing else."""
+"""Counter-based random generator: a draw depends on (key, purpose, step, number) only."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+# Multipliers and key increments of Philox 4x64 (Salmon et al. 2011).
 _M0, _M1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
 _W0, _W1 = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 def _high(a, b):
-    """Return the upper 64 bits of the 128-bit products."""
+    """Compute the upper 64 bits of the 128-bit products."""
     a0, a1, b0, b1 = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
     middle = a1 * b0 + ((a0 * b0) >> _HALF)
     return a1 * b1 + (middle >> _HALF) + (((middle & _LOW) + a0 * b1) >> _HALF)
 
 
 def philox(counters: ArrayLike, steps: ArrayLike, keys: ArrayLike, purpose: int) -> Any:
-    """Return Philox 4x64-10 (Salmon et al. 2011) of the counters (counter, step, 0, 0) and keys (key, purpose).
+    """Compute Philox 4x64-10 (Salmon et al. 2011) for counters (counter, step, 0, 0) and keys (key, purpose).
 
     Parameters
     ----------
@@ -42,8 +43,9 @@ def philox(counters: ArrayLike, steps: ArrayLike, keys: ArrayLike, purpose: int)
 
 
 def uniforms(key: int, purpose: int, steps: ArrayLike, count: int) -> Any:
-    """Return the first `count` draws from [0, 1) of each of the streams (key, purpose, step), float64[steps, count]."""
+    """Draw the first `count` numbers from [0, 1) of each stream (key, purpose, step), float64[steps, count]."""
     blocks = np.arange((count + 3) // 4, dtype=np.uint64)
     steps = np.asarray(steps, np.uint64)
     words = philox(np.tile(blocks, len(steps)), np.repeat(steps, len(blocks)), key, purpose)
+    # The upper 53 bits of each word, as a multiple of 2^-53.
     return (words.reshape(len(steps), -1)[:, :count] >> np.uint64(11)) * (1.0 / 9007199254740992.0)

@@ -1,4 +1,4 @@
-"""Sums over the points of every device."""
+"""Sums over the local points of every device."""
 
 from typing import Any
 
@@ -6,15 +6,16 @@ import numpy as np
 
 
 def moments(points: Any, weights: Any, offsets: Any, center: Any) -> Any:
-    """Add up the points of every device in their order.
+    """Sum weights, first and second moments of the points of every device, in the order of the points.
 
     Parameters
     ----------
     points : float64[m, d]
     weights : float64[m] or float64[0]
-        Empty: all 1.
+        Weights of points; empty: all 1.
     offsets : int64[n + 1]
     center : float64[d]
+        Point that is subtracted before the moments are computed.
 
     Returns
     -------
@@ -22,17 +23,20 @@ def moments(points: Any, weights: Any, offsets: Any, center: Any) -> Any:
         Sums of the weights, of weight x (point - center), and of weight x (point - center)^2.
     """
     n = len(offsets) - 1
-    owner, mass = np.repeat(np.arange(n), np.diff(offsets)), weights if len(weights) else np.ones(len(points))
-    apart = points - center
+    owner = np.repeat(np.arange(n), np.diff(offsets))
+    mass = weights if len(weights) else np.ones(len(points))
+    difference = points - center
     with np.errstate(over="ignore"):
-        columns = np.concatenate((mass[None], mass * apart.T, mass * (apart * apart).T))
+        columns = np.concatenate((mass[None], mass * difference.T, mass * (difference * difference).T))
     sums = np.stack([np.bincount(owner, column, n) for column in columns], axis=1)
-    return sums.astype(np.float64)  # bincount of nothing is whole numbers
+    # Without points, bincount returns integers.
+    return sums.astype(np.float64)
 
 
-def tabulate(offsets: Any, classes: Any, labels: Any, n_classes: int, k: int) -> Any:
-    """Count the points of each class that every device gave each of k labels, int64[n, n_classes, k]; -1 = no label."""
+def count_class_labels(offsets: Any, classes: Any, labels: Any, n_classes: int, k: int) -> Any:
+    """Count the points of each class and label on every device, int64[n, n_classes, k]; label -1: none."""
     tables = np.zeros((len(offsets) - 1, n_classes, k), np.int64)
-    owner, real = np.repeat(np.arange(len(tables)), np.diff(offsets)), labels >= 0
-    np.add.at(tables, (owner[real], classes[real], labels[real]), 1)
+    owner = np.repeat(np.arange(len(tables)), np.diff(offsets))
+    has_label = labels >= 0
+    np.add.at(tables, (owner[has_label], classes[has_label], labels[has_label]), 1)
     return tables

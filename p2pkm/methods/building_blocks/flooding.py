@@ -1,8 +1,8 @@
 """Flooding: every origin's table goes once over every link in each direction, and ends by silence.
 
 A device holds of each origin the table that it received first, from the neighbor of lowest id if several come at once,
-and forwards that one. Equal tables are stored once per batch (`p2pkm.core.messages.InternedTables`), whichever device holds
-them.
+and forwards that one. Equal tables are stored once per batch (`p2pkm.core.messages.InternedTables`), whichever device
+holds them.
 
 Rows sent = sum over devices of degree x sum over origins of rows, per connected component.
 """
@@ -24,7 +24,7 @@ class Flood(NamedTuple):
 
     Attributes
     ----------
-    held : Interned
+    held : InternedTables
         The tables that each device holds.
     news : bool[n, N]
         Those of which of the N devices it received just now.

@@ -142,8 +142,12 @@ class AcceptTest(MethodBase):
         """Return sums up and down, the excess up, the choice down."""
         one = np.ones(len(self.tree.layer), np.int64)
         sure = one > 0
-        ways = (TreePass(True, self.k * one, known.features + 1, sure), TreePass(False, self.k * one, known.features + 1, sure),
-                TreePass(True, one, 1, sure), TreePass(False, one, 1, sure))  # fmt: skip
+        ways = (
+            TreePass(True, self.k * one, known.features + 1, sure),
+            TreePass(False, self.k * one, known.features + 1, sure),
+            TreePass(True, one, 1, sure),
+            TreePass(False, one, 1, sure),
+        )
         return TreePasses(*self.tree, ways)
 
     def initial_state(self, devices: Devices, start: Any) -> AcceptState:

@@ -139,12 +139,14 @@ class Rehearsing(MethodBase):
         way, step = divmod(devices.turn + 1 if devices.round else 0, routes.depth)
         if not way:
             sent = climb(routes, front, header=_HEADER)
-            owner = np.repeat(np.arange(len(sent.who)), sent.tables.rows)
-            bits = np.bincount(owner, sent.tables.flat()[:, 1], len(sent.who)) + self.below[devices.ids[sent.who]]
+            owner = np.repeat(np.arange(len(sent.senders)), sent.tables.rows)
+            bits = (
+                np.bincount(owner, sent.tables.flat()[:, 1], len(sent.senders)) + self.below[devices.ids[sent.senders]]
+            )
             return sent if devices.grid is None else sent._replace(wire=to_bytes(bits.astype(np.int64)))
         who = routes.layer(step)
         sent = descend(routes, Front(who, Tables(state.rehearsed, who, np.ones_like(who))), step, devices)
-        return sent if devices.grid is None else sent._replace(wire=np.full(len(sent.who), _ANSWER))
+        return sent if devices.grid is None else sent._replace(wire=np.full(len(sent.senders), _ANSWER))
 
     def update(self, state: RehearsalState, inbox: Delivery, devices: Devices) -> RehearsalState:
         """Take in what came up or down; the root rehearses."""

@@ -155,7 +155,7 @@ class TreeRows(TreeSummaries):
         """Return the messages with their bytes on the wire, if they are encoded."""
         if not self.lean:
             return messages
-        tables, who = messages.tables, messages.who
+        tables, who = messages.tables, messages.senders
         if way in (ENDS, BOX):
             return messages._replace(wire=count_box_bytes(tables.flat().reshape(-1, 2 * devices.d + 2)))
         box = np.zeros((0, 2 * devices.d + 2)) if walk.box is None else walk.box[who]

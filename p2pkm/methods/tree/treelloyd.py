@@ -305,10 +305,17 @@ class TreeLloydOnGraph(OnGraph):
         exact_rows = exact & is_exact
         short = 8.0 * _SHORT_BYTES
         return TreePasses(
-            parent, layers,
-            (TreePass(True, one_row, tree_sums.MOMENTS, exact, short), TreePass(False, one_row, tree_sums.UNITS, exact, short)),
-            (TreePass(True, rows, d + 1 + self.searches, exact_rows, _BITS_UP), TreePass(False, rows, d, exact_rows, _BITS_DOWN)),
-        )  # fmt: skip
+            parent,
+            layers,
+            (
+                TreePass(True, one_row, tree_sums.MOMENTS, exact, short),
+                TreePass(False, one_row, tree_sums.UNITS, exact, short),
+            ),
+            (
+                TreePass(True, rows, d + 1 + self.searches, exact_rows, _BITS_UP),
+                TreePass(False, rows, d, exact_rows, _BITS_DOWN),
+            ),
+        )
 
     def flops(self, work: Work) -> Integers:
         """Count one pass over the local points per round, in proportion to the received rows, and the additions."""

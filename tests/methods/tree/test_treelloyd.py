@@ -424,6 +424,6 @@ def test_moments_of_devices_do_not_depend_on_the_pieces(monkeypatch):
     devices = arrange([[[1.0], [5.0]], [[2.0]], [[7.0], [8.0], [9.0]]], [(0, 1), (1, 2)]).devices
     tables = np.tile([[1.0], [8.0]], (3, 1, 1))
     whole = tree_sums.measure(devices, tables)
-    monkeypatch.setattr(chunks, "_POINTS", 3)
+    monkeypatch.setattr(chunks, "_CHUNK_SIZE", 3)
     assert whole[:, 0, :2].tolist() == [[2.0, 9.0], [1.0, 1.0], [3.0, 2.0]]
     assert np.array_equal(tree_sums.measure(devices, tables), whole)
