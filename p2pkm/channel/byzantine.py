@@ -19,7 +19,7 @@ from p2pkm.core.spec import Spec, complete, convert, parameters, parse, read_cou
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import check_integer
 from p2pkm.kernels.reference import uniforms
-from p2pkm.methods.init.pipelines import Stage, find_own
+from p2pkm.methods.init.pipelines import Stage, find_method_stage
 from p2pkm.methods.registry import suggest_methods
 from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network
@@ -190,7 +190,7 @@ class ByzantineMessages(PlacedOnGraph, Transform):
         """Measure all points in the units of these stages."""
         if not len(self.ids):
             return
-        method = find_own(stages).algorithm
+        method = find_method_stage(stages).algorithm
         self.method = type(method)
         self.low, self.high, self.mean = convert_box(_measure(devices, network), method.traits.normalization)
 

@@ -34,7 +34,7 @@ from p2pkm.channel.transform import (
 from p2pkm.core.batch import Devices, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, RaggedArray
-from p2pkm.methods.init.pipelines import Stage, find_own
+from p2pkm.methods.init.pipelines import Stage, find_method_stage
 from p2pkm.methods.schedules import Schedule
 from p2pkm.network.delay_model import ReceivedTables, SentTables
 from p2pkm.network.graph import Topology
@@ -139,7 +139,7 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
 
     def notes(self, stages: Sequence[Stage]) -> list[str]:
         """Return which stages need all messages, and which events of the trace have no effect."""
-        own = find_own(stages)
+        own = find_method_stage(stages)
         left = ", ".join(dict.fromkeys(stage.name for stage in stages if stage is not own and not stage.faults_apply))
         notes = []
         if left and self.exposes:

@@ -33,8 +33,8 @@ from p2pkm.core.traits import MessageContent
 from p2pkm.core.validation import check_integer, check_scalar
 from p2pkm.core.wire_format import number_bits, to_bytes
 from p2pkm.methods.building_blocks.quantization import FINEST, count_bits
-from p2pkm.methods.building_blocks.spanning_tree import grow
-from p2pkm.methods.init.pipelines import Stage, find_own
+from p2pkm.methods.building_blocks.spanning_tree import build_spanning_tree
+from p2pkm.methods.init.pipelines import Stage, find_method_stage
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.init.total_variance import TotalVariance
 from p2pkm.methods.registry import suggest_methods
@@ -381,7 +381,7 @@ class Quantizer(PlacedOnGraph, ReshapesMethod, Transform):
     @classmethod
     def prepare(cls, settings: Settings, at: InitContext) -> tuple[Stage, ...]:
         """Return the stage that sums up the total variance."""
-        tree = grow(at.topology)
+        tree = build_spanning_tree(at.topology)
         return (Stage(TotalVariance.name, TotalVariance(at.k, tree), 1),)
 
     def adapt(self, algorithm: Any, topology: Topology) -> Any:
@@ -391,7 +391,7 @@ class Quantizer(PlacedOnGraph, ReshapesMethod, Transform):
 
     def start(self, stages: Sequence[Stage], devices: Devices, network: Network) -> None:
         """Note whether all devices will begin with the same centroids."""
-        own = find_own(stages)
+        own = find_method_stage(stages)
         self._own = own.algorithm
         before = [stage.algorithm.traits for stage in stages[1 : stages.index(own)]]
         self._common = bool(before) and all(one.common_centroids for one in before)

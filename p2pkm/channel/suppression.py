@@ -29,7 +29,7 @@ from p2pkm.core.sorting import find_runs
 from p2pkm.core.traits import MessageContent
 from p2pkm.core.validation import check_integer
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
-from p2pkm.methods.building_blocks.spanning_tree import source_of
+from p2pkm.methods.building_blocks.spanning_tree import source_devices
 from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.registry import suggest_methods
 from p2pkm.methods.server.star import StarState
@@ -210,7 +210,7 @@ def sent_rows(
     """Yield rows float64[r, w] that go over links, some at a time, without ids of origins, and their owners."""
     if isinstance(messages, SparseMessages):
         if len(messages.edges):
-            senders = source_of(devices, messages.edges)  # edges lie by device
+            senders = source_devices(devices, messages.edges)  # edges lie by device
             senders = senders[find_runs(senders)]
             tables = messages.tables.take(messages.senders.searchsorted(senders))
             yield tables.flat()[:, messages.header :], lambda: senders.repeat(tables.rows)

@@ -12,8 +12,8 @@ from p2pkm.core.protocols import OnGraph, Work
 from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import check_integer
 from p2pkm.deep.method import TRAITS, DeepMethod, DeepState, flatten, unflatten
-from p2pkm.methods.building_blocks.averaging import WEIGHTED, add_fresh, mix
-from p2pkm.methods.building_blocks.spanning_tree import Tree, grow, ways
+from p2pkm.methods.building_blocks.averaging import WEIGHTED, add_received_tables, mix
+from p2pkm.methods.building_blocks.spanning_tree import Tree, build_spanning_tree, tree_edges
 from p2pkm.network.graph import Topology
 
 
@@ -105,7 +105,7 @@ class DeepGossip(DeepMethod):
 
     def on(self, topology: Topology) -> "DeepGossipOnGraph":
         """Return the algorithm that the loop runs: how many turns a round has depends on the tree."""
-        return DeepGossipOnGraph(self, grow(topology), topology)
+        return DeepGossipOnGraph(self, build_spanning_tree(topology), topology)
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class DeepGossipOnGraph(OnGraph):
         step = (place - self.agreement) % (2 * self.depth)  # of a walk: parameters along the tree, then reports
         up = step < self.depth
         acts = self.tree.layer[devices.ids] == abs(self.depth - step)  # depth, ..., 1 up; 0, 1, ... down again
-        edges = ways(self.tree, devices, acts)[0 if up else 1]
+        edges = tree_edges(self.tree, devices, acts)[0 if up else 1]
         sending = np.zeros(len(devices), np.bool_)
         sending[devices.sources[edges]] = True
         sending |= (devices.degrees == 0) & (step == 0)
@@ -221,7 +221,7 @@ class DeepGossipOnGraph(OnGraph):
             )
         else:
             values = state.values
-            values = mix(devices, values, inbox) if self.method.gossips else add_fresh(devices, inbox, values)
+            values = mix(devices, values, inbox) if self.method.gossips else add_received_tables(devices, inbox, values)
             if place < last:
                 return state._replace(values=values)
             flat = unflatten(values, theta.shape[1] + 1)

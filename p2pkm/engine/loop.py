@@ -16,7 +16,7 @@ from p2pkm.core.states import optional
 from p2pkm.core.termination import STOPPED
 from p2pkm.engine.active_links import ActiveLinks
 from p2pkm.engine.point_feed import PointFeed
-from p2pkm.methods.init.pipelines import Stage, find_own
+from p2pkm.methods.init.pipelines import Stage, find_method_stage
 from p2pkm.methods.schedules import Schedule, make
 from p2pkm.metrics.monitor import Monitor
 from p2pkm.network.transport import Network
@@ -107,7 +107,7 @@ def run(stages: Sequence[Stage], start: Floats | None, context: RunContext) -> S
     whole, handed = context, [state]  # handed over: what a stage started from is not kept while it runs
     del state, start
     first, context = _take_up(context)
-    own, ended = find_own(stages), None
+    own, ended = find_method_stage(stages), None
     for number, stage in enumerate(stages[first:], first):
         context = _use(whole, whole.devices) if stage.all_links else context
         ending = run_stage(stage, handed.pop(), context, number, closing=stage is own)

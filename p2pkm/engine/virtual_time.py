@@ -41,7 +41,7 @@ from p2pkm.core.protocols import Work
 from p2pkm.data.stream import PointStream
 from p2pkm.engine import flop_count as operations
 from p2pkm.engine.event_driven import Events
-from p2pkm.methods.init.pipelines import Stage, find_own
+from p2pkm.methods.init.pipelines import Stage, find_method_stage
 from p2pkm.methods.schedules import Schedule, make
 from p2pkm.network.graph import Topology
 from p2pkm.network.ledger import ExchangeRecord
@@ -149,14 +149,14 @@ def _follow(
     flops = Flops(topology, network.gather_by_device(devices.sizes), devices.d)
     for number, exchanges in groupby(network.ledger.exchanges, key=lambda exchange: exchange.stage):
         stage, held = timing.stages[number], list(exchanges)
-        if timing.events is not None and stage is find_own(timing.stages):
+        if timing.events is not None and stage is find_method_stage(timing.stages):
             ends |= {(number, t): clock.now + computed for t, computed in enumerate(timing.events.ends)}
             clock.ready[:] = clock.received[:] = clock.now + timing.events.ends[-1]
             continue
         linked = devices if topology.varying is not None else _in_use(devices, held[0])  # as the loop makes it
         schedule = make(stage.algorithm.schedule, linked, topology.colors)
         free = stage.algorithm.schedule in FREE
-        stream = timing.stream if stage is find_own(timing.stages) else None
+        stream = timing.stream if stage is find_method_stage(timing.stages) else None
         clock.barrier()
         reached = 0
         for exchange, (t, awake) in zip(held, _turns(schedule), strict=False):

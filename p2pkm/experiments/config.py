@@ -250,14 +250,14 @@ def parse_graph(experiment: RunOptions, method: Any) -> Spec:
         If the method requires a star and another graph is given.
     """
     from p2pkm.core.plugins import families
-    from p2pkm.methods.init.pipelines import needs_hub, refuse_graph
+    from p2pkm.methods.init.pipelines import graph_error, needs_hub
 
     on_star = needs_hub(method)
     text = ("star" if on_star else "ring") if experiment.graph is None else experiment.graph
     kinds = families(text)
     graph = parse(text, kinds, "graph")
     if on_star and graph.name != "star":
-        raise refuse_graph(method, repr(text), "Remove --graph")
+        raise graph_error(method, repr(text), "Remove --graph")
     return complete(graph, kinds, experiment.seed)
 
 

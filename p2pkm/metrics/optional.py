@@ -6,7 +6,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.chunks import label
-from p2pkm.methods.building_blocks.averaging import find_moves
+from p2pkm.methods.building_blocks.averaging import max_moves
 from p2pkm.metrics.clustering import distance, silhouettes
 from p2pkm.metrics.monitor import Monitor, add, mean
 from p2pkm.metrics.result import Census
@@ -17,7 +17,7 @@ _SCORED = ("ari_clients", "nmi_clients", "purity_clients")
 
 def mark_move(devices: Devices, network: Network, state: Any) -> float:
     """Return the largest move of a coordinate of any device in its last turn, over the scale: the units of ``tol``."""
-    moves = find_moves(state.centroids, state.previous)
+    moves = max_moves(state.centroids, state.previous)
     return float(network.allgather_by_device(moves).max()) / devices.data_std if devices.data_std else 0.0
 
 

@@ -34,7 +34,7 @@ from p2pkm.data.shards import Shards
 from p2pkm.engine.active_links import ActiveLinks
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.kernels import reference
-from p2pkm.methods.building_blocks.averaging import mixing, relative_weights
+from p2pkm.methods.building_blocks.averaging import mixing_weights, relative_weights
 from p2pkm.methods.building_blocks.total_variation import received_edges
 from p2pkm.methods.peer.consensus import ConsensusLloyd
 from p2pkm.methods.peer.pushsum import PushSumLloyd
@@ -398,7 +398,7 @@ def _weigh(exchange: _Exchange, method: str, numbers: _Numbers) -> tuple[Any, An
             np.ones(len(devices)), 1 + devices.degrees
         )
     if devices.averaging_weights is not None or devices.neighbor_mean_weights is not None:
-        shares = mixing(devices)
+        shares = mixing_weights(devices)
         weights: Any = numbers.fractions(shares, np.ones(len(shares)))
     else:
         most = np.maximum(devices.degrees[devices.sources], devices.neighbor_degrees)

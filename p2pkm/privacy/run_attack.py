@@ -139,8 +139,8 @@ def noisy_sums(method: "Private", features: int, n: int) -> "list[NoisySum]":
     for number in range(1, method.sums + 1):
         shape = method.shape_of(number, method.radius or 1.0, features)
         change = np.zeros(shape.width, np.int64)
-        change[0] = np.rint(shape.reach / shape.grain.unit)
-        change[-1] = int(shape.each)
+        change[0] = np.rint(shape.clip_radius / shape.grain.unit)
+        change[-1] = int(shape.point_units)
         if method.relation == "exchange":
             apart, across = np.concatenate((change, -change)), 2 * change
             across[-1] = 0

@@ -14,7 +14,7 @@ import numpy as np
 
 import topologies
 from p2pkm.kernels import compile_ahead
-from p2pkm.methods.building_blocks.spanning_tree import grow
+from p2pkm.methods.building_blocks.spanning_tree import build_spanning_tree
 from p2pkm.network.graph import Topology, bound_diameter, walk
 
 OPTIONS: dict[str, dict[str, Any]] = {"small-world": {"degree": 6}, "random-regular": {"degree": 6},
@@ -40,7 +40,7 @@ def print_steps(name: str, n: int, trials: int) -> None:
     colored, _ = clock(lambda: walk("color", *links), trials)
     bound, _ = clock(lambda: bound_diameter(*links), trials)
     components, _ = clock(lambda: walk("components", *links), trials)
-    grown, _ = clock(lambda: grow(topology), trials)
+    grown, _ = clock(lambda: build_spanning_tree(topology), trials)
     steps = (made, read, checked, colored, bound, components, grown)
     print(f"{name:17}{graph.number_of_edges():>11,}{''.join(f'{step:10.2f}' for step in steps)}", flush=True)
 

@@ -19,7 +19,7 @@ import p2pkm
 import topologies
 from p2pkm.data.sources import digits
 from p2pkm.methods.building_blocks.gdp import mu_of
-from p2pkm.methods.building_blocks.private_tables import clip, step_shape
+from p2pkm.methods.building_blocks.private_tables import clip, step_layout
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 CENTRAL = ("server", 16)
@@ -176,7 +176,7 @@ def gtvmin(seeds, only):
             best, owner, alone = baseline(X, k), deal(16, len(X), seed), ("none", 16, epsilon, seed)
             parts = [X[owner == i] for i in range(16)]
             seeded = play(X, k, radius, *alone, steps=0)
-            reach = step_shape(k, X.shape[1], seeded.summary["size"], "add").reach
+            reach = step_layout(k, X.shape[1], seeded.summary["size"], "add").reach
             ends = [settle(parts, seeded.centroids, reach, *setting, mu, seed) for setting in settings]
             found = [seeded.centroids[:1], run(X, k, radius, *alone)[None], *ends]
             ratios.append([np.mean([price(X, own) for own in rows]) / best for rows in found])

@@ -18,7 +18,7 @@ from p2pkm.channel.transform import Context
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, SparseMessages, Tables
 from p2pkm.core.traits import MessageContent
-from p2pkm.methods.building_blocks.flooding import group
+from p2pkm.methods.building_blocks.flooding import distinct_collections
 from p2pkm.methods.init.flooded_summaries import FloodedSummaries
 from p2pkm.methods.init.pipelines import Stage, needs_hub
 from p2pkm.network.graph import Topology
@@ -213,7 +213,7 @@ def test_a_liar_knows_its_own_summary_and_the_others_hold_the_lie():
         result = p2pkm.simulate(p2pkm.GTVMin(4), topologies.path(5), shards, rounds=1, seed=3, byzantine=spec)
     (liar,) = result.byzantine
     flood = held[-1].flood
-    tables = [group(flood, np.array([i]))[0][0] for i in range(5)]
+    tables = [distinct_collections(flood, np.array([i]))[0][0] for i in range(5)]
     assert flood.known.all()
     assert np.abs(tables[liar]).max() < 20
     for i in set(range(5)) - {liar}:

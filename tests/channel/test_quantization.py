@@ -20,7 +20,7 @@ from p2pkm.core.traits import MessageContent
 from p2pkm.core.wire_format import decode, encode, integer_bits
 from p2pkm.engine.loop import Start
 from p2pkm.methods.building_blocks.quantization import count_bits
-from p2pkm.methods.building_blocks.spanning_tree import grow
+from p2pkm.methods.building_blocks.spanning_tree import build_spanning_tree
 from p2pkm.methods.init.pipelines import Stage, needs_hub
 from p2pkm.methods.init.total_variance import TotalVariance
 from p2pkm.methods.schedules import make
@@ -352,7 +352,7 @@ def test_the_total_variance_is_that_of_all_points():
     blocks = [3.0 + RNG.normal(size=(size, 3)) for size in (4, 0, 1, 6, 2)] + [1e6 + RNG.normal(size=(3, 3))]
     mass = RNG.uniform(0.5, 2.0, 16)
     table = arrange(blocks, [(0, 1), (1, 2), (2, 3), (1, 4), (4, 5)], weights=mass)
-    stage, devices, network = TotalVariance(2, grow(table.topology)), table.devices, table.network
+    stage, devices, network = TotalVariance(2, build_spanning_tree(table.topology)), table.devices, table.network
     state = stage.initial_state(devices, Start(np.zeros((6, 2, 3)), np.ones(6, np.bool_)))
     heard = network.deliver(stage.message(state, devices.at_stage_start(np.ones(6, np.bool_))))
     for turn in range(int(stage.schedule.split("*")[1])):
@@ -405,5 +405,5 @@ def test_alpha_and_the_equal_coupling_need_the_same_number_of_bits(alpha):
 def test_devices_of_too_few_points_are_left_out_of_the_total_variance(least, wanted):
     table = arrange([np.ones((m, 1)) for m in (1, 2, 3)] + [[]], [(0, 1), (1, 2), (2, 3)])
     devices = replace(table.devices, min_count=least)
-    state = TotalVariance(1, grow(table.topology)).initial_state(devices, None)
+    state = TotalVariance(1, build_spanning_tree(table.topology)).initial_state(devices, None)
     assert state.moments[:, 0].tolist() == wanted

@@ -371,7 +371,7 @@ def test_without_the_option_fkm_is_as_the_paper_says():
 def test_what_is_published_is_a_mean_of_enough_points(seed, least, weighted):
     from dataclasses import replace
 
-    from p2pkm.methods.building_blocks.small_clusters import publish
+    from p2pkm.methods.building_blocks.small_clusters import suppressed_means
     from tests.support.server import clients_of
 
     rng = np.random.default_rng(seed)
@@ -379,7 +379,7 @@ def test_what_is_published_is_a_mean_of_enough_points(seed, least, weighted):
     mass = rng.uniform(0.5, 9.0, sum(map(len, data))) if weighted else None
     devices = replace(clients_of(data, weights=mass)[0], min_count=least)
     rows = rng.normal(size=(4, 3, 2))
-    found = publish(devices, rows)
+    found = suppressed_means(devices, rows)
     for i, points in enumerate(data):
         weights = devices.point_weights[devices.offsets[i] : devices.offsets[i + 1]]
         nearest = ((points[:, None] - rows[i]) ** 2).sum(axis=2).argmin(axis=1)
@@ -392,7 +392,7 @@ def test_what_is_published_is_a_mean_of_enough_points(seed, least, weighted):
             else:
                 assert (found[i, c] == np.inf).all()
     assert (found[3] == np.inf).all()
-    assert publish(replace(devices, min_count=1), rows) is rows
+    assert suppressed_means(replace(devices, min_count=1), rows) is rows
 
 
 @pytest.mark.parametrize("method", [

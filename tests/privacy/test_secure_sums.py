@@ -15,11 +15,11 @@ from p2pkm.kernels import reference
 from p2pkm.methods.building_blocks.secure_sums import (
     SumName,
     add_masks,
-    gaussian,
     grain_of,
     link_keys,
     link_masks,
     public_words,
+    standard_normals,
 )
 from p2pkm.methods.peer import private
 from p2pkm.network.graph import Topology
@@ -160,7 +160,7 @@ def test_a_unit_is_small_and_rounding_is_counted_in():
 
 def test_noise_is_normal():
     """Kolmogorov and Smirnov's distance of 4,000 draws: beyond 0.0353 with probability 1e-4."""
-    drawn = np.sort(gaussian(np.arange(40, dtype=np.uint64), 1, 2, 100).ravel())
+    drawn = np.sort(standard_normals(np.arange(40, dtype=np.uint64), 1, 2, 100).ravel())
     shares = (np.arange(4000) + 0.5) / 4000
     assert np.abs(norm.cdf(drawn) - shares).max() < 0.0353
     assert len(np.unique(drawn)) == 4000

@@ -11,7 +11,7 @@ import topologies
 from p2pkm.core.errors import TopologyError
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
-from p2pkm.methods.building_blocks.spanning_tree import grow
+from p2pkm.methods.building_blocks.spanning_tree import build_spanning_tree
 from p2pkm.network.graph import Topology
 from topologies import CSRGraph
 from topologies.csr_graph import pack
@@ -345,7 +345,7 @@ def test_bounds_and_trees_against_plain_loops(light, many):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("p2pkm.network.graph._MANY", many)
         topology = Topology.from_graph(light)
-        tree = grow(topology)
+        tree = build_spanning_tree(topology)
     graph, n = light.to_networkx(), len(light)
     parts = [sorted(part) for part in nx.connected_components(graph)]
     ways = dict(nx.all_pairs_shortest_path_length(graph))

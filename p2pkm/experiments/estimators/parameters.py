@@ -16,7 +16,7 @@ from p2pkm.data.identifiers import identify, is_integer, locate, to_raw
 from p2pkm.data.partition.by_column import name_devices
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import build_topology, parse_graph, parse_method
-from p2pkm.methods.init.pipelines import needs_hub, refuse_graph
+from p2pkm.methods.init.pipelines import graph_error, needs_hub
 from p2pkm.methods.init.value import Init
 from p2pkm.methods.registry import known
 from p2pkm.network.graph import Topology
@@ -155,7 +155,7 @@ def arrange(
     if needs_hub(method):
         # "ring" is the default of the estimator, so it stands for no graph.
         if not is_spec or params["graph"] not in {"ring", "star"}:
-            raise refuse_graph(method, repr(params["graph"]), "Remove graph")
+            raise graph_error(method, repr(params["graph"]), "Remove graph")
         return ResolvedParameters(method, None, n_devices or default, seed), owner, names
     if given_graph is None:
         topology = build_topology(parse_graph(experiment, method), n_devices, default, names)

@@ -12,7 +12,7 @@ from p2pkm.channel.byzantine import ByzantineMessages
 from p2pkm.core.expected_messages import MessageVolume
 from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.patterns import SentByRound, TrafficInputs, add_up, predict_sent
-from p2pkm.methods.init.pipelines import Stage, find_own
+from p2pkm.methods.init.pipelines import Stage, find_method_stage
 
 VolumeByRound = Callable[[int], MessageVolume]
 # Approximate bits per integer: moves on a grid, int8 or messages outside the method, all other differences.
@@ -80,7 +80,9 @@ def stage_traffic(plan: RunPlan) -> list[StageTraffic]:
 def _encode(volume: VolumeByRound, stage: Stage, plan: RunPlan) -> VolumeByRound:
     """Add the approximate encoded bytes, if the run encodes the messages of the stage as integers."""
     spec, traits = plan.experiment.quantize, stage.algorithm.traits
-    if not spec.in_integers or not (traits.moves_on_grid or traits.counts_on_grid or stage is find_own(plan.stages)):
+    if not spec.in_integers or not (
+        traits.moves_on_grid or traits.counts_on_grid or stage is find_method_stage(plan.stages)
+    ):
         return volume
     if str(spec).startswith("int8") or traits.counts_on_grid:
         bits = _INT8
@@ -108,7 +110,7 @@ def _find_malformed_messages(plan: RunPlan) -> ByzantineMessages | None:
     settings = plan.run.channel.find(ByzantineMessages)
     if settings is None or settings["spec"].kind != "nan":
         return None
-    return ByzantineMessages(**settings, method=type(find_own(plan.stages).algorithm))
+    return ByzantineMessages(**settings, method=type(find_method_stage(plan.stages).algorithm))
 
 
 def _count(sent: SentByRound, stage: Stage, plan: RunPlan, byzantine: ByzantineMessages | None) -> VolumeByRound:

@@ -33,7 +33,7 @@ from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.volume import count_flooded_tables
 from p2pkm.kernels import reference as plain
 from p2pkm.methods.building_blocks.random_matching import match, pick_neighbor
-from p2pkm.methods.init.pipelines import Stage, find_own
+from p2pkm.methods.init.pipelines import Stage, find_method_stage
 from p2pkm.methods.schedules import make
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
@@ -134,12 +134,12 @@ def _every_turn(inputs: TrafficInputs, sent: EveryTurn) -> tuple[SentByRound, bo
 def _is_event_driven(stage: Stage, plan: RunPlan) -> bool:
     """Check whether simulated clocks decide which device acts next."""
     timed = plan.experiment.link_model is not None and plan.topology.varying is None
-    return stage.algorithm.schedule == "async" and timed and stage is find_own(plan.stages)
+    return stage.algorithm.schedule == "async" and timed and stage is find_method_stage(plan.stages)
 
 
 def _varies(stage: Stage, plan: RunPlan) -> bool:
     """Check whether the stage runs on a time-varying graph."""
-    return plan.topology.varying is not None and stage is find_own(plan.stages)
+    return plan.topology.varying is not None and stage is find_method_stage(plan.stages)
 
 
 def _count_by_round(inputs: TrafficInputs, sent: EveryTurn) -> Callable[[int], Integers]:

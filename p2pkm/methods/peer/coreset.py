@@ -13,8 +13,8 @@ from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import check_choice, check_integer
 from p2pkm.kernels.reference import uniforms
-from p2pkm.methods.building_blocks.flooding import Flood, begin, group, receive, send
-from p2pkm.methods.building_blocks.spanning_tree import Tree, grow, ways
+from p2pkm.methods.building_blocks.flooding import Flood, begin, distinct_collections, receive, send
+from p2pkm.methods.building_blocks.spanning_tree import Tree, build_spanning_tree, tree_edges
 from p2pkm.methods.init.pipelines import check_flooding
 from p2pkm.network.graph import Topology
 
@@ -132,7 +132,7 @@ class Coreset(MethodBase):
         """Bind the method to a graph, whose diameter or spanning tree sets the number of turns."""
         if self.spread == "flood":
             return CoresetByFlooding(self, max(1, topology.hops))
-        return CoresetOnTree(self, grow(topology))
+        return CoresetOnTree(self, build_spanning_tree(topology))
 
     def begin(self, devices: Devices) -> "CoresetState":
         """Cluster the local points; no device has a table to send yet."""
@@ -198,7 +198,7 @@ class Coreset(MethodBase):
         """
         if len(members) == 0:
             return np.zeros((0, self.k, devices.d))
-        collections, collection_of_member = group(flood, members)
+        collections, collection_of_member = distinct_collections(flood, members)
         clipped = [np.column_stack((rows[:, :-1], np.maximum(rows[:, -1], 0.0))) for rows in collections]
         centroids = devices.pooled_kmeans(clipped, self.k, Stream.CLUSTER, starts=self.n_init, limit=_LIMIT, first=0)
         return centroids[collection_of_member]
@@ -273,7 +273,7 @@ class CoresetByFlooding(OnGraph):
         flood = receive(state.flood, inbox, devices)
         all_devices = np.arange(len(devices))
         if devices.turn == self.hops:
-            collections, collection_of_device = group(flood, all_devices)
+            collections, collection_of_device = distinct_collections(flood, all_devices)
             # cumsum adds in the order of the devices; the order of np.sum depends on the length.
             totals = np.array([np.cumsum(np.append(0.0, costs))[-1] for costs in collections])[collection_of_device]
             flood = begin(devices, *self.method.draw(devices, state.own, totals))
@@ -330,7 +330,7 @@ class CoresetOnTree(OnGraph):
             return no_messages(len(devices), 1, 1)
         is_down = number % 2
         due = self.tree.layer[devices.ids] == (step if is_down else self.depth - step)
-        edges = ways(self.tree, devices, due)[is_down]
+        edges = tree_edges(self.tree, devices, due)[is_down]
         if number == _ROWS_UP:
             values, rows = devices.kernels.concatenate_tables(state.flood.known & due[:, None], *state.flood.held)
         elif number == _CENTROIDS_DOWN:

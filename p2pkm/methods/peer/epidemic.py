@@ -8,7 +8,7 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import Work
-from p2pkm.methods.building_blocks.averaging import add_fresh
+from p2pkm.methods.building_blocks.averaging import add_received_tables
 from p2pkm.methods.building_blocks.lloyd_by_averages import AveragesState, LloydByAverages
 from p2pkm.methods.building_blocks.random_matching import find_partners
 from p2pkm.methods.init.value import Init
@@ -124,4 +124,4 @@ class EpidemicOnGraph(Epidemic):
         """Average with the partner if its message arrived."""
         has_partner = np.zeros(len(devices), np.bool_)
         has_partner[devices.sources[inbox.fresh]] = True
-        return np.where(has_partner, 0.5, 1.0)[:, None, None] * add_fresh(devices, inbox, averages)
+        return np.where(has_partner, 0.5, 1.0)[:, None, None] * add_received_tables(devices, inbox, averages)

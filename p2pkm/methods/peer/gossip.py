@@ -13,7 +13,7 @@ from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import check_integer, check_positive
 from p2pkm.methods.building_blocks.averaging import has_converged, local_sums
-from p2pkm.methods.building_blocks.optimal_matching import pair_rows
+from p2pkm.methods.building_blocks.optimal_matching import match_rows
 from p2pkm.methods.building_blocks.random_matching import find_partners
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
@@ -220,7 +220,7 @@ def average_pair(local: Floats, received: Floats, *, first: bool) -> Floats:
     -------
     rows : float64[k, d + 1]
     """
-    local_rows, received_rows = pair_rows(local[:, :-1], received[:, :-1], first=first)
+    local_rows, received_rows = match_rows(local[:, :-1], received[:, :-1], first=first)
     has_weight = (local[local_rows, -1:] + received[received_rows, -1:])[:, 0] > 0.0
     local_rows, received_rows = local_rows[has_weight], received_rows[has_weight]
     a, b = local[local_rows, -1:], received[received_rows, -1:]

@@ -8,7 +8,7 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import Work
-from p2pkm.methods.building_blocks.averaging import add_fresh
+from p2pkm.methods.building_blocks.averaging import add_received_tables
 from p2pkm.methods.building_blocks.lloyd_by_averages import AveragesState, LloydByAverages
 from p2pkm.methods.building_blocks.random_matching import count_exchanges, pick_neighbor
 from p2pkm.methods.init.value import Init
@@ -112,4 +112,4 @@ class GossipSum(LloydByAverages):
     def exchange(self, averages: Floats, inbox: Inbox, devices: Devices) -> Floats:
         """Add the received halves to the half that each device keeps; a device without links keeps all."""
         retained = np.where(devices.degrees > 0, 0.5, 1.0)[:, None, None] * averages
-        return add_fresh(devices, inbox, retained)
+        return add_received_tables(devices, inbox, retained)

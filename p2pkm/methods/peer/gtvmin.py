@@ -15,15 +15,15 @@ from p2pkm.core.spec import suggest
 from p2pkm.core.states import optional, register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import check_integer, check_positive, check_scalar
-from p2pkm.methods.building_blocks.averaging import find_moves
-from p2pkm.methods.building_blocks.centroid_swaps import swap
+from p2pkm.methods.building_blocks.averaging import max_moves
+from p2pkm.methods.building_blocks.centroid_swaps import swap_centroids
 from p2pkm.methods.building_blocks.coupling_choice import (
     WEAK,
-    check_rehearsal,
+    calibration_obstacle,
+    check_calibration,
     choose_coupling,
     least_coupling,
-    relax,
-    why_no_rehearsal,
+    optimal_relaxation,
 )
 from p2pkm.methods.building_blocks.gtv_objective import GTVObjective
 from p2pkm.methods.building_blocks.guarded_passes import PassRule, run_passes
@@ -33,7 +33,7 @@ from p2pkm.methods.building_blocks.robust_neighbors import LEAST, RULES, robust_
 from p2pkm.methods.building_blocks.small_clusters import suppress_small_clusters
 from p2pkm.methods.building_blocks.total_variation import saturate_alpha
 from p2pkm.methods.init.pipelines import Stage, group_stage
-from p2pkm.methods.init.registry import InitContext, grow_shallow
+from p2pkm.methods.init.registry import InitContext, bounded_spanning_tree
 from p2pkm.methods.init.tree_groups import check_groups
 from p2pkm.methods.init.value import Init
 
@@ -385,9 +385,9 @@ class GTVMin(MethodBase):
         failed_swaps = state.quiet
         if self.swaps and devices.round % _SWAP_INTERVAL == 0:
             candidates = devices.active_devices & (failed_swaps < _SWAP_ATTEMPTS)
-            centroids, swapped = swap(weighted, centroids, inbox, alpha, candidates)
+            centroids, swapped = swap_centroids(weighted, centroids, inbox, alpha, candidates)
             failed_swaps = np.where(swapped, 0, failed_swaps + candidates).astype(np.int8)
-            moves[swapped[active], 0] = find_moves(centroids[swapped], state.centroids[swapped])
+            moves[swapped[active], 0] = max_moves(centroids[swapped], state.centroids[swapped])
         quiet_turns = state.calm.copy()
         is_quiet = moves[:, 0] <= self.tol * devices.data_std
         quiet_turns[active] = np.minimum(quiet_turns[active] + np.int8(1), np.int8(2)) * is_quiet
@@ -432,7 +432,7 @@ class GTVMin(MethodBase):
             return 0.5
         if self.schedule == "jacobi" or (devices is not None and devices.has_stale_or_varying_links):
             return 1.0
-        return 1.5 if self.relaxation is None or coupling is None else relax(coupling)
+        return 1.5 if self.relaxation is None or coupling is None else optimal_relaxation(coupling)
 
     @property
     def _coupling_choice(self) -> str:
@@ -527,7 +527,7 @@ class GTVMin(MethodBase):
     def check(self, run: RunOutline, points: PointCount) -> None:
         """Reject a calibrated coupling on a graph that is too large or disconnected."""
         if self.coupling == "rehearsal":
-            check_rehearsal(run.topology)
+            check_calibration(run.topology)
 
     def stages(self, at: InitContext) -> Pipeline:
         """Create the stages of groups, thresholds of saturation, calibration of the coupling and acceptance test."""
@@ -543,14 +543,14 @@ class GTVMin(MethodBase):
             before.append(Stage("warmup", self.at_coupling(_WARM_UP_COUPLING), _WARM_UP_ROUNDS))
             before.append(Stage("saturation-thresholds", SaturationThresholds(at.k), 3))
         if self.coupling == "rehearsal":
-            from p2pkm.methods.init.rehearsal import Rehearsing
+            from p2pkm.methods.init.rehearsal import CouplingCalibration
 
-            grow_shallow(at.topology)
-            before.append(Stage(Rehearsing.name, Rehearsing.on_graph(at.k, at.topology), 1))
+            bounded_spanning_tree(at.topology)
+            before.append(Stage(CouplingCalibration.name, CouplingCalibration.on_graph(at.k, at.topology), 1))
         if self.accept:
             from p2pkm.methods.init.accept_test import AcceptTest
 
-            grow_shallow(at.topology)
+            bounded_spanning_tree(at.topology)
             test = AcceptTest.after(self, at.topology)
             after.append(Stage(AcceptTest.name, test, 1, all_links=True, after=True))
         return Pipeline(seeding, tuple(before), tuple(after))
@@ -568,7 +568,7 @@ class GTVMin(MethodBase):
 
 def _can_calibrate(run: RunOutline) -> bool:
     """Tell whether the coupling can be calibrated on this graph, from rows of all devices."""
-    return run.complete and not why_no_rehearsal(run.topology)
+    return run.complete and not calibration_obstacle(run.topology)
 
 
 def _check(method: GTVMin) -> None:

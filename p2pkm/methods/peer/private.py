@@ -17,7 +17,7 @@ from p2pkm.core.validation import FARTHEST, LARGEST, SMALLEST, check_choice, che
 from p2pkm.methods.building_blocks import private_tables as tables
 from p2pkm.methods.building_blocks import secure_walk, tree_sums
 from p2pkm.methods.building_blocks.gdp import epsilon_of, mu_of
-from p2pkm.methods.building_blocks.private_tables import Shape
+from p2pkm.methods.building_blocks.private_tables import SumLayout
 from p2pkm.methods.building_blocks.secure_sums import (
     FINEST,
     WORDS,
@@ -27,7 +27,7 @@ from p2pkm.methods.building_blocks.secure_sums import (
     link_keys,
     secrets_of,
 )
-from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
+from p2pkm.methods.building_blocks.spanning_tree import Tree, build_spanning_tree
 from p2pkm.network.graph import Topology
 
 # Shares of the squared budget mu^2 for size, seeds and all steps together. Squared budgets of Gaussian differential
@@ -296,14 +296,14 @@ class Private(MethodBase):
                 "smaller curious, or trust=none."
             )
 
-    def shape_of(self, number: int, size: float, d: int) -> Shape:
+    def shape_of(self, number: int, size: float, d: int) -> SumLayout:
         """Create the layout and sensitivity of sum `number`, from 1."""
         if number == 1:
-            return tables.ring_shape(self.relation)
-        kind = tables.cell_shape if number == 2 else tables.step_shape
+            return tables.ring_layout(self.relation)
+        kind = tables.cell_layout if number == 2 else tables.step_layout
         return kind(self.k, d, size, self.relation)
 
-    def noise_of(self, number: int, shape: Shape, n: int) -> tuple[float, float]:
+    def noise_of(self, number: int, shape: SumLayout, n: int) -> tuple[float, float]:
         """Compute the standard deviations of the noise of one device and of the total."""
         share = {1: _SIZE_SHARE, 2: _SEEDS_SHARE}.get(number, _STEPS_SHARE / max(self.steps, 1))
         if not self.steps:
@@ -334,7 +334,7 @@ class Private(MethodBase):
 
     def on(self, topology: Topology) -> "PrivateOnGraph":
         """Bind the method to a spanning tree of the graph."""
-        return PrivateOnGraph(self, grow(topology))
+        return PrivateOnGraph(self, build_spanning_tree(topology))
 
 
 @dataclass(frozen=True)
@@ -352,7 +352,7 @@ class PrivateOnGraph(OnGraph):
     @property
     def depth(self) -> int:
         """Number of turns of a pass."""
-        return tree_sums.depth_of(self.tree)
+        return tree_sums.pass_depth(self.tree)
 
     @property
     def schedule(self) -> str:
@@ -388,29 +388,31 @@ class PrivateOnGraph(OnGraph):
         """Send keys over all links in the initial exchange, then tables, if it is the turn of the layer."""
         if devices.round == 0:
             return secure_walk.send_keys(devices) if self.masks else secure_walk.send_nothing(devices)
-        position = tree_sums.Position(devices.turn, self.depth)
-        if not position.walks or devices.round > self.method.sums:
+        position = tree_sums.PassPosition(devices.turn, self.depth)
+        if not position.is_in_pass or devices.round > self.method.sums:
             return no_messages(len(devices), 1, 1)
         words = state.up if position.up else state.down
-        return tree_sums.send(position, self.tree, devices, words.view(np.float64), np.ones(len(devices), np.bool_))
+        return tree_sums.send_tables(
+            position, self.tree, devices, words.view(np.float64), np.ones(len(devices), np.bool_)
+        )
 
     def update(self, state: PrivateState, inbox: Inbox, devices: Devices) -> PrivateState:
         """Prepare the local table at the start of a round, receive tables, and apply the total at the end."""
         if devices.round > self.method.sums:
             return state
-        position = tree_sums.Position(devices.turn - 1, self.depth)
+        position = tree_sums.PassPosition(devices.turn - 1, self.depth)
         if devices.turn == 0:
             if devices.round == 1 and self.masks:
                 state = state._replace(edge_keys=link_keys(devices, secure_walk.receive_words(inbox, devices)))
             return self.cover(state, devices)
         if position.up:
-            state = state._replace(up=tree_sums.add_children(state.up, inbox, devices))
+            state = state._replace(up=tree_sums.add_child_tables(state.up, inbox, devices))
         else:
-            state = state._replace(down=tree_sums.take_parents(state.down, inbox, devices)[1])
+            state = state._replace(down=tree_sums.receive_from_parents(state.down, inbox, devices)[1])
         if position.at_roots:
             roots = (self.tree.parent[devices.ids] < 0)[:, None, None]
             state = state._replace(down=np.where(roots, state.up, state.down))
-        return self.apply_total(state, devices) if position.ends else state
+        return self.apply_total(state, devices) if position.is_last else state
 
     def _choose_origins(self, state: PrivateState, devices: Devices, size: float) -> Floats:
         """Choose the origins of the offsets in this sum, cells or centroids, float64[n, r, d] relative to `center`."""
@@ -432,7 +434,7 @@ class PrivateOnGraph(OnGraph):
             same_size = state.size == size
             shape = method.shape_of(number, size, devices.d)
             if number == 1:
-                sums = tables.count_rings(devices, method.center, size) * int(shape.each)
+                sums = tables.count_rings(devices, method.center, size) * int(shape.point_units)
             else:
                 origins = self._choose_origins(state, devices, size)
                 sums = tables.sum_offsets(devices, (method.center, method.radius or 0.0), origins, shape)
@@ -450,21 +452,23 @@ class PrivateOnGraph(OnGraph):
         method = self.method
         n = len(devices)
         size, centroids = state.size.copy(), state.centroids.copy()
-        for members in secure_walk.distinct(state.down, state.size):
+        for members in secure_walk.group_equal_totals(state.down, state.size):
             before = float(state.size[members[0]])
             total = state.down[members[0]]
             shape = method.shape_of(number, before, devices.d)
             sd = method.noise_of(number, shape, devices.total)[1]
             values = as_totals(total, shape.grain)
             if number == 1:
-                size[members] = tables.choose_size(values[:, 0], before, sd)
+                size[members] = tables.choose_radius(values[:, 0], before, sd)
             elif number == 2:
                 cells = self._choose_origins(state, devices, before)[members[0]]
-                seeds = tables.seed(values, cells, shape, sd, (devices.kernels, devices.shared_key, self.k))
+                seeds = tables.initial_centroids(
+                    values, cells, shape, sd, (devices.kernels, devices.shared_key, self.k)
+                )
                 centroids[members] = tables.clip(seeds, before) + method.center
             else:
                 origins = self._choose_origins(state, devices, before)[members]
-                centroids[members] = tables.step(origins, values, shape, sd, before) + method.center
+                centroids[members] = tables.lloyd_step(origins, values, shape, sd, before) + method.center
         converged = np.full(n, number == method.sums)
         no_words = np.zeros((n, 1, 1), np.uint64)
         return PrivateState(centroids, converged, size, no_words, no_words, state.edge_keys)

@@ -110,7 +110,7 @@ class PushSumLloyd(CountedLloyd):
         """Compute the share of each neighbor, float64[n, k, d + 1]."""
         return averages / (1.0 + devices.degrees)[:, None, None]
 
-    kept = offered
+    retained = offered
 
     def received_weights(self, devices: Devices) -> Floats | None:
         """Compute the weight of each link divided by the mean weight of the neighbor's links, float64[e]."""
@@ -118,7 +118,7 @@ class PushSumLloyd(CountedLloyd):
 
     def exchange(self, averages: Floats, inbox: Inbox, devices: Devices) -> Floats:
         """Add the shares of the neighbors to the share that each device keeps."""
-        total = self.kept(averages, devices)
+        total = self.retained(averages, devices)
         weights = self.received_weights(devices)
         for receivers, edges, received in iter_neighbor_tables(devices, inbox, total.shape[1:]):
             total[receivers] += received if weights is None else weights[edges, None, None] * received

@@ -7,7 +7,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.messages import Inbox
-from p2pkm.methods.building_blocks.averaging import WEIGHTED, mix, mixing
+from p2pkm.methods.building_blocks.averaging import WEIGHTED, mix, mixing_weights
 from p2pkm.methods.building_blocks.lloyd_by_averages import CountedLloyd
 from p2pkm.methods.init.value import Init
 
@@ -106,14 +106,14 @@ class TrackingLloyd(CountedLloyd):
         """Average with the neighbors, by Metropolis weights."""
         return mix(devices, averages, inbox)
 
-    def kept(self, averages: Floats, devices: Devices) -> Floats:
+    def retained(self, averages: Floats, devices: Devices) -> Floats:
         """Subtract the offers P_ij z to all neighbors."""
-        parts = np.bincount(devices.sources, mixing(devices), len(devices))
+        parts = np.bincount(devices.sources, mixing_weights(devices), len(devices))
         return averages - parts[:, None, None] * averages
 
     def received_weights(self, devices: Devices) -> Floats:
         """Compute P_ij of each edge, float64[e]."""
-        return mixing(devices)
+        return mixing_weights(devices)
 
     def fair_shares(self, devices: Devices) -> Floats:
         """Expect the mean weight of all devices at each device, float64[n]."""

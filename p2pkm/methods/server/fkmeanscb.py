@@ -13,7 +13,7 @@ from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
 from p2pkm.core.validation import LARGEST, check_integer, check_positive
 from p2pkm.kernels.reference import uniforms
-from p2pkm.methods.building_blocks.small_clusters import publish
+from p2pkm.methods.building_blocks.small_clusters import suppressed_means
 
 # Distance between two neighboring draws of `uniforms`.
 _STEP = 2.0**-53
@@ -115,7 +115,7 @@ class FKMeansCB(ServerMethodBase):
         scale = 1.0 / (self.epsilon or math.inf)
         noisy = replace(clients, stored=_add_noise(clients, scale)) if scale > 0.0 else clients
         local, _, _ = noisy.kmeans(k, Stream.CLIENT, starts=self.client_n_init)
-        return Report(*pack(publish(noisy, local)), local)
+        return Report(*pack(suppressed_means(noisy, local)), local)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
         """Cluster the centroids of the clients."""

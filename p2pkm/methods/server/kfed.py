@@ -14,7 +14,7 @@ from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
 from p2pkm.core.validation import check_choice, check_integer
 from p2pkm.kernels.reference import uniforms
-from p2pkm.methods.building_blocks.small_clusters import publish
+from p2pkm.methods.building_blocks.small_clusters import suppressed_means
 from topologies.single_thread import single_thread
 
 # Limit of Lloyd steps that is not reached in practice: labels stop changing long before.
@@ -144,7 +144,7 @@ class KFED(ServerMethodBase):
         local, _, _ = clients.refine(start, _CONVERGED, fill=True)
         for i in np.flatnonzero(few):
             local[i, : clients.sizes[i]] = clients.table(i)[0]
-        return Report(*pack(publish(clients, local)), local)
+        return Report(*pack(suppressed_means(clients, local)), local)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
         """Choose k rows far from each other, then run Lloyd's algorithm on all rows."""

@@ -11,7 +11,7 @@ from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
 from p2pkm.core.traits import ServerTraits
 from p2pkm.core.validation import check_integer
-from p2pkm.methods.building_blocks.small_clusters import publish
+from p2pkm.methods.building_blocks.small_clusters import suppressed_means
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class MAvg(ServerMethodBase):
     def report(self, clients: Devices, model: Floats) -> Report:
         """Cluster the local points."""
         local, _, _ = clients.kmeans(self.k, Stream.CLIENT, starts=self.client_n_init)
-        return Report(*pack(publish(clients, local)), local)
+        return Report(*pack(suppressed_means(clients, local)), local)
 
     def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
         """Average the rows that are matched with the same row of the reference client."""

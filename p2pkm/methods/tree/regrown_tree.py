@@ -282,11 +282,11 @@ class ElectedTreeMethod(MethodBase):
             rows = -(-width // w)
             flat = inbox.tables[:, :rows, :w].reshape(len(inbox.tables), rows * w)[:, None, :width]
             selected = inbox._replace(tables=flat, open_edges=fresh & elects)
-            moments = tree_sums.merge_children(growth.moments, selected, devices)
+            moments = tree_sums.merge_child_moments(growth.moments, selected, devices)
             growth = growth._replace(moments=moments, edge_child=growth.edge_child | (fresh & elects))
         if (fresh & ~elects).any():
             selected = inbox._replace(open_edges=fresh & ~elects)
-            state = state._replace(up=tree_sums.add_children(state.up, selected, devices))
+            state = state._replace(up=tree_sums.add_child_tables(state.up, selected, devices))
         return state._replace(growth=growth)
 
     def _decide_at_roots(self, state: Any, devices: Devices) -> Any:

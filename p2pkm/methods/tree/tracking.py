@@ -11,7 +11,7 @@ from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
 from p2pkm.methods.building_blocks import tree_sums
-from p2pkm.methods.building_blocks.spanning_tree import grow
+from p2pkm.methods.building_blocks.spanning_tree import build_spanning_tree
 from p2pkm.methods.tree import search
 from p2pkm.methods.tree.command import ERRORS, KEEP, MOVE, REVERT, STOP, UTILITIES, Command, read_codes
 from p2pkm.methods.tree.root import Totals, add_rows, remove_rows
@@ -139,7 +139,7 @@ class TrackingTreeLloyd(TreeLloyd):
 
     def on(self, topology: Topology) -> "TrackingOnGraph":
         """Bind the method to a spanning tree of the graph."""
-        return TrackingOnGraph(self, grow(topology))
+        return TrackingOnGraph(self, build_spanning_tree(topology))
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import check_choice, check_integer, check_positive
 from p2pkm.core.wire_format import to_bytes
 from p2pkm.methods.building_blocks import tree_sums
-from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
+from p2pkm.methods.building_blocks.spanning_tree import Tree, build_spanning_tree
 from p2pkm.methods.init.pipelines import group_stage
 from p2pkm.methods.init.registry import InitContext
-from p2pkm.methods.init.tree_groups import TreeGroupsState, check_groups, count_groups, take_group
+from p2pkm.methods.init.tree_groups import TreeGroupsState, check_groups, count_groups, select_group
 from p2pkm.methods.init.value import Init
 from p2pkm.methods.tree import search
 from p2pkm.methods.tree.command import (
@@ -248,7 +248,7 @@ class TreeLloyd(MethodBase):
 
     def on(self, topology: Topology) -> "TreeLloydOnGraph | ElectedTreeMethod":
         """Bind the method to a spanning tree of the graph."""
-        on_graph = TreeLloydOnGraph(self, grow(topology))
+        on_graph = TreeLloydOnGraph(self, build_spanning_tree(topology))
         return ElectedTreeMethod(on_graph) if self.regrows else on_graph
 
     def under_faults(self, topology: Topology) -> "TreeLloyd":
@@ -288,7 +288,7 @@ class TreeLloydOnGraph(OnGraph):
     @property
     def depth(self) -> int:
         """Number of turns of a pass."""
-        return tree_sums.depth_of(self.tree)
+        return tree_sums.pass_depth(self.tree)
 
     @property
     def schedule(self) -> str:
@@ -356,15 +356,15 @@ class TreeLloydOnGraph(OnGraph):
 
     def message(self, state: TreeLloydState, devices: Devices) -> DenseMessages:
         """Send the tables of the current pass, if it is the turn of the layer."""
-        position = tree_sums.due(devices, self.depth)
-        if not position.walks:
+        position = tree_sums.send_position(devices, self.depth)
+        if not position.is_in_pass:
             return no_messages(len(devices), 1, 1)
         first = devices.round < 2
         if first:
             tables = tree_sums.shorten(state.up if position.up else state.down)
         else:
             tables = self.outgoing(state, up=position.up)
-        sent = tree_sums.send(position, self.tree, devices, tables, ~state.converged)
+        sent = tree_sums.send_tables(position, self.tree, devices, tables, ~state.converged)
         senders = np.flatnonzero(sent.rows >= 0)
         if not len(senders):
             return sent
@@ -398,18 +398,18 @@ class TreeLloydOnGraph(OnGraph):
     def update(self, state: TreeLloydState, inbox: Inbox, devices: Devices) -> TreeLloydState:
         """Prepare sums at the start of a round, receive tables, decide at the roots, and apply commands."""
         first = devices.round == 1
-        position = tree_sums.received(devices, self.depth)
+        position = tree_sums.receive_position(devices, self.depth)
         if devices.turn == 0 and not first:
             state = self.prepare_convergecast(state, devices)
-        if not position.walks:
+        if not position.is_in_pass:
             return state
         if not position.up:
-            members, down = tree_sums.take_parents(state.down, inbox, devices)
+            members, down = tree_sums.receive_from_parents(state.down, inbox, devices)
             state = state._replace(down=down)
         elif first:
-            state = state._replace(up=tree_sums.merge_children(state.up, inbox, devices))
+            state = state._replace(up=tree_sums.merge_child_moments(state.up, inbox, devices))
         else:
-            state = state._replace(up=tree_sums.add_children(state.up, inbox, devices))
+            state = state._replace(up=tree_sums.add_child_tables(state.up, inbox, devices))
         if position.at_roots:
             members = np.flatnonzero((self.tree.parent[devices.ids] < 0) & ~state.converged)
             state = (
@@ -421,7 +421,7 @@ class TreeLloydOnGraph(OnGraph):
             state = state._replace(units=replace_rows(state.units, members, state.down[members, 0, : tree_sums.UNITS]))
         else:
             state = self.apply_commands(state, members, devices)
-        return self._check_termination(state, first=first) if position.ends else state
+        return self._check_termination(state, first=first) if position.is_last else state
 
     def _check_termination(self, state: TreeLloydState, *, first: bool) -> TreeLloydState:
         """Mark devices as converged if their command is STOP, or if their points are equal within clusters."""
@@ -440,7 +440,7 @@ class TreeLloydOnGraph(OnGraph):
         n, rows, d = state.table.shape
         table = decode_rows(state.reference, state.units, state.table)
         if state.tried_group is None:
-            local, costs = tree_sums.count_own(devices, table, state.reference, state.units)
+            local, costs = tree_sums.local_grid_sums(devices, table, state.reference, state.units)
         else:
             group, local, costs = self._count_groups(state, state.tried_group, table, devices)
             state = state._replace(tried_group=group)
@@ -471,7 +471,7 @@ class TreeLloydOnGraph(OnGraph):
         sums, costs = np.zeros((n, groups, k, d + 1)), np.zeros((n, groups))
         for g in range(groups):
             group_rows = slice(g * k, g * k + k)
-            sums[:, g], costs[:, g] = tree_sums.count_own(
+            sums[:, g], costs[:, g] = tree_sums.local_grid_sums(
                 devices, table[:, group_rows], state.reference[:, group_rows], state.units
             )
         # On a rank without devices the tables are not known, and argmin of an empty axis fails.
@@ -484,7 +484,7 @@ class TreeLloydOnGraph(OnGraph):
         """Decide at the roots, which have received all sums, and write their commands into `down`."""
         sums, down = state.sums.copy(), state.down.copy()
         sums[roots] += state.up[roots, :-1, : sums.shape[2]]
-        moves = tree_sums.find_moves(sums[roots], state.table[roots], state.units[roots, 2])
+        moves = tree_sums.grid_moves(sums[roots], state.table[roots], state.units[roots, 2])
         state = state._replace(sums=sums, down=down)
         root_type = type(state.root)
         fields = [field.copy() for field in state.root]
@@ -567,7 +567,7 @@ class TreeLloydOnGraph(OnGraph):
 
     def _rows_of_group(self, state: TreeLloydState, members: Integers, rows: Floats) -> Floats:
         """Select the rows of the groups of some devices; all rows without groups."""
-        return rows if state.group is None else take_group(rows, state.group[members], self.k)
+        return rows if state.group is None else select_group(rows, state.group[members], self.k)
 
     def latest(self, state: TreeLloydState) -> Floats:
         """Choose the table from which a device would restart, float64[n, r, d].

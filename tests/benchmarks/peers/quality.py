@@ -29,7 +29,7 @@ import p2pkm
 from p2pkm.core.batch import Search, Stream, cluster
 from p2pkm.kernels import numba as kernels
 from p2pkm.kernels.streams import shared_key
-from p2pkm.methods.building_blocks.breathing import breathe, search
+from p2pkm.methods.building_blocks.breathing import breathe, search_centroids
 from tests.benchmarks.start_quality import mix
 
 Points = NDArray[np.float64]
@@ -64,7 +64,7 @@ def baseline(points: Points, k: int, seed: int) -> Points:
 def breathing(points: Points, k: int, seed: int) -> Points:
     """Return those of p2pkm's own breathing k-means from one seeding."""
     ones = np.ones(len(points))
-    return search(kernels, shared_key(seed), points, ones, k, most=_BREATH, seedings=_SEEDINGS)[0]
+    return search_centroids(kernels, shared_key(seed), points, ones, k, most=_BREATH, seedings=_SEEDINGS)[0]
 
 
 def breathing_baseline(points: Points, k: int, seed: int) -> Points:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.testing import assert_array_equal
 
 from p2pkm.core.messages import DenseMessages
-from p2pkm.methods.building_blocks.averaging import is_thin, local_sums, receive_growth, start_running_sums
+from p2pkm.methods.building_blocks.averaging import has_low_weight, local_sums, receive_increments, start_running_sums
 from tests.support.play_rounds import arrange
 
 
@@ -21,7 +21,7 @@ def test_a_device_adds_what_the_running_total_of_a_neighbor_has_grown_by():
     sums = start_running_sums(table.devices, np.zeros((2, 1, 2)))
     for total, grown in (([4.0, 1.0], [4.0, 1.0]), ([7.0, 3.0], [3.0, 2.0])):
         inbox = table.network.exchange(DenseMessages(np.array([[total], [total]]), np.ones(2, np.int64)))
-        gain, received = receive_growth(table.devices, inbox, sums)
+        gain, received = receive_increments(table.devices, inbox, sums)
         sums = sums._replace(edge_received=received)
         assert_array_equal(gain, [[grown], [grown]])
 
@@ -30,4 +30,4 @@ def test_a_device_is_thin_that_holds_less_than_a_quarter_of_its_fair_share_in_al
     devices = arrange([[[0.0]] * 8, [], [], []], []).devices  # two points each on average
     counts = np.array([[0.0, 0.5], [0.5, 0.0], [0.0, 0.49], [0.1, 0.2]])
     mass = np.dstack((np.ones((4, 2)), counts))
-    assert_array_equal(is_thin(devices, mass, np.array([1.0, 1.0, 1.0, 0.5])), [False, False, True, False])
+    assert_array_equal(has_low_weight(devices, mass, np.array([1.0, 1.0, 1.0, 0.5])), [False, False, True, False])

@@ -8,7 +8,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference
-from p2pkm.methods.building_blocks.breathing import breathe, errors, insert, search, survivors, utilities
+from p2pkm.methods.building_blocks.breathing import (
+    add_centroids,
+    breathe,
+    centroid_errors,
+    search_centroids,
+    survivors,
+    utilities,
+)
 
 POINTS = np.array([[0.0], [1.0], [4.0], [5.0], [20.0]])
 WEIGHTS = np.array([1.0, 2.0, 1.0, 1.0, 3.0])
@@ -21,7 +28,7 @@ def cost(points, weights, centroids):
 
 
 def test_errors_and_utilities_by_hand():
-    assert_array_equal(errors(POINTS, WEIGHTS, CENTERS), [2.0 * 1, 1.0, 3.0])
+    assert_array_equal(centroid_errors(POINTS, WEIGHTS, CENTERS), [2.0 * 1, 1.0, 3.0])
     without = [1.0 * 16 + 2.0 * (9 - 1), 1.0 * 16 + 1.0 * (25 - 1), 3.0 * (256 - 1)]
     assert_array_equal(utilities(POINTS, WEIGHTS, CENTERS), without)
 
@@ -31,13 +38,13 @@ def test_a_utility_is_what_the_cost_rises_by(seed):
     rng = np.random.default_rng(seed)
     points, weights, centroids = rng.normal(size=(30, 2)), rng.uniform(1, 9, 30), rng.normal(size=(5, 2))
     whole = cost(points, weights, centroids)
-    assert_allclose(errors(points, weights, centroids).sum(), whole, rtol=1e-12)
+    assert_allclose(centroid_errors(points, weights, centroids).sum(), whole, rtol=1e-12)
     rises = [cost(points, weights, np.delete(centroids, c, axis=0)) - whole for c in range(5)]
     assert_allclose(utilities(points, weights, centroids), rises, rtol=1e-9, atol=1e-9)
 
 
 def test_centroids_are_added_beside_the_largest_errors():
-    more = insert(CENTERS, np.array([2.0, 1.0, 3.0]), np.array([[0.5], [-0.5]]))
+    more = add_centroids(CENTERS, np.array([2.0, 1.0, 3.0]), np.array([[0.5], [-0.5]]))
     assert_array_equal(more, [[0.0], [4.0], [21.0], [21.5], [-0.5]])
 
 
@@ -82,14 +89,16 @@ def test_it_leaves_a_poor_minimum_that_lloyd_cannot_leave():
 
 def test_both_forms_of_the_kernels_find_the_same_bits():
     points, weights = crowd(9)
-    one, other = (search(form, 3, points, weights, 8, most=5, seedings=2, first=4) for form in (compiled, reference))
+    one, other = (
+        search_centroids(form, 3, points, weights, 8, most=5, seedings=2, first=4) for form in (compiled, reference)
+    )
     assert_array_equal(one[0], other[0])
     assert one[1] == other[1]
 
 
 def test_fewer_distinct_rows_than_clusters_leave_centroids_absent():
     points, weights = np.array([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0]]), np.ones(3)
-    found, total = search(reference, 0, points, weights, 4, most=5, seedings=1)
+    found, total = search_centroids(reference, 0, points, weights, 4, most=5, seedings=1)
     assert_array_equal(np.isfinite(found[:, 0]), [True, True, False, False])
     assert total == 0.0
-    assert_array_equal(search(reference, 0, points[:1], weights[:1], 1, most=5, seedings=1)[0], points[:1])
+    assert_array_equal(search_centroids(reference, 0, points[:1], weights[:1], 1, most=5, seedings=1)[0], points[:1])

@@ -10,7 +10,7 @@ import p2pkm
 from p2pkm.core.batch import Stream
 from p2pkm.core.messages import DenseMessages, pack
 from p2pkm.kernels.reference import uniforms
-from p2pkm.methods.building_blocks.centroid_swaps import best_swap, own_objective, swap
+from p2pkm.methods.building_blocks.centroid_swaps import best_swap, local_objective, swap_centroids
 from tests.methods.peer.test_gtvmin_descent import draw, objectives
 from tests.support.play_rounds import arrange, last, loss, play, points_of, random_links, squared, variation
 
@@ -48,7 +48,7 @@ def test_a_neighbors_row_is_a_candidate():
     table = arrange([[], LUMPS], [(0, 1)])  # device 0 has no points to draw from
     start = np.array([[[0.0], [0.1], [16.0]], [[0.05], [10.05], [20.05]]])
     inbox, alpha = hear(table, start), np.ones(2)
-    moved, better = swap(table.devices, start, inbox, alpha, np.array([True, False]))
+    moved, better = swap_centroids(table.devices, start, inbox, alpha, np.array([True, False]))
     assert_array_equal(better, [True, False])
     assert_allclose(np.sort(moved[0], axis=0), start[1])
     assert_array_equal(moved[1], start[1])
@@ -89,13 +89,13 @@ def test_the_own_objective_is_equation_8(seed):
     start = rng.normal(0, 4, (n, 3, 2))
     alpha = table.devices.link_weights
     expected = [eight(table, start[i], i, alpha, start) for i in range(n)]
-    assert_allclose(own_objective(table.devices, start, hear(table, start), alpha), expected)
+    assert_allclose(local_objective(table.devices, start, hear(table, start), alpha), expected)
 
 
 def test_what_does_not_help_is_not_kept():
     best = np.array([[[0.05], [10.05], [20.05]]])
     table = arrange([LUMPS], [])
-    moved, better = swap(table.devices, best, hear(table, best), np.zeros(0), np.array([True]))
+    moved, better = swap_centroids(table.devices, best, hear(table, best), np.zeros(0), np.array([True]))
     assert not better.any()
     assert_array_equal(moved, best)
 
@@ -104,11 +104,11 @@ def test_absent_rows_stay_absent_and_a_single_row_stays():
     table = arrange([LUMPS], [])
     for row in (5.0, np.inf):
         start = np.array([[[np.inf], [row], [np.inf]]])
-        moved, better = swap(table.devices, start, hear(table, start), np.zeros(0), np.array([True]))
+        moved, better = swap_centroids(table.devices, start, hear(table, start), np.zeros(0), np.array([True]))
         assert_array_equal(moved, start)
         assert not better.any()
     start = np.array([[[0.0], [np.inf], [0.1]]])
-    moved, better = swap(table.devices, start, hear(table, start), np.zeros(0), np.array([True]))
+    moved, better = swap_centroids(table.devices, start, hear(table, start), np.zeros(0), np.array([True]))
     assert better[0] and np.isinf(moved[0, 1, 0]) and np.isfinite(moved[0, [0, 2]]).all()
 
 

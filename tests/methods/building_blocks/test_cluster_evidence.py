@@ -9,7 +9,7 @@ from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks import cluster_evidence as evidence
-from p2pkm.methods.building_blocks.breathing import search
+from p2pkm.methods.building_blocks.breathing import search_centroids
 from p2pkm.methods.building_blocks.weighted_rows import Rows
 
 
@@ -63,7 +63,7 @@ def test_axes_without_spread_are_left_out():
 def test_the_likelihood_is_that_of_gaussians_with_one_covariance(d, k):
     rows = draw_rows(50, d, 5, within=0.7)
     scores = evidence.project(compiled, 3, rows)
-    centers = search(compiled, 3, scores.values, scores.weights, k, most=3, seedings=8)[0]
+    centers = search_centroids(compiled, 3, scores.values, scores.weights, k, most=3, seedings=8)[0]
     labels = ((scores.values[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
     m, p = rows.weights.sum(), scores.values.shape[1]
     spread, shares = np.eye(p) * rows.within.sum() / d, 0.0
@@ -84,7 +84,7 @@ def test_separation_is_a_sum_of_two_scores_against_boxes():
     m, k = rows.weights.sum(), 3
 
     def measure(values):
-        centers = search(compiled, 9, values, rows.weights, k, most=0, seedings=8)[0]
+        centers = search_centroids(compiled, 9, values, rows.weights, k, most=0, seedings=8)[0]
         away = ((values[:, None] - centers) ** 2).sum(axis=2)
         order = away.argsort(axis=1)
         first, second = np.sort(away, axis=1)[:, :2].T

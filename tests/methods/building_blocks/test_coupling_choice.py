@@ -6,11 +6,11 @@ import pytest
 import topologies
 from p2pkm.core.errors import ExperimentError
 from p2pkm.methods.building_blocks.coupling_choice import (
-    check_rehearsal,
+    calibrate_coupling,
+    check_calibration,
     choose_coupling,
+    optimal_relaxation,
     predict_excess,
-    rehearse,
-    relax,
 )
 from p2pkm.network.graph import Topology
 from topologies.measures import residual_noise
@@ -48,14 +48,14 @@ def test_so_few_points_on_so_long_a_path_that_no_coupling_will_do():
 @pytest.mark.parametrize("c", [1.0, 10.0, 30.0, 1000.0])
 def test_the_relaxation_is_the_best_one_of_the_slowest_mode(c):
     """On two colors the mode contracts by Young's formula, best where its discriminant vanishes."""
-    theta, mu = relax(c), 2 * c / (1 + 2 * c)
+    theta, mu = optimal_relaxation(c), 2 * c / (1 + 2 * c)
     assert (theta * mu) ** 2 == pytest.approx(4 * (theta - 1))
     assert 1 < theta < 2
 
 
 def test_without_coupling_there_is_no_relaxation_and_it_never_reaches_2():
-    assert relax(0.0) == 1.0
-    assert relax(1e5) < relax(1e100) < 2
+    assert optimal_relaxation(0.0) == 1.0
+    assert optimal_relaxation(1e5) < optimal_relaxation(1e100) < 2
 
 
 def sums(n, k, d, seed, *, skew=False):
@@ -76,7 +76,7 @@ def test_a_rehearsal_solves_the_equations_of_the_method(skew, few, monkeypatch):
     topology = Topology.from_graph(graph)
     counts, offsets, loss = sums(n, k, d, 0, skew=skew)
     base = counts.sum() / n / k
-    found = rehearse(topology, counts, offsets, loss, base)
+    found = calibrate_coupling(topology, counts, offsets, loss, base)
     degree = topology.degrees
     excess, cost = np.zeros(n), loss
     for c in range(k):
@@ -96,18 +96,18 @@ def test_a_rehearsal_solves_the_equations_of_the_method(skew, few, monkeypatch):
 
 def test_a_rehearsal_takes_more_where_few_devices_have_a_cluster():
     graph = build("ring", 32)
-    even = rehearse(graph, *sums(32, 4, 2, 1), 5.0)
+    even = calibrate_coupling(graph, *sums(32, 4, 2, 1), 5.0)
     counts = np.zeros((4, 32))
     counts[np.arange(8) // 2, np.arange(0, 32, 4)] = 80.0  # of every cluster two devices have all points
     offsets = counts[:, :, None] * np.random.default_rng(0).normal(size=(4, 32, 2)) / 3
-    skewed = rehearse(graph, counts, offsets, float(counts.sum() * 2), 5.0)
+    skewed = calibrate_coupling(graph, counts, offsets, float(counts.sum() * 2), 5.0)
     assert skewed.coupling > even.coupling
 
 
 def test_there_is_nothing_to_rehearse_where_nothing_varies():
     graph = build("ring", 12)
-    assert rehearse(graph, np.ones((2, 12)), np.zeros((2, 12, 1)), 0.0, 1.0) == (30.0, 0.0, 0.0)
-    one = rehearse(build("star", 1), np.ones((2, 1)), np.zeros((2, 1, 1)), 4.0, 1.0)
+    assert calibrate_coupling(graph, np.ones((2, 12)), np.zeros((2, 12, 1)), 0.0, 1.0) == (30.0, 0.0, 0.0)
+    one = calibrate_coupling(build("star", 1), np.ones((2, 1)), np.zeros((2, 1, 1)), 4.0, 1.0)
     assert one == (10.0, 0.0, 0.0)
 
 
@@ -117,12 +117,12 @@ def test_there_is_nothing_to_rehearse_where_nothing_varies():
     (build("one-peer-exponential", 8), "links change")])  # fmt: skip
 def test_where_there_is_no_rehearsal(graph, why):
     with pytest.raises(ExperimentError, match=why):
-        check_rehearsal(graph)
+        check_calibration(graph)
 
 
 def test_tiny_coordinates_are_rehearsed_alike():
     graph, (counts, offsets, loss) = build("ring", 12), sums(12, 3, 2, 4)
-    found = rehearse(graph, counts, offsets, loss, 5.0)
-    assert rehearse(graph, counts, np.ldexp(offsets, -500), float(np.ldexp(loss, -1000)), 5.0) == found
-    tiny = rehearse(graph, counts, offsets * 1e-160, loss * 1e-160**2, 5.0)
+    found = calibrate_coupling(graph, counts, offsets, loss, 5.0)
+    assert calibrate_coupling(graph, counts, np.ldexp(offsets, -500), float(np.ldexp(loss, -1000)), 5.0) == found
+    tiny = calibrate_coupling(graph, counts, offsets * 1e-160, loss * 1e-160**2, 5.0)
     assert tiny.coupling == found.coupling and tiny.mean == pytest.approx(found.mean, rel=1e-2)

@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference
-from p2pkm.methods.building_blocks.device_groups import MOST, find_groups, search
-from p2pkm.methods.building_blocks.device_rows import DeviceRows, price
+from p2pkm.methods.building_blocks.device_groups import MAX_GROUPS, find_groups, search_groups
+from p2pkm.methods.building_blocks.device_rows import DeviceRows, device_costs
 from p2pkm.methods.building_blocks.weighted_rows import Rows
 
 
@@ -54,9 +54,9 @@ def test_the_search_finds_the_least_cost_of_all_labelings(k, count):
             for labels in product(range(count), repeat=len(data))
         )  # fmt: skip
         devices = rows_of(data, k)
-        tables, cost = search(devices, devices.cluster_each(), count)
+        tables, cost = search_groups(devices, devices.cluster_each(), count)
         assert_allclose(cost, least, rtol=1e-9, atol=1e-12)
-        assert_allclose(devices.price(tables).min(axis=0).sum(), cost, rtol=1e-12, atol=1e-12)
+        assert_allclose(devices.costs(tables).min(axis=0).sum(), cost, rtol=1e-12, atol=1e-12)
 
 
 def mixtures(groups, seed, n=12, r=8):
@@ -76,7 +76,7 @@ def test_the_rule_finds_the_number_of_groups_and_who_is_in_them(groups):
         devices = rows_of(mixtures(groups, seed), 4)
         tables = find_groups(devices)
         assert len(tables) == groups
-        labels = devices.price(tables).argmin(axis=0)
+        labels = devices.costs(tables).argmin(axis=0)
         truth = np.arange(12) * groups // 12
         assert_array_equal(labels[:, None] == labels, truth[:, None] == truth)
         assert len(find_groups(devices, 2)) == 2
@@ -95,8 +95,8 @@ def test_equal_rows_are_one_group_and_groups_are_no_more_than_devices():
     assert np.isfinite(find_groups(same)[0, :, 0]).tolist() == [True, False]
     apart = rows_of([np.array([[100.0 * i, 9.0, 9.0]]) for i in range(3)], 1)
     assert len(find_groups(apart)) == 3
-    many = rows_of([np.array([[100.0 * i, 9.0, 9.0]]) for i in range(MOST + 3)], 1)
-    assert len(find_groups(many)) <= MOST
+    many = rows_of([np.array([[100.0 * i, 9.0, 9.0]]) for i in range(MAX_GROUPS + 3)], 1)
+    assert len(find_groups(many)) <= MAX_GROUPS
 
 
 def test_both_kernels_find_the_same_bits():
@@ -110,5 +110,5 @@ def test_a_price_is_that_of_plain_loops():
     for g, table in enumerate(tables):
         for i, rows in enumerate(data):
             plain = sum(w * min((a - c) ** 2 for c in table[:, 0] if np.isfinite(c)) for a, w, _ in rows)
-            assert_allclose(devices.price(tables)[g, i], plain)
-    assert price(devices.rows, devices.owner, 7, tables).shape == (2, 7)
+            assert_allclose(devices.costs(tables)[g, i], plain)
+    assert device_costs(devices.rows, devices.owner, 7, tables).shape == (2, 7)

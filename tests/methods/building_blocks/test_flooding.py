@@ -4,7 +4,7 @@ import numpy as np
 from numpy.testing import assert_array_equal
 
 from p2pkm.core.messages import Inbox
-from p2pkm.methods.building_blocks.flooding import begin, group, receive
+from p2pkm.methods.building_blocks.flooding import begin, distinct_collections, receive
 from tests.support.play_rounds import arrange
 
 
@@ -18,5 +18,5 @@ def test_tables_from_other_ranks_are_stored_beside_the_own_ones():
     received = receive(flood, Inbox(tables, np.array([1, 2, 2]), slots, slots), devices)
     assert_array_equal(received.known, [[True, True, True]])
     assert_array_equal(received.news, [[False, True, True]])
-    (collection,), _ = group(received, np.array([0]))
+    (collection,), _ = distinct_collections(received, np.array([0]))
     assert_array_equal(collection, [[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]])

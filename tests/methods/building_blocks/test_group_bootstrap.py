@@ -8,7 +8,7 @@ from p2pkm.core.batch import Stream
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference
 from p2pkm.methods.building_blocks import group_bootstrap
-from p2pkm.methods.building_blocks.device_groups import find_groups, search
+from p2pkm.methods.building_blocks.device_groups import find_groups, search_groups
 from p2pkm.methods.building_blocks.device_rows import DeviceRows
 from p2pkm.methods.building_blocks.weighted_rows import Rows, compress
 
@@ -39,7 +39,7 @@ def test_few_devices_that_are_alike_are_one_group_whatever_their_shares(n):
 def test_devices_that_hold_one_cluster_each_are_one_group():
     devices = deal(np.eye(4), 0)
     alone = devices.cluster_each()
-    one, two = (search(devices, alone, count)[1] + devices.rows.within.sum() for count in (1, 2))
+    one, two = (search_groups(devices, alone, count)[1] + devices.rows.within.sum() for count in (1, 2))
     assert two < 0.8 * one  # the cost alone would ask for two
     assert len(find_groups(devices)) == 1
 
@@ -51,13 +51,13 @@ def test_devices_of_two_mixtures_are_two_groups(n):
         devices = deal(shares, seed, groups=2)
         tables = find_groups(devices)
         assert len(tables) == 2
-        labels = devices.price(tables).argmin(axis=0)
+        labels = devices.costs(tables).argmin(axis=0)
         assert len(set(labels[: n // 2])) == len(set(labels[n // 2 :])) == 1
 
 
 def test_the_null_keeps_counts_means_and_covariances():
     devices = deal(np.array([[0.7, 0.3, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5], [0.25] * 4]), 3, points=300)
-    tables = search(devices, devices.cluster_each(), 1)[0]
+    tables = search_groups(devices, devices.cluster_each(), 1)[0]
     cells = group_bootstrap.describe_cells(devices, tables)
     assert_array_equal(cells.counts.sum(axis=1), [300] * 3)
     order = [np.argmin(((cells.means - place) ** 2).sum(axis=1)) for place in PLACES]
@@ -105,7 +105,7 @@ def test_both_forms_of_the_kernels_find_the_same_bits():
     devices = [
         deal(np.full((2, 4), 0.25), 1, points=12, groups=2, kernels=kernels) for kernels in (compiled, reference)
     ]
-    tables = [search(one, one.cluster_each(), 1)[0] for one in devices]
+    tables = [search_groups(one, one.cluster_each(), 1)[0] for one in devices]
     drawn = [
         next(group_bootstrap.draw_replicates(one, group_bootstrap.describe_cells(one, tables[0]))) for one in devices
     ]

@@ -9,7 +9,7 @@ from p2pkm.core.batch import Search, Stream, cluster
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference
 from p2pkm.kernels.reference import uniforms
-from p2pkm.methods.building_blocks.breathing import search
+from p2pkm.methods.building_blocks.breathing import search_centroids
 from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS, Decision, Verdict, decide, prefer, tabulate
 from p2pkm.methods.building_blocks.weighted_rows import Rows
 
@@ -45,7 +45,7 @@ def test_indices_of_points_are_those_of_the_formulas(d, seed):
     costs = column(table, "cost")
     assert_allclose(costs[0], ((points - points.mean(axis=0)) ** 2).sum(), rtol=1e-12)
     for k in range(2, 7):
-        centers, cost = search(compiled, 5, points, np.ones(m), k, most=3, seedings=8)
+        centers, cost = search_centroids(compiled, 5, points, np.ones(m), k, most=3, seedings=8)
         away = np.sqrt(((points[:, None] - centers) ** 2).sum(axis=2))
         labels = away.argmin(axis=1)
         assert_allclose(costs[k - 1], cost, rtol=1e-12)

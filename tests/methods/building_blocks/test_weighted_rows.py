@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference
-from p2pkm.methods.building_blocks.weighted_rows import Rows, bound, summarize
+from p2pkm.methods.building_blocks.weighted_rows import Rows, cost_upper_bound, summarize
 from tests.support.play_rounds import arrange
 
 
@@ -51,9 +51,11 @@ def test_lemma_the_cost_is_at_most_the_bound_of_the_rows(seed, m, k):
     group, centroids = group_up(rng, m, 12), rng.normal(size=(k, 2)) * 4
     rows = points_as_rows(points, weights).merge(group, points[[np.argmax(group == g) for g in range(group.max() + 1)]])
     whole = cost(points, weights, centroids)
-    assert whole <= bound(rows, centroids) * (1 + 1e-12)
-    assert_allclose(bound(points_as_rows(points, weights), centroids), whole, rtol=1e-12)
-    assert_allclose(bound(rows, centroids[:1]), cost(points, weights, centroids[:1]), rtol=1e-9)  # one choice for all
+    assert whole <= cost_upper_bound(rows, centroids) * (1 + 1e-12)
+    assert_allclose(cost_upper_bound(points_as_rows(points, weights), centroids), whole, rtol=1e-12)
+    assert_allclose(
+        cost_upper_bound(rows, centroids[:1]), cost(points, weights, centroids[:1]), rtol=1e-9
+    )  # one choice for all
 
 
 def devices_of(*sizes, kernels=compiled, seed=0):
@@ -75,7 +77,7 @@ def test_rows_keep_weight_mean_and_total_variation_of_every_device(least):
         assert rows.weights.sum() == len(points) and rows.weights.min() >= least
         mean = points.mean(axis=0)[None]
         assert_allclose((rows.weights[:, None] * rows.means).sum(axis=0) / len(points), mean[0], rtol=1e-9)
-        assert_allclose(bound(rows, mean), ((points - mean) ** 2).sum(), rtol=1e-9)
+        assert_allclose(cost_upper_bound(rows, mean), ((points - mean) ** 2).sum(), rtol=1e-9)
 
 
 def test_a_device_of_too_few_points_sends_no_row():

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.testing import assert_array_equal
 
 from p2pkm.core.messages import DenseMessages
-from p2pkm.methods.building_blocks.spanning_tree import grow
+from p2pkm.methods.building_blocks.spanning_tree import build_spanning_tree
 from p2pkm.methods.init.group_links import GroupLinks
 from p2pkm.methods.init.tree_groups import TreeGroups
 from tests.methods.init.test_tree_groups import PATH, two_kinds
@@ -14,7 +14,7 @@ from tests.support.play_rounds import arrange
 
 def test_links_inside_a_group_stay_and_their_number_is_known():
     table = arrange(two_kinds(), [*PATH, (0, 2), (2, 5)])
-    _, start = listen(TreeGroups(3, grow(table.topology)), table)
+    _, start = listen(TreeGroups(3, build_spanning_tree(table.topology)), table)
     method, devices = GroupLinks(3), table.devices
     state, awake = method.initial_state(devices, start), np.ones(7, np.bool_)
     said = method.message(state, devices.at_stage_start(awake))

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.methods.building_blocks.spanning_tree import grow
+from p2pkm.methods.building_blocks.spanning_tree import build_spanning_tree
 from p2pkm.methods.init.imputation import Imputation
 from p2pkm.methods.init.median_imputation import HALVINGS, MedianImputation, order_keys, values_of_keys
 from tests.experiments.plan.test_message_counts import compare
@@ -81,7 +81,7 @@ def test_it_is_the_run_on_points_with_the_medians_filled_in(weighted, graph):
 def test_the_median_of_few_values_is_exact(values):
     own = [np.array([[x], [NAN]]) for x in values] + [np.zeros((0, 1)), np.array([[NAN]])]
     system = arrange(own, [(i, i + 1) for i in range(len(own) - 1)])
-    devices, method = system.devices, MedianImputation(1, grow(system.topology))
+    devices, method = system.devices, MedianImputation(1, build_spanning_tree(system.topology))
     _, state = play(method, system, np.zeros((len(devices), 1, 1)), 1)
     expected = np.median(values) if values else 0.0
     assert state.converged.all() and state.filling.tobytes() == np.full((len(devices), 1), expected).tobytes()
@@ -100,7 +100,7 @@ def test_nothing_is_counted_of_features_of_which_few_values_are_known(least):
     system = arrange(own, [(0, 1), (1, 2)])
     system = system._replace(devices=replace(system.devices, min_count=least))
     told = {0: [[1, 3, 5, 9, 9, 9, 9], [2, 8, 8, 8, 8, 4]], 2: [[1, 3, 5, 9, 9, 9, 9], [8] * 4], 4: [[], []]}[least]
-    _, state = play(MedianImputation(1, grow(system.topology)), system, np.zeros((3, 1, 2)), 1)
+    _, state = play(MedianImputation(1, build_spanning_tree(system.topology)), system, np.zeros((3, 1, 2)), 1)
     assert state.filling.tolist() == [[np.median(column) if column else 0.0 for column in told]] * 3
 
 

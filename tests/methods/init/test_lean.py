@@ -16,17 +16,17 @@ from p2pkm.core.messages import Tables
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference
 from p2pkm.methods.init.lean import (
-    Cells,
+    CoordinateGrid,
     code_box,
     code_rows,
     count_box_bytes,
     count_centroid_bytes,
     count_row_bytes,
-    own_box,
+    local_box,
     pack_centroids,
     pack_rows,
-    settle,
-    widen,
+    settle_step,
+    widen_boxes,
 )
 from tests.methods.init.test_tree_groups import two_kinds
 from tests.methods.init.test_tree_summaries import GRAPHS, mix, seeds
@@ -36,7 +36,7 @@ SEEDS = st.integers(0, 10**6)
 
 
 class Points:
-    """What `own_box` asks of devices."""
+    """What `local_box` asks of devices."""
 
     d, unit, kernels = 3, 2.0, reference
 
@@ -63,18 +63,20 @@ def draw(seed, counts):
 
 def box_of(flat, devices, k, **options):
     """Return the box of one device with these rows, float64[1, 2 d + 2]."""
-    return own_box(Tables(flat, np.array([0]), np.array([len(flat)])), devices, k, **options)
+    return local_box(Tables(flat, np.array([0]), np.array([len(flat)])), devices, k, **options)
 
 
 def test_numbers():
     # five votes, an eighth of a bit short of 2^-1 together
     ends = np.array([[0.0, -1.0, 7.0, -8.0, -1.0, -7.0, 5 * 8 * -1.0 - 1, 5]])
-    low, step, widths = Cells.of(ends)
+    low, step, widths = CoordinateGrid.of(ends)
     assert_array_equal(low, [[0, -1, 7]])
     assert_array_equal(step, [0.25])
     assert_array_equal(widths, [[6, 4, 0]])  # 32, 8 and 0 cells
-    assert_array_equal(Cells.of(ends, 2).widths, [[8, 6, 0]])
-    numbers, read = Cells(low, step, widths).round(np.array([[3.2, -0.4, 7.0], [99.0, -9.0, 8.0]]), np.array([0, 0]))
+    assert_array_equal(CoordinateGrid.of(ends, 2).widths, [[8, 6, 0]])
+    numbers, read = CoordinateGrid(low, step, widths).round(
+        np.array([[3.2, -0.4, 7.0], [99.0, -9.0, 8.0]]), np.array([0, 0])
+    )
     assert_array_equal(numbers, [[13, 2, 0], [63, 0, 0]])
     assert_array_equal(read, [[3.25, -0.5, 7.0], [15.75, -1.0, 7.0]])
 
@@ -82,7 +84,7 @@ def test_numbers():
 @given(SEEDS, COUNTS, st.booleans())
 def test_what_is_read_is_near_and_stays_as_it_is(seed, counts, within):
     tables, boxes = draw(seed, counts)
-    packed, (_, step, _) = pack_rows(tables, boxes, 2.0, within=within), Cells.of(boxes)
+    packed, (_, step, _) = pack_rows(tables, boxes, 2.0, within=within), CoordinateGrid.of(boxes)
     after = packed.flat()
     assert_array_equal(packed.rows, tables.rows)
     assert_array_equal(pack_rows(packed, boxes, 2.0, within=within).flat(), after)
@@ -101,7 +103,7 @@ def test_a_message_of_the_counted_length_is_read_as_it_was(seed, counts, within,
     packed = pack_rows(tables, boxes, 2.0, within=within, apart=apart)
     below = np.full(len(counts), 4) if apart else None
     lengths = count_row_bytes(packed, boxes, 2.0, within=within, below=below)
-    cells = Cells(*(part[:1] for part in Cells.of(boxes)))
+    cells = CoordinateGrid(*(part[:1] for part in CoordinateGrid.of(boxes)))
     for i, length in enumerate(lengths):
         rows = packed.take([i]).flat()
         numbers = np.column_stack((cells.round(rows[:, 1:4], np.zeros(len(rows), int))[0], rows[:, 4] / 2.0))
@@ -122,11 +124,11 @@ def test_centroids_are_read_as_they_were(seed, counts):
     drawn = np.full((len(counts), max(counts), 3), np.inf)
     for i in range(len(counts)):
         drawn[i, : counts[i]] = tables.take([i]).flat()[:, 1:4]
-    packed, cells = pack_centroids(drawn, boxes), Cells.of(boxes, 2)
+    packed, cells = pack_centroids(drawn, boxes), CoordinateGrid.of(boxes, 2)
     assert_array_equal(np.isinf(packed).sum(axis=1), np.isinf(drawn).sum(axis=1))
     assert_array_equal(pack_centroids(packed, boxes), packed)
     writer, length = Coder(), count_centroid_bytes(packed.reshape(1, -1, 3), boxes[:1], max(counts))[0]
-    first = Cells(*(part[:1] for part in cells))
+    first = CoordinateGrid(*(part[:1] for part in cells))
     blocks = [first.round(one[np.isfinite(one[:, 0])], np.zeros(count, int))[0].astype(float)
               for one, count in zip(packed, counts, strict=True)]  # fmt: skip
     code_rows(writer, first, blocks, weighted=False)
@@ -163,7 +165,7 @@ def sort(rows):
 
 def step_of(flat, devices, k, **options):
     """Return the step that one device asks for, the power of two below."""
-    return Cells.of(box_of(flat, devices, k, **options)).step[0]
+    return CoordinateGrid.of(box_of(flat, devices, k, **options)).step[0]
 
 
 def rows_of(means, weights=1.0, sse=0.0):
@@ -207,7 +209,7 @@ def test_steps_and_cells_scale_exactly_with_the_rows(seed, power, within):
     larger = flat.copy()
     larger[:, 1:4] *= 2.0**power
     larger[:, 5] *= 4.0**power
-    one, other = (Cells.of(box_of(rows, Points, 5, within=within)) for rows in (flat, larger))
+    one, other = (CoordinateGrid.of(box_of(rows, Points, 5, within=within)) for rows in (flat, larger))
     assert_array_equal(one.step * 2.0**power, other.step)
     assert_array_equal(one.low * 2.0**power, other.low)
     assert_array_equal(one.widths, other.widths)
@@ -240,7 +242,7 @@ def test_votes_of_a_device_do_not_depend_on_the_others(kernels):
     counts = np.array([0, 1, 7, 64, 0, 3, 2])
     flat = rows_of(rng.normal(size=(counts.sum(), 2)) * 10.0 ** rng.integers(-3, 9, (counts.sum(), 1)))
     devices = type("Devices", (Plane,), {"kernels": kernels})
-    together = own_box(Tables(flat, np.cumsum(counts) - counts, counts), devices, 5)
+    together = local_box(Tables(flat, np.cumsum(counts) - counts, counts), devices, 5)
     for i, (start, count) in enumerate(zip(np.cumsum(counts) - counts, counts, strict=True)):
         assert_array_equal(together[i], box_of(flat[start : start + count], Plane, 5)[0])
 
@@ -251,15 +253,15 @@ def test_the_root_takes_the_geometric_mean_of_all_votes():
     drawn = [rng.normal(size=(count, 2)) * 2.0**power for count, power in ((5, 0), (3, 9), (4, -6))]
     boxes = np.concatenate([box_of(rows_of(one), Plane, 5) for one in drawn])
     votes, voters = boxes[:, -2].sum(), boxes[:, -1].sum()
-    found = widen(widen(boxes[:1], np.array([0]), boxes[1:2]), np.array([0]), boxes[2:])
+    found = widen_boxes(widen_boxes(boxes[:1], np.array([0]), boxes[1:2]), np.array([0]), boxes[2:])
     assert_array_equal(found[0, -2:], [votes, voters])
     assert (found[0, :4] <= boxes[:, :4].min(axis=0)).all()
-    assert_array_equal(settle(found)[0, -2:], [8 * np.floor(votes / voters / 8), 1])
-    assert_array_equal(Cells.of(settle(found)).step, Cells.of(found).step)
-    assert Cells.of(found).step == 2.0 ** np.floor(votes / voters / 8)
+    assert_array_equal(settle_step(found)[0, -2:], [8 * np.floor(votes / voters / 8), 1])
+    assert_array_equal(CoordinateGrid.of(settle_step(found)).step, CoordinateGrid.of(found).step)
+    assert CoordinateGrid.of(found).step == 2.0 ** np.floor(votes / voters / 8)
     nothing = np.array([[np.inf] * 4 + [0.0, 0.0]])
-    assert_array_equal(settle(nothing), nothing)
-    assert_array_equal(widen(found, np.array([0]), nothing), found)
+    assert_array_equal(settle_step(nothing), nothing)
+    assert_array_equal(widen_boxes(found, np.array([0]), nothing), found)
 
 
 def outlier(rng):
@@ -348,7 +350,7 @@ def test_groups_are_found_from_encoded_rows():
 
 def test_spreads_of_many_steps_survive_packing():
     tables, boxes = draw(4, [5, 3])
-    step = Cells.of(boxes).step[0]
+    step = CoordinateGrid.of(boxes).step[0]
     flat = tables.flat()
     flat[:, 5] = 3.0 * flat[:, 4] * (np.arange(100.0, 900.0, 100.0) * step / 4.0) ** 2
     packed = pack_rows(tables._replace(values=flat), boxes, 2.0, within=True).flat()

@@ -10,8 +10,8 @@ import p2pkm
 from p2pkm.core.batch import Grid
 from p2pkm.core.wire_format import decode, encode
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.methods.building_blocks.coupling_choice import rehearse
-from p2pkm.methods.init.rehearsal import Rehearsing, sum_clusters
+from p2pkm.methods.building_blocks.coupling_choice import calibrate_coupling
+from p2pkm.methods.init.rehearsal import CouplingCalibration, sum_clusters
 from tests.support.play_rounds import arrange, play, squared
 from tests.support.prepare import prepare
 
@@ -50,8 +50,8 @@ def test_rows_are_counts_and_sums_of_offsets_and_the_root_rehearses_with_those_o
     assert_allclose(rows[~lossy, 3], counts[place])
     assert_allclose(rows[~lossy, 4:], sums[place], atol=1e-12)
     assert_allclose(rows[lossy, 3].sum(), loss)
-    _, state = play(Rehearsing.on_graph(K, table.topology), table, np.repeat(start[None], 5, axis=0), 1)
-    found = rehearse(table.topology, counts, sums, loss, weights.sum() / 5 / K)
+    _, state = play(CouplingCalibration.on_graph(K, table.topology), table, np.repeat(start[None], 5, axis=0), 1)
+    found = calibrate_coupling(table.topology, counts, sums, loss, weights.sum() / 5 / K)
     assert_allclose(state.rehearsed, [[found.coupling, found.mean]] * 5)
     assert state.converged.all()
 

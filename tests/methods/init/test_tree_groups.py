@@ -9,7 +9,7 @@ import p2pkm
 import topologies
 from p2pkm.methods.building_blocks.device_groups import find_groups
 from p2pkm.methods.building_blocks.device_rows import DeviceRows
-from p2pkm.methods.building_blocks.spanning_tree import grow
+from p2pkm.methods.building_blocks.spanning_tree import build_spanning_tree
 from p2pkm.methods.building_blocks.weighted_rows import Rows
 from p2pkm.methods.init.tree_groups import TreeGroups, TreeGroupsState
 from tests.methods.init.test_tree_summaries import listen
@@ -30,7 +30,7 @@ def two_kinds(seed=0, n=7, empty=()):
 
 def test_every_device_takes_the_cheapest_of_the_tables_that_all_rows_give():
     table = arrange(two_kinds(), PATH)
-    method = TreeGroups(3, grow(table.topology))
+    method = TreeGroups(3, build_spanning_tree(table.topology))
     said, state = listen(method, table)
     every = method.summarize(table.devices).flat()
     rows = Rows.of(every[:, 1:])
@@ -38,7 +38,7 @@ def test_every_device_takes_the_cheapest_of_the_tables_that_all_rows_give():
     found = find_groups(devices)
     assert len(found) == 2 and isinstance(state, TreeGroupsState) and state.converged.all()
     assert_array_equal(state.tables, np.tile(found.reshape(1, -1, 2), (7, 1, 1)))
-    assert_array_equal(state.group, devices.price(found).argmin(axis=0))
+    assert_array_equal(state.group, devices.costs(found).argmin(axis=0))
     assert_array_equal(state.centroids, found[state.group])
     assert len(set(state.group[:3])) == len(set(state.group[4:])) == 1 and state.group[0] != state.group[6]
     assert not [one for one in said if not one.tables.rows.max(initial=0) <= 6 * 7]
@@ -47,7 +47,7 @@ def test_every_device_takes_the_cheapest_of_the_tables_that_all_rows_give():
 @pytest.mark.parametrize("empty", [(0,), (0, 1), (6,), (3,)])
 def test_a_device_without_points_takes_the_group_of_its_parent(empty):
     table = arrange(two_kinds(empty=empty), PATH, d=2)
-    tree = grow(table.topology)
+    tree = build_spanning_tree(table.topology)
     _, state = listen(TreeGroups(3, tree), table)
     for i in empty:
         parent = tree.parent[i]

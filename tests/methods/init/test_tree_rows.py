@@ -7,10 +7,10 @@ from numpy.testing import assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.messages import Tables
-from p2pkm.methods.building_blocks.spanning_tree import Front, grow
-from p2pkm.methods.building_blocks.weighted_rows import Rows, bound
+from p2pkm.methods.building_blocks.spanning_tree import PendingTables, build_spanning_tree
+from p2pkm.methods.building_blocks.weighted_rows import Rows, cost_upper_bound
 from p2pkm.methods.init import tree_rows
-from p2pkm.methods.init.reduce_summaries import reduce
+from p2pkm.methods.init.reduce_summaries import reduce_tables
 from p2pkm.methods.init.tree_rows import TreeRows
 from p2pkm.network.graph import Topology
 from tests.methods.init.test_tree_summaries import GRAPHS, cost, listen, mix, seeds
@@ -35,7 +35,7 @@ def test_searches_go_on_until_two_have_found_the_least_cost(costs, rows, searche
     monkeypatch.setattr(tree_rows, "search", search)
     devices = arrange([np.zeros((1, 2))], []).devices
     table = np.ones((rows, 4))
-    found = TreeRows(4, grow(Topology.from_graph(topologies.path(2)))).find(devices, [table])
+    found = TreeRows(4, build_spanning_tree(Topology.from_graph(topologies.path(2)))).find(devices, [table])
     assert numbers == list(range(searches))
     assert_array_equal(found, np.full((1, 1, 4, 2), float(best)))
 
@@ -66,12 +66,12 @@ def test_what_comes_down_costs_at_most_the_bound_and_is_a_lloyd_point_of_the_row
     rng = np.random.default_rng(4)
     data = [rng.normal(rng.uniform(-9, 9, 2), 2.0, (40, 2)) for _ in range(12)]
     table = arrange(data, [(i, (i + 1) % 12) for i in range(12)])
-    said, state = listen(TreeRows(5, grow(table.topology)), table)
-    every = TreeRows(5, grow(table.topology)).summarize(table.devices)
+    said, state = listen(TreeRows(5, build_spanning_tree(table.topology)), table)
+    every = TreeRows(5, build_spanning_tree(table.topology)).summarize(table.devices)
     rows = Rows.of(every.flat()[:, 1:])
     assert every.rows.max() == 10 and max(one.tables.values.shape[1] for one in said if one.header) == 1 + 2 + 2
     found = state.centroids[0]
-    assert ((np.concatenate(data)[:, None] - found) ** 2).sum(axis=2).min(axis=1).sum() <= bound(rows, found)
+    assert ((np.concatenate(data)[:, None] - found) ** 2).sum(axis=2).min(axis=1).sum() <= cost_upper_bound(rows, found)
     nearest = ((rows.means[:, None] - found) ** 2).sum(axis=2).argmin(axis=1)
     for c in range(5):
         own = nearest == c
@@ -108,10 +108,10 @@ def test_reducing_rows_keeps_what_they_say_of_the_points():
     table = arrange([np.ones((1, 2))] * 3, [(0, 1), (1, 2)])
     flat = np.column_stack((np.zeros(140), rng.normal(size=(140, 2)), rng.uniform(1, 9, 140), rng.uniform(0, 2, 140)))
     tables = Tables(flat, np.array([0, 30, 90]), np.array([30, 60, 50]))
-    front = reduce(Front(np.arange(3), tables), 40, table.devices)
+    front = reduce_tables(PendingTables(np.arange(3), tables), 40, table.devices)
     for i in (1, 2):
         before, after = (Rows.of(one.take(np.array([i])).flat()[:, 1:]) for one in (tables, front.tables))
         assert len(after.means) <= 20
         anywhere = np.array([[0.3, -2.0]])
-        np.testing.assert_allclose(bound(after, anywhere), bound(before, anywhere), rtol=1e-12)
+        np.testing.assert_allclose(cost_upper_bound(after, anywhere), cost_upper_bound(before, anywhere), rtol=1e-12)
     assert_array_equal(front.tables.take(np.array([0])).flat(), flat[:30])

@@ -11,9 +11,9 @@ import p2pkm
 import topologies
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import Tables
-from p2pkm.methods.building_blocks.spanning_tree import Front, grow
+from p2pkm.methods.building_blocks.spanning_tree import PendingTables, build_spanning_tree
 from p2pkm.methods.init import registry as recipe
-from p2pkm.methods.init.reduce_summaries import reduce
+from p2pkm.methods.init.reduce_summaries import reduce_tables
 from p2pkm.methods.init.tree_summaries import TreeSummaries, choose_sets
 from tests.contract.test_every_method import deal
 from tests.support.play_rounds import arrange
@@ -135,7 +135,7 @@ def listen(algorithm, table):
 def walk(graph, data, k, rows, candidates=3):
     """Return what `listen` does of a graph with these points."""
     table = arrange(data, list(graph.edges))
-    return listen(TreeSummaries(k, grow(table.topology), candidates, rows), table)
+    return listen(TreeSummaries(k, build_spanning_tree(table.topology), candidates, rows), table)
 
 
 def test_no_message_has_more_rows_than_allowed():
@@ -189,7 +189,7 @@ def test_devices_without_points_pass_tables_on():
     _, state = walk(topologies.path(4), [np.zeros((0, 2))] * 3 + [np.ones((1, 2))], 1, None)
     assert_array_equal(state.centroids, np.ones((4, 1, 2)))
     table = arrange([np.zeros((0, 2)), np.zeros((0, 2)), np.ones((1, 2))], [(0, 1)])
-    _, state = listen(TreeSummaries(1, grow(table.topology), 2), table)
+    _, state = listen(TreeSummaries(1, build_spanning_tree(table.topology), 2), table)
     assert np.isposinf(state.centroids[:2]).all()
 
 
@@ -199,7 +199,7 @@ def test_reducing_keeps_weight_and_mean_and_leaves_small_tables_alone():
     flat = np.column_stack((np.repeat([4.0, 5.0, 6.0], 50), rng.normal(size=(150, 2)), rng.uniform(1, 9, 150)))
     rows = np.array([30, 70, 50])
     tables = Tables(flat, np.cumsum(rows) - rows, rows)
-    front = reduce(Front(np.array([0, 1, 2]), tables), 50, table.devices)
+    front = reduce_tables(PendingTables(np.array([0, 1, 2]), tables), 50, table.devices)
     assert_array_equal(front.tables.rows[[0, 2]], [30, 50])
     for i in (0, 2):
         assert_array_equal(front.tables.take(np.array([i])).flat(), tables.take(np.array([i])).flat())
@@ -218,7 +218,7 @@ def test_init_global_floods_where_messages_are_disturbed_up_to_a_bound(monkeypat
     assert plain.summary["init"] == "tree-summaries:candidates=5"
     assert plain.rounds[0]["stage"] == "tree-summaries"
     rows, memory = 64 * 16 * 4, 4 * 16 * 16 + 3 * 16 * 8 * 3 * (shards.d + 2) * int(np.bincount(
-        grow(p2pkm.Topology.from_graph(graph)).layer).max())  # fmt: skip
+        build_spanning_tree(p2pkm.Topology.from_graph(graph)).layer).max())  # fmt: skip
     for less, expected in ((0, "flooded-summaries"), (1, "tree-summaries")):
         monkeypatch.setattr(recipe, name, {"_ROWS": rows, "_MEMORY": memory}[name] - less)
         found = p2pkm.simulate(p2pkm.GTVMin(3), graph, shards, rounds=0, faults="loss=0.1")

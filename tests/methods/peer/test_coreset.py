@@ -17,7 +17,7 @@ from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.kernels.reference import philox, uniforms
 from p2pkm.methods.building_blocks import flooding
-from p2pkm.methods.building_blocks.spanning_tree import grow
+from p2pkm.methods.building_blocks.spanning_tree import build_spanning_tree
 from p2pkm.methods.init import pipelines as recipe
 from p2pkm.methods.peer.coreset import Coreset
 from tests.support.averages import GRAPHS, column, deal, states
@@ -84,7 +84,7 @@ def twin(table, k, size, n_init):
 
 def held(state, device):
     """Return the rows of the coreset that a device holds."""
-    return flooding.group(state.flood, np.array([device]))[0][0]
+    return flooding.distinct_collections(state.flood, np.array([device]))[0][0]
 
 
 @SPREADS
@@ -270,7 +270,7 @@ def test_the_ledger_of_a_tree_on_a_path_of_four():
     ],
 )
 def test_trees_grow_from_the_middle_of_every_component(n, links, parent, layer):
-    tree = grow(arrange([np.ones((1, 1))] * n, links).topology)
+    tree = build_spanning_tree(arrange([np.ones((1, 1))] * n, links).topology)
     assert_array_equal(tree.parent, parent)
     assert_array_equal(tree.layer, layer)
 

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
-from p2pkm.methods.building_blocks.optimal_matching import optimal_variation, pair_rows
+from p2pkm.methods.building_blocks.optimal_matching import match_rows, optimal_variation
 from tests.support.averages import column
 from tests.support.play_rounds import arrange, play, random_links, squared
 
@@ -132,8 +132,8 @@ def test_both_ends_choose_the_same_pairs_whatever_the_ties(seed):
     rng = np.random.default_rng(seed)
     mine, theirs = (rng.integers(0, 3, (int(rng.integers(1, 6)), 2)).astype(float) for _ in range(2))
     holes = np.insert(mine, rng.integers(0, len(mine) + 1), np.inf, axis=0)
-    own, other = pair_rows(holes, theirs, first=True)
-    back, there = pair_rows(theirs, mine, first=False)
+    own, other = match_rows(holes, theirs, first=True)
+    back, there = match_rows(theirs, mine, first=False)
     real = np.flatnonzero(holes[:, 0] < np.inf)
     assert set(zip(own, other, strict=True)) == set(zip(real[there], back, strict=True))
     assert len(own) == min(len(mine), len(theirs))

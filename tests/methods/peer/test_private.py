@@ -73,11 +73,11 @@ def record(monkeypatch, method, graph, shards, **options):
 def test_one_point_changes_a_table_by_at_most_the_sensitivity(k, d, relation):
     """Adversarial points: at the reach in every direction, far outside, in the middle between rows, on a row."""
     rng, radius, most = np.random.default_rng(k), 10.0, {}
-    for shape in (tables.cell_shape(k, d, radius, relation), tables.step_shape(k, d, radius, relation)):
+    for shape in (tables.cell_layout(k, d, radius, relation), tables.step_layout(k, d, radius, relation)):
         places = tables.clip(rng.normal(size=(shape.rows, d)) * 8.0, radius)
         away = tables.clip(rng.normal(size=(60, d)) * 1e9, 1.0)
         near = [places[rng.integers(0, shape.rows, 60)] + away * reach for reach in
-                (shape.reach, shape.reach * (1 + 1e-15), shape.reach * 0.999, 0.0, 1e6)]  # fmt: skip
+                (shape.clip_radius, shape.clip_radius * (1 + 1e-15), shape.clip_radius * 0.999, 0.0, 1e6)]  # fmt: skip
         between = (places[rng.integers(0, shape.rows, 60)] + places[rng.integers(0, shape.rows, 60)]) / 2
         points = np.concatenate((*near, between))
         devices = batch([points[:1], *points[1:, None]])
@@ -104,7 +104,7 @@ def test_one_point_changes_the_rings_by_at_most_the_sensitivity(relation, bound)
     devices = batch(list(points[:, None]))
     each = tables.count_rings(devices, 0.0, 3.0)[:, :, 0]
     assert (each.sum(axis=1) == 1).all()
-    shape = tables.ring_shape(relation)
+    shape = tables.ring_layout(relation)
     assert bound <= shape.grain.sensitivity <= bound * (1 + 1 / 2048)
     changes = each if relation == "add" else (each[:, None] - each[None]).reshape(-1, tables.RINGS)
     assert np.sqrt((changes**2).sum(axis=1)).max() == pytest.approx(bound)
@@ -116,39 +116,44 @@ def test_a_ring_holds_its_outer_radius():
 
 
 def test_points_count_as_if_they_lay_in_the_ball():
-    shape = tables.step_shape(2, 2, 10.0, "add")
+    shape = tables.step_layout(2, 2, 10.0, "add")
     places = np.array([[[0.0, 0.0], [9.0, 0.0]]])
     one = tables.sum_offsets(batch([np.array([[1e6, 0.0]])]), (0.0, 10.0), places, shape)
     other = tables.sum_offsets(batch([np.array([[10.0, 0.0]])]), (0.0, 10.0), places, shape)
     np.testing.assert_array_equal(one, other)
-    assert one[0, 0].tolist() == [0, 0, 0] and one[0, 1, 2] == shape.each
+    assert one[0, 0].tolist() == [0, 0, 0] and one[0, 1, 2] == shape.point_units
 
 
 def test_a_row_moves_to_the_mean_of_its_points_where_their_count_is_more_than_twice_its_noise():
-    shape, counts = tables.step_shape(2, 1, 9.0, "add"), np.array([10.0, 20.0])
-    places, total = np.array([[1.0], [4.0]]), np.column_stack(([5.0, -20.0], counts * shape.each * shape.grain.unit))
+    shape, counts = tables.step_layout(2, 1, 9.0, "add"), np.array([10.0, 20.0])
+    places, total = (
+        np.array([[1.0], [4.0]]),
+        np.column_stack(([5.0, -20.0], counts * shape.point_units * shape.grain.unit)),
+    )
     for noise, expected in ((4.9, [[1.5], [3.0]]), (5.1, [[1.0], [3.0]]), (10.1, places)):
-        np.testing.assert_allclose(tables.step(places, total, shape, noise * shape.weight, 9.0), expected)
+        np.testing.assert_allclose(tables.lloyd_step(places, total, shape, noise * shape.weight, 9.0), expected)
 
 
 def test_cells_weigh_their_counts():
-    shape, counts = tables.cell_shape(1, 1, 9.0, "add"), np.array([1.0, 3.0, 0.0, 0.0, 0.0, 0.0])
+    shape, counts = tables.cell_layout(1, 1, 9.0, "add"), np.array([1.0, 3.0, 0.0, 0.0, 0.0, 0.0])
     cells = np.array([[-3.0], [3.0], [6.0], [7.0], [8.0], [9.0]])
-    total = np.column_stack((np.zeros(6), counts * shape.each * shape.grain.unit))
-    np.testing.assert_allclose(tables.seed(total, cells, shape, 0.0, (reference, 1, 1)), [[(-3 + 3 * 3) / 4]])
+    total = np.column_stack((np.zeros(6), counts * shape.point_units * shape.grain.unit))
+    np.testing.assert_allclose(
+        tables.initial_centroids(total, cells, shape, 0.0, (reference, 1, 1)), [[(-3 + 3 * 3) / 4]]
+    )
     noise = -np.abs(total)  # of noise alone there are k centroids, too
-    assert len(np.unique(tables.seed(noise, cells, shape, 1e9, (reference, 1, 3)))) == 3
+    assert len(np.unique(tables.initial_centroids(noise, cells, shape, 1e9, (reference, 1, 3)))) == 3
 
 
 def test_the_radius_is_the_smallest_with_few_points_beyond():
     counts = np.zeros(41)
     counts[8], counts[12] = 1000.0, 4.0  # |x| between radius / 4.8 and radius / 4; few further in
-    assert tables.choose_size(counts, 16.0, 0.0) == 4.0
+    assert tables.choose_radius(counts, 16.0, 0.0) == 4.0
     counts[0] = 5.0  # 0.5 % of all lie outside
-    assert tables.choose_size(counts, 16.0, 0.0) == 4.0
+    assert tables.choose_radius(counts, 16.0, 0.0) == 4.0
     counts[0] = 6.0
-    assert tables.choose_size(counts, 16.0, 0.0) == 16.0
-    assert tables.choose_size(counts, 16.0, 1e9) == 16.0  # nothing is known
+    assert tables.choose_radius(counts, 16.0, 0.0) == 16.0
+    assert tables.choose_radius(counts, 16.0, 1e9) == 16.0  # nothing is known
 
 
 # --- sums
@@ -223,7 +228,7 @@ def test_the_shares_of_size_seeds_and_steps_stay_as_they_are_to_the_bit():
 def test_without_steps_the_summary_has_the_noise_of_a_cell():
     method = Private(4, epsilon=9.0, radius=60.0, trust="none", steps=0)
     summary = p2pkm.simulate(method, topologies.ring(3), deal(3)).summary
-    shape = tables.cell_shape(4, 2, summary["size"], "add")
+    shape = tables.cell_layout(4, 2, summary["size"], "add")
     assert summary["noise_count"] == method.noise_of(2, shape, 3)[1] / shape.weight
 
 
