@@ -204,8 +204,11 @@ APART = nx.Graph([(0, 1), (2, 3)])
         ({"algorithm": "gtvmim"}, "Did you mean 'gtvmin'"),
         ({"algorithm": "K-Means++"}, "is 'gtvmin', the default; 'central' collects all points on a server"),
         ({"algorithm": 4}, "expected a name, or a method"),
-        ({"algorithm": "fkm", "graph": "path"}, "its graph is a star, which is built for it; got 'path'"),
-        ({"algorithm": "fkm", "graph": nx.path_graph(3)}, "its graph is a star"),
+        (
+            {"algorithm": "fkm", "graph": "path"},
+            "cannot be combined with graph 'path': it uses a server, and its star graph is built automatically",
+        ),
+        ({"algorithm": "fkm", "graph": nx.path_graph(3)}, "its star graph is built automatically"),
         ({"algorithm": "fkm", "coupling": 2.0}, "method 'fkm' does not accept coupling"),
         ({"algorithm": "gtvmin:tol=1e-4", "tol": 0.1}, "tol is set both"),
         ({"algorithm": p2pkm.GTVMin(3)}, "n_clusters is 4; expected 3, the number of clusters of algorithm"),

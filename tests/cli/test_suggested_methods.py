@@ -43,5 +43,6 @@ def test_methods_that_need_parameters_or_images_are_not_named():
 
 def test_a_method_that_sends_nothing_uses_no_server():
     found = here(*SMALL, "--algorithm", "local", "--graph", "ring")
-    assert "local sends no messages; got 'ring'. Remove --graph" in found.err
-    assert "kfed uses a server" in here(*SMALL, "--algorithm", "kfed", "--graph", "ring").err
+    assert "method local cannot be combined with graph 'ring': it sends no messages. Remove --graph" in found.err
+    error = here(*SMALL, "--algorithm", "kfed", "--graph", "ring").err
+    assert "method kfed cannot be combined with graph 'ring': it uses a server" in error

@@ -244,7 +244,7 @@ def test_no_descent_is_claimed_and_a_note_says_why():
     assert {entry["descent"] for entry in result.rounds} == {"not claimed"}
     assert result.summary["descent"] == "not claimed"
     assert result.summary["groups"] == 1
-    assert any("no descent is claimed" in note and "one-peer-exponential" in note for note in result.notes)
+    assert any("Descent is not certified" in note and "one-peer-exponential" in note for note in result.notes)
 
 
 @pytest.mark.parametrize(("method", "piece"), [

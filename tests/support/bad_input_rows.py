@@ -185,8 +185,8 @@ compare --out full                        | does not hold a comparison
 --nope                                    | No such option
 --graph simple-base --groups       | change from round to round
 --graph peer-sampler:degree=2 --relaxation 1.2 | change from round to round
---graph simple-base --algorithm pushsum:counters=true | with counters=true sends totals
---graph simple-base --algorithm tracking:counters=true | with counters=true sends totals
+--graph simple-base --algorithm pushsum:counters=true | with counters=true sends running totals
+--graph simple-base --algorithm tracking:counters=true | with counters=true sends running totals
 --out                                     | requires an argument
 fly                                       | No such command 'fly'
 --rounds 3 run                            | options must follow the command: p2pkm run
@@ -233,7 +233,7 @@ run fly                                   | unexpected extra argument
 
 CONTENT = """
 --algorithm fkm --graph ring              | uses a server
---algorithm local --graph ring            | local sends no messages; got 'ring'. Remove --graph, or use
+--algorithm local --graph ring            | local cannot be combined with graph 'ring': it sends no messages. Remove
 --graph file:missing.foo                  | missing.foo is not a file; check the path
 --stream head.jsonl                       | the data tape is for 3 features, but there are 2
 --stream point.jsonl                      | point is 3 coordinates; expected a list of 2 numbers

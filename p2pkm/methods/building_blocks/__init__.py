@@ -1,1 +1,1 @@
-"""What several methods share: averaging, flooding, spanning trees, robust aggregation."""
+"""Building blocks that several methods share: sums, trees, matchings, encodings and rules."""

@@ -1,7 +1,7 @@
-"""Averages over the graph: sums and counts of clusters that devices measure, mix with their neighbors' and divide.
+"""Averaging of cluster sums and counts over the graph, by gossip or running sums.
 
-A table of mass holds a row (S_c, n_c) for each of the k clusters, also for those without points: clusters are paired by
-their number. What every device divides by its own count needs no common scale.
+A table holds a row (S_c, n_c) for each of the k clusters, including those without points: clusters are paired by their
+number. Devices divide S_c by their own n_c, so the tables of different devices need no common scale.
 """
 
 from collections.abc import Iterator
@@ -16,49 +16,55 @@ from p2pkm.core.states import register
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.building_blocks.total_variation import received_edges
 
-WEIGHTED = "weight the mixing matrix"  # what weights of links do in methods that call `mixing`
-_THIN = 0.25  # of the points that a device should hold
+# Effect of link weights in methods that use `mixing_weights`, see `p2pkm.core.traits.MethodTraits`.
+WEIGHTED = "weight the mixing matrix"
+# A device whose averaged weight is below this share of its expected weight keeps its centroids, see `has_low_weight`.
+_LOW_WEIGHT = 0.25
 
 
 def local_sums(devices: Devices, centroids: Floats) -> Floats:
-    """Return the sum and the weight of the own points nearest to each centroid, float64[n, k, d + 1].
+    """Compute sum and weight of the local points nearest to each centroid, float64[n, k, d + 1].
 
     Parameters
     ----------
     centroids : float64[n, k, d]
-        Absent rows are +inf and take no point.
+        Absent rows are +inf and are assigned no points.
     """
     n, k, d = centroids.shape
     _, labels = devices.kernels.losses(*devices.kernel_inputs, centroids)
-    taken = labels >= 0
-    cells = (np.repeat(np.arange(n) * k, devices.sizes) + labels)[taken]
-    mass = np.empty((n * k, d + 1))
+    is_labeled = labels >= 0
+    cells = (np.repeat(np.arange(n) * k, devices.sizes) + labels)[is_labeled]
+    sums = np.empty((n * k, d + 1))
     for f, column in enumerate((*devices.stored.T, np.ones(len(labels)))):
-        mass[:, f] = np.bincount(cells, (devices.point_weights * column)[taken], n * k)
-    mass = mass.reshape(n, k, d + 1)
-    if devices.min_count > 1:  # so few points do not take part
-        mass[count_nearest(devices, labels, k) < devices.min_count] = 0.0
-    return mass
+        sums[:, f] = np.bincount(cells, (devices.point_weights * column)[is_labeled], n * k)
+    sums = sums.reshape(n, k, d + 1)
+    if devices.min_count > 1:
+        # Clusters of fewer points must not leave the device.
+        sums[count_nearest(devices, labels, k) < devices.min_count] = 0.0
+    return sums
 
 
 def iter_neighbor_tables(
     devices: Devices, inbox: Inbox, shape: tuple[int, ...]
 ) -> Iterator[tuple[Integers, Integers, Floats]]:
-    """Yield the first neighbor that every device received, then the second, and so on: sums run in ascending id.
+    """Yield the tables of every device's first neighbor, then of the second, and so on, in ascending id.
 
-    Those that never sent, and those over links that are not in use, are left out.
+    Every device thus adds its neighbors' tables in the same order on any number of ranks. Inactive edges, and edges
+    without a received table, are omitted.
 
     Parameters
     ----------
     shape : (r, w)
-        Of the tables that all devices send.
+        Shape of the tables, the same for all devices.
 
     Yields
     ------
-    devices, edges : int64[b]
-        Those that received so many neighbors, and the own edges to them.
+    positions : int64[b]
+        Devices with at least this number of neighbors.
+    edges : int64[b]
+        Edges to these neighbors.
     tables : float64[b, r, w]
-        What was last received over these edges.
+        Latest tables received over these edges.
     """
     r, w = shape
     used = received_edges(inbox, devices.active_edges)
@@ -66,128 +72,138 @@ def iter_neighbor_tables(
     counts = np.diff(first)
     order = np.argsort(-counts, kind="stable")
     for number in range(counts.max(initial=0)):
-        who = order[: np.searchsorted(-counts[order], -number)]
-        edges = used[first[who] + number]
-        yield who, edges, inbox.tables_of(edges, r, w)
+        positions = order[: np.searchsorted(-counts[order], -number)]
+        edges = used[first[positions] + number]
+        yield positions, edges, inbox.tables_of(edges, r, w)
 
 
-def add_fresh(devices: Devices, inbox: Inbox, mass: Floats) -> Floats:
-    """Return the mass with the tables that came in this exchange added to it, in ascending id of their senders."""
-    came, total = np.flatnonzero(inbox.fresh), mass.copy()
-    np.add.at(total, devices.sources[came], inbox.tables_of(came, *mass.shape[1:]))
+def add_received_tables(devices: Devices, inbox: Inbox, tables: Floats) -> Floats:
+    """Add the tables received in this exchange to those of the devices, in ascending id of their senders."""
+    edges = np.flatnonzero(inbox.fresh)
+    total = tables.copy()
+    np.add.at(total, devices.sources[edges], inbox.tables_of(edges, *tables.shape[1:]))
     return total
 
 
-def mix(devices: Devices, mass: Floats, inbox: Inbox) -> Floats:
-    """Return P z, one gossip with the Metropolis weights P_ij of `mixing`; P_ii is the rest."""
-    mixed, weights = mass.copy(), mixing(devices)
-    for who, edges, theirs in iter_neighbor_tables(devices, inbox, mass.shape[1:]):
-        mixed[who] += weights[edges, None, None] * (theirs - mass[who])
+def mix(devices: Devices, tables: Floats, inbox: Inbox) -> Floats:
+    """Perform one gossip step P z with the weights P_ij of `mixing_weights`; P_ii is 1 minus their sum."""
+    mixed, weights = tables.copy(), mixing_weights(devices)
+    for positions, edges, received in iter_neighbor_tables(devices, inbox, tables.shape[1:]):
+        mixed[positions] += weights[edges, None, None] * (received - tables[positions])
     return mixed
 
 
-def mixing(devices: Devices) -> Floats:
-    """Return P_ij of every own link, float64[e], the same at both ends.
+def mixing_weights(devices: Devices) -> Floats:
+    """Compute the mixing weight P_ij of every edge, float64[e], the same at both ends.
 
-    Metropolis weights: P_ij = 1 / (1 + max(deg_i, deg_j)) without weights of links, else as in `topologies.mixing`. If
-    the graph has its own mixing matrix, it is used. Degrees and mean weights are those of the links in use.
+    Metropolis weights: P_ij = 1 / (1 + max(deg_i, deg_j)) without link weights, otherwise as in `topologies.mixing`. A
+    mixing matrix of the graph takes precedence. Degrees and mean weights are those of the active links.
     """
     if devices.averaging_weights is not None:
         return devices.averaging_weights
-    own, others = devices.degrees[devices.sources], devices.neighbor_degrees
+    degrees, neighbor_degrees = devices.degrees[devices.sources], devices.neighbor_degrees
     if devices.neighbor_mean_weights is None:
-        return 1.0 / (1.0 + np.maximum(own, others))
-    proposed = devices.link_weights / devices.mean_link_weights[devices.sources] / (1.0 + own)
-    accepted: Floats = np.minimum(proposed, devices.link_weights / devices.neighbor_mean_weights / (1.0 + others))
-    return accepted
+        return 1.0 / (1.0 + np.maximum(degrees, neighbor_degrees))
+    local_share = devices.link_weights / devices.mean_link_weights[devices.sources] / (1.0 + degrees)
+    neighbor_share = devices.link_weights / devices.neighbor_mean_weights / (1.0 + neighbor_degrees)
+    weights: Floats = np.minimum(local_share, neighbor_share)
+    return weights
 
 
 def relative_weights(devices: Devices) -> Floats | None:
-    """Return the weight of each own link relative to the mean of the neighbor's links, float64[e]; None: all 1."""
+    """Compute the weight of each link relative to the mean weight at the neighbor, float64[e]; None if all are 1."""
     means = devices.neighbor_mean_weights
     return None if means is None else devices.link_weights / means
 
 
 @register("running-sums")
 class RunningSums(NamedTuple):
-    """What makes up for messages that are lost or late: running totals, so that the next one replaces all lost ones.
+    """Running totals, by which averaging tolerates lost and late messages [1]_.
 
-    A device sends the total of all that it has ever offered; a neighbor adds what that has grown by since it last
-    received it. What was offered and not received is in between, and nothing is ever gone (C. N. Hadjicostis, N. H.
-    Vaidya, A. D. Dominguez-Garcia, "Robust distributed average consensus via exchange of running sums", IEEE
-    Transactions on Automatic Control 61, 2016).
+    A device sends the total of all tables that it has ever sent. A neighbor adds the increase since the last total that
+    it received. So each message also delivers all earlier lost ones, and no sum is lost.
 
     Attributes
     ----------
     total : float64[n, k, w]
+        Sum of all tables that a device has sent.
     edge_received : float64[e, k, w]
-        The neighbor's total as it was last received.
+        Latest total received from each neighbor.
+
+    References
+    ----------
+    .. [1] C. N. Hadjicostis, N. H. Vaidya, A. D. Dominguez-Garcia, "Robust distributed average consensus via exchange
+       of running sums", IEEE Transactions on Automatic Control 61, 2016.
     """
 
     total: Floats
     edge_received: Floats
 
 
-def start_running_sums(devices: Devices, offered: Floats) -> RunningSums:
-    """Start the running totals of devices that have made their first offer and received nothing."""
-    return RunningSums(offered, np.zeros((len(devices.indices), *offered.shape[1:])))
+def start_running_sums(devices: Devices, sent: Floats) -> RunningSums:
+    """Initialize running totals with the first sent tables, float64[n, k, w]; nothing is received yet."""
+    return RunningSums(sent, np.zeros((len(devices.indices), *sent.shape[1:])))
 
 
-def receive_growth(
+def receive_increments(
     devices: Devices, inbox: Inbox, sums: RunningSums, weights: Floats | None = None
 ) -> tuple[Floats, Floats]:
-    """Add up the growth of the neighbors' totals.
+    """Add up the increases of the neighbors' totals since they were last received.
 
     Parameters
     ----------
     weights : float64[e], optional
-        Factor of the growth over each own edge; None: all 1.
+        Factor of the increase over each edge; None: all 1.
 
     Returns
     -------
     gain : float64[n, k, w]
+        Sum of the weighted increases.
     edge_received : float64[e, k, w]
-        The totals as received now.
+        Latest totals.
     """
     gain, edge_received = np.zeros_like(sums.total), sums.edge_received.copy()
-    for who, edges, theirs in iter_neighbor_tables(devices, inbox, gain.shape[1:]):
-        growth = theirs - edge_received[edges]
-        gain[who] += growth if weights is None else weights[edges, None, None] * growth
-        edge_received[edges] = theirs
+    for positions, edges, totals in iter_neighbor_tables(devices, inbox, gain.shape[1:]):
+        increment = totals - edge_received[edges]
+        gain[positions] += increment if weights is None else weights[edges, None, None] * increment
+        edge_received[edges] = totals
     return gain, edge_received
 
 
-def is_thin(devices: Devices, mass: Floats, fair: Floats) -> Mask:
-    """Return which devices hold too few points in their mass to go by it, bool[n].
+def has_low_weight(devices: Devices, sums: Floats, expected_weight: Floats) -> Mask:
+    """Check which devices hold too little averaged weight to update their centroids, bool[n].
 
-    While a device is away its neighbors go on offering it their shares, and what is left with them gets less and less,
-    until a correction by own points would outweigh it. How many points all rows stand for, corrections leave alone.
+    While a device is unavailable, its neighbors keep sending it their shares, and the weight that remains with them
+    shrinks, until corrections by local points would outweigh the averaged sums. The test uses the total weight of a
+    table, which corrections do not change.
 
     Parameters
     ----------
-    fair : float64[n]
-        What a device would hold in the long run, in mean numbers of points of a device.
+    sums : float64[n, k, d + 1]
+    expected_weight : float64[n]
+        Long-term weight of each device, in units of the mean total weight of a device.
     """
-    held = np.cumsum(mass[:, :, -1], axis=1)[:, -1]
-    return held < _THIN * fair * (devices.total_weight / devices.total)
+    weight = np.cumsum(sums[:, :, -1], axis=1)[:, -1]
+    return weight < _LOW_WEIGHT * expected_weight * (devices.total_weight / devices.total)
 
 
-def centroids_from_sums(mass: Floats, centroids: Floats, least: float) -> Floats:
-    """Return S / n of every cluster; a centroid whose count is below `least` stays."""
-    counts = mass[:, :, -1:]
+def centroids_from_sums(sums: Floats, centroids: Floats, least: float) -> Floats:
+    """Compute S / n of every cluster; a centroid whose count is below `least` does not change."""
+    counts = sums[:, :, -1:]
     enough = counts >= least
-    return np.where(enough, mass[:, :, :-1] / np.where(enough, counts, 1.0), centroids)
+    return np.where(enough, sums[:, :, :-1] / np.where(enough, counts, 1.0), centroids)
 
 
 def has_converged(new: Floats, old: Floats, most: float) -> Mask:
-    """Return which devices moved no coordinate by more than `most`, bool[n]; absent rows do not move."""
-    return find_moves(new, old) <= most
+    """Check which devices changed no coordinate by more than `most`, bool[n]; absent rows do not count."""
+    return max_moves(new, old) <= most
 
 
-def find_moves(new: Floats, old: Floats) -> Floats:
-    """Return the largest move of any coordinate of each device, float64[n]; absent rows do not move."""
+def max_moves(new: Floats, old: Floats) -> Floats:
+    """Compute the largest coordinate change of each device, float64[n]; absent rows do not count."""
     moves = np.empty(len(new))
     with np.errstate(invalid="ignore"):
-        for some in blocks(len(new), max(new[:1].size, 1)):
-            moves[some] = np.fmax.reduce(np.abs(new[some] - old[some]), axis=(1, 2), initial=0.0)
+        # inf - inf of absent rows is NaN, which fmax ignores. Blocks bound the temporary arrays.
+        for block in blocks(len(new), max(new[:1].size, 1)):
+            moves[block] = np.fmax.reduce(np.abs(new[block] - old[block]), axis=(1, 2), initial=0.0)
     return moves

@@ -1,6 +1,6 @@
-"""Which coupling suits a graph: the excess that noise leaves, the rule, its relaxation, and the rehearsal.
+"""Choice of the coupling: expected excess, rule for a graph, optimal relaxation, and calibration on local sums.
 
-The theorem behind it is in docs/proofs.md, "What a coupling leaves of the noise".
+The underlying theorem is in docs/proofs.md, "What a coupling leaves of the noise".
 """
 
 from typing import Any, NamedTuple
@@ -12,154 +12,187 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.network.graph import Topology
 from topologies.single_thread import single_thread
 
-WEAK, STRONG = 10.0, 30.0
-_LARGE, _LONG = 10, 8  # from this many devices or this diameter on the least coupling is the stronger one
+# Smallest coupling of small graphs, and of large ones.
+WEAK = 10.0
+STRONG = 30.0
+# Smallest number of devices, and smallest diameter, of a large graph.
+_LARGE = 10
+_LONG = 8
+# Couplings that are tried, in this order, about half a decade apart.
 _LADDER = (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)
-_EXCESS = 1e-3  # of the cost ratio, that the rule allows
-_HIGHEST = 1.999  # relaxation
-_MOST = 5_000  # devices that a rehearsal solves for
-_FEW = 64  # devices up to which it does so without sparse matrices
-_MEAN, _WORST = 2e-3, 6e-3  # the same of the rehearsal: of the mean device, of the worst one
+# Largest excess of the mean cost ratio that the rule without messages accepts: 0.1 %.
+_EXCESS = 1e-3
+# Largest excess that the calibration accepts: 0.2 % for the mean device, 0.6 % for the worst one.
+_MEAN = 2e-3
+_WORST = 6e-3
+# Largest relaxation factor: theorem 2 requires less than 2.
+_MAX_RELAXATION = 1.999
+# Largest number of devices for which the root solves the equations of the calibration.
+_MAX_DEVICES = 5_000
+# Largest number of devices for which dense matrices are used.
+_MAX_DENSE = 64
 
 
 def least_coupling(total: int, hops: int) -> float:
-    """Return the smallest coupling on a graph of so many devices and hops."""
+    """Compute the smallest coupling on a graph with `total` devices and diameter `hops`."""
     return STRONG if total >= _LARGE or hops >= _LONG else WEAK
 
 
 def predict_excess(topology: Topology, coupling: float, points: int, k: int) -> float:
-    """Return the excess of the mean cost ratio from noise alone, with labels fixed, that a coupling leaves.
+    """Compute the expected excess of the mean cost ratio from sampling noise at a coupling c.
 
-    E(c) = (1 / (n n_c)) sum_q (1 + 2 c mu_q)^-2 over all but one eigenvalue of each component, n_c = m / (n k); see
-    `topologies.measures.residual_noise`. It supposes points dealt at random to devices of equal size and k clusters of
-    equal size and spread, and that no point changes its label. Where clusters overlap, points do, and the measured
-    excess is larger: see docs/proofs.md.
+    ``E(c) = (1 / (n n_c)) sum_q (1 + 2 c mu_q)^-2`` over all eigenvalues but one of each component, with
+    n_c = m / (n k); see `topologies.measures.residual_noise`. Assumptions: a random partition into devices of equal
+    size, k clusters of equal size and spread, and fixed labels. If clusters overlap, points change their labels, and
+    the measured excess is larger; see docs/proofs.md.
     """
-    return float(_spread(topology, (coupling,), points, k)[0])
+    return float(_expected_excess(topology, (coupling,), points, k)[0])
 
 
 def choose_coupling(topology: Topology, points: int, k: int) -> float:
-    """Return the smallest coupling of the ladder 10 (below ten devices), 30, 100, 300, ... with an excess <= .001.
+    """Choose the smallest of the couplings 10 (small graphs only), 30, 100, 300, ... with an expected excess <= 0.001.
 
-    The ladder ends at 100,000.
+    If none of them suffices, the result is the largest one, 100,000.
     """
-    ladder = _climb(topology)
-    suits = _spread(topology, ladder, points, k, _EXCESS) <= _EXCESS
-    return ladder[int(np.argmax(suits))] if suits.any() else ladder[-1]
+    ladder = _couplings_from_least(topology)
+    suffices = _expected_excess(topology, ladder, points, k, _EXCESS) <= _EXCESS
+    return ladder[int(np.argmax(suffices))] if suffices.any() else ladder[-1]
 
 
-def relax(coupling: float) -> float:
-    """Return theta = 2 / (1 + sqrt(1 - rho^2)), rho = 2c / (1 + 2c): optimal over-relaxation of the slowest mode.
+def optimal_relaxation(coupling: float) -> float:
+    """Compute the optimal over-relaxation of the slowest mode, at most 1.999.
 
-    At most 1.999, for theorem 2 needs less than 2.
+    ``theta = 2 / (1 + sqrt(1 - rho^2))`` with ``rho = 2 c / (1 + 2 c)``.
     """
-    return min(2 / (1 + (1 + 4 * coupling) ** 0.5 / (1 + 2 * coupling)), _HIGHEST)
+    return min(2 / (1 + (1 + 4 * coupling) ** 0.5 / (1 + 2 * coupling)), _MAX_RELAXATION)
 
 
-class Rehearsal(NamedTuple):
-    """What a rehearsal found: the coupling, and at it the excess of the mean and the worst device, labels fixed."""
+class Calibration(NamedTuple):
+    """Result of a calibration.
+
+    Attributes
+    ----------
+    coupling : float
+    mean : float
+        Expected excess of the mean device, for fixed labels.
+    worst : float
+        Expected excess of the worst device, for fixed labels.
+    """
 
     coupling: float
     mean: float
     worst: float
 
 
-def rehearse(topology: Topology, counts: Floats, sums: Floats, loss: float, base: float) -> Rehearsal:
-    """Return the first coupling of the ladder with which GTVMin would end close to the pooled means of its clusters.
+def calibrate_coupling(topology: Topology, counts: Floats, sums: Floats, loss: float, base: float) -> Calibration:
+    """Find the smallest coupling at which GTVMin would end near the pooled means of its clusters.
 
-    ``(diag(n_.c) + 2 L_alpha) w_c = S_.c`` with n_ic points of device i at centroid c and their sum S_ic is where it
-    ends if no point changes its cluster. The excess of device i is ``sum_c N_c |w_ic - mu_c|^2`` over the cost of the
-    pooled means mu_c, N_c the points of all devices at c. A coupling will do if the excess is at most .002 for the mean
-    device and .006 for the worst; if none of them does, it is the last one.
+    For fixed labels GTVMin converges to the solution of ``(diag(n_.c) + 2 L_alpha) w_c = S_.c``, with n_ic points of
+    device i at centroid c and their sum S_ic. The excess of device i is ``sum_c N_c |w_ic - mu_c|^2`` divided by the
+    cost of the pooled means mu_c, with N_c points of all devices at c. A coupling is accepted if the excess is at most
+    0.002 for the mean device and 0.006 for the worst one. If none is, the result is the largest coupling tried.
 
     Parameters
     ----------
     counts : float64[k, n]
+        Weight of the points of each device at each centroid.
     sums : float64[k, n, d]
-        Of the offsets of the points from the start's centroid.
+        Sums of the offsets of these points from the initial centroid.
     loss : float
-        Cost of the start on all points.
+        Cost of the initial centroids on all points.
     base : float
         Strength of a link between devices of degree 1 at coupling 1: m / (n k).
     """
-    _, exponent = np.frexp(np.sqrt(loss))  # in units of a power of two, so that tiny coordinates do not overflow
-    sums, loss = np.ldexp(sums, -exponent), float(np.ldexp(loss, -2 * exponent))
-    heavy = counts.sum(axis=1)
-    means = sums.sum(axis=1) / np.where(heavy > 0, heavy, 1)[:, None]
-    cost = loss - float((heavy * (means**2).sum(axis=1)).sum())
-    found, laplacian = Rehearsal(0.0, np.inf, np.inf), _laplacian(topology, base)
-    here = np.flatnonzero(heavy) if cost > 0 else np.zeros(0, np.int64)
-    offsets = sums[here] - counts[here, :, None] * means[here, None]
-    for coupling in _climb(topology):
-        deviations = _deviate(coupling * laplacian, counts[here], offsets)
-        excess = (heavy[here, None] / cost * deviations).sum(axis=0)
-        found = Rehearsal(coupling, float(excess.mean()), float(excess.max()))
-        if found.mean <= _MEAN and found.worst <= _WORST:
+    # In units of a power of two near the spread, so that tiny coordinates do not underflow and large ones not overflow.
+    _, exponent = np.frexp(np.sqrt(loss))
+    sums = np.ldexp(sums, -exponent)
+    loss = float(np.ldexp(loss, -2 * exponent))
+    totals = counts.sum(axis=1)
+    means = sums.sum(axis=1) / np.where(totals > 0, totals, 1)[:, None]
+    cost = loss - float((totals * (means**2).sum(axis=1)).sum())
+    result = Calibration(0.0, np.inf, np.inf)
+    laplacian = _laplacian(topology, base)
+    # With cost 0 any coupling is exact, and the excess is undefined.
+    clusters = np.flatnonzero(totals) if cost > 0 else np.zeros(0, np.int64)
+    offsets = sums[clusters] - counts[clusters, :, None] * means[clusters, None]
+    for coupling in _couplings_from_least(topology):
+        deviations = _squared_deviations(coupling * laplacian, counts[clusters], offsets)
+        excess = (totals[clusters, None] / cost * deviations).sum(axis=0)
+        result = Calibration(coupling, float(excess.mean()), float(excess.max()))
+        if result.mean <= _MEAN and result.worst <= _WORST:
             break
-    return found
+    return result
 
 
-def check_rehearsal(topology: Topology) -> None:
-    """Refuse a graph on which there is no rehearsal.
+def check_calibration(topology: Topology) -> None:
+    """Validate that the coupling can be calibrated on a graph.
 
     Raises
     ------
     ExperimentError
-        If it is disconnected, changes, or has more than 5,000 devices.
+        If the graph is disconnected, time-varying, or has more than 5,000 devices.
     """
-    if why := why_no_rehearsal(topology):
-        raise ExperimentError(f"coupling is rehearsal, but {why}; take auto, or a number")
+    if reason := calibration_obstacle(topology):
+        raise ExperimentError(f"coupling=rehearsal cannot be used: {reason}. Use coupling=auto or a number.")
 
 
-def why_no_rehearsal(topology: Topology) -> str:
-    """Return why there is no rehearsal on a graph, nothing if there is."""
+def calibration_obstacle(topology: Topology) -> str:
+    """Describe why the coupling cannot be calibrated on a graph; empty if it can."""
     if topology.components.max() > 0:
-        return "the graph is disconnected, and each of its components would need a coupling of its own"
+        return "the graph is disconnected, and each component would need a separate coupling"
     if topology.varying is not None:
-        return "the links change, and it knows one graph alone"
-    return "" if topology.n <= _MOST else f"the graph has {topology.n:,} devices; up to {_MOST:,} are possible"
+        return "the links change, but the calibration requires a static graph"
+    if topology.n > _MAX_DEVICES:
+        return f"the graph has {topology.n:,} devices; expected at most {_MAX_DEVICES:,}"
+    return ""
 
 
 def _laplacian(topology: Topology, base: float) -> Any:
-    """Return 2 L_alpha at coupling 1, [n, n]: an array for few devices, sparse for more."""
-    degrees, at = np.maximum(topology.degrees, 1).astype(np.float64), (topology.sources, topology.indices)
-    alpha = base * topology.weights / np.sqrt(degrees[at[0]] * degrees[at[1]])
-    if topology.n <= _FEW:
+    """Compute 2 L_alpha at coupling 1, [n, n]: a dense matrix for up to 64 devices, a sparse one for more."""
+    degrees = np.maximum(topology.degrees, 1).astype(np.float64)
+    entries = (topology.sources, topology.indices)
+    alpha = base * topology.weights / np.sqrt(degrees[entries[0]] * degrees[entries[1]])
+    if topology.n <= _MAX_DENSE:
         links = np.zeros((topology.n, topology.n))
-        links[at] = alpha
+        links[entries] = alpha
         return 2 * (np.diag(links.sum(axis=0)) - links)
     from scipy.sparse import csc_array, diags_array
 
-    sparse = csc_array((alpha, at), (topology.n, topology.n))
+    sparse = csc_array((alpha, entries), (topology.n, topology.n))
     return 2 * (diags_array(sparse.sum(axis=0)) - sparse)
 
 
-def _deviate(laplacian: Any, counts: Floats, offsets: Floats) -> Floats:
-    """Return how far each device's centroids end from the pooled means, squared, float64[k, n]."""
+def _squared_deviations(laplacian: Any, counts: Floats, offsets: Floats) -> Floats:
+    """Compute the squared distances of the final centroids of each device from the pooled means, float64[k, n]."""
+    # One thread: the bits of a solver depend on the number of threads.
     if isinstance(laplacian, np.ndarray):
         with single_thread():
-            found = np.linalg.solve(laplacian + counts[:, :, None] * np.eye(len(laplacian)), offsets)
+            solutions = np.linalg.solve(laplacian + counts[:, :, None] * np.eye(len(laplacian)), offsets)
     else:
         from scipy.sparse import diags_array
         from scipy.sparse.linalg import spsolve
 
-        systems = ((diags_array(one) + laplacian).tocsc() for one in counts)
+        matrices = ((diags_array(diagonal) + laplacian).tocsc() for diagonal in counts)
         with single_thread("scipy.sparse.linalg"):
-            found = np.array([np.reshape(spsolve(*one), one[1].shape) for one in zip(systems, offsets, strict=True)])
-    deviations: Floats = (found.reshape(offsets.shape) ** 2).sum(axis=2)
+            solutions = np.array([
+                np.reshape(spsolve(matrix, side), side.shape) for matrix, side in zip(matrices, offsets, strict=True)
+            ])
+    deviations: Floats = (solutions.reshape(offsets.shape) ** 2).sum(axis=2)
     return deviations
 
 
-def _climb(topology: Topology) -> tuple[float, ...]:
-    """Return the ladder from the least coupling on this graph on."""
+def _couplings_from_least(topology: Topology) -> tuple[float, ...]:
+    """List the couplings to try, from the smallest one on this graph."""
     least = least_coupling(topology.n, topology.hops)
-    return tuple(one for one in _LADDER if one >= least)
+    return tuple(coupling for coupling in _LADDER if coupling >= least)
 
 
-def _spread(topology: Topology, couplings: tuple[float, ...], points: int, k: int, enough: float = 0.0) -> Floats:
-    """Return the expected excess at each coupling, float64[couplings]; NaN after the first of `enough`, see there."""
+def _expected_excess(
+    topology: Topology, couplings: tuple[float, ...], points: int, k: int, enough: float = 0.0
+) -> Floats:
+    """Compute the expected excess at each coupling, float64[couplings]; NaN after the first one up to `enough`."""
     from topologies.measures import residual_noise
 
-    each = points / (topology.n * k)
-    found: Floats = residual_noise(topology, couplings, enough=enough * each) / each
-    return found
+    points_per_cluster = points / (topology.n * k)
+    excess: Floats = residual_noise(topology, couplings, enough=enough * points_per_cluster) / points_per_cluster
+    return excess

@@ -1,8 +1,8 @@
-"""Groups of devices, each with a clustering of its own, found among rows that stand for the points of all devices.
+"""Groups of devices with separate clusterings, found among summary rows of all devices.
 
-With rows (mean a_r, weight n_r, SSE) of device i, ``L_i(T) = sum_r n_r min_c |a_r - T_c|^2``. Sought are G tables T_1,
-..., T_G and a label l(i) of every device that minimize ``sum_i L_i(T_l(i))``: k-means of devices, whose centers are
-clusterings.
+With rows (mean a_r, weight n_r, SSE) of device i, ``L_i(T) = sum_r n_r min_c |a_r - T_c|^2``. The search looks for G
+tables T_1, ..., T_G of k centroids and a label l(i) of every device that minimize ``sum_i L_i(T_l(i))``: k-means of
+devices, whose centers are clusterings.
 """
 
 import math
@@ -14,105 +14,118 @@ from p2pkm.core.batch import Floats, Stream
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.device_rows import DeviceRows
 from p2pkm.methods.building_blocks.group_bootstrap import is_beyond
-from p2pkm.methods.building_blocks.total_variation import squared
+from p2pkm.methods.building_blocks.total_variation import squared_distances
 
-MOST = 8  # groups, where their number is open
-_RESTARTS, _ROUNDS = 12, 12
-_NOTHING = 1e-12  # share of a cost below which it counts as this share
-_FALL = 0.8  # one group more must bring the cost below this share
+# Largest number of groups that the rule can choose.
+MAX_GROUPS = 8
+# Restarts of a search, and largest number of steps of a restart.
+_RESTARTS = 12
+_STEPS = 12
+# Smallest ratio of costs whose logarithm is computed.
+_MIN_RATIO = 1e-12
+# An additional group must reduce the cost to less than this share. The cost falls below it if the devices contain
+# another group; splitting a single group reduces it by less.
+_MAX_COST_SHARE = 0.8
 
 
 def find_groups(devices: DeviceRows, count: int | None = None) -> Floats:
-    """Return the tables of the groups, float64[G, k, d].
+    """Find groups of devices; the result is the table of each group, float64[G, k, d].
 
-    J_G is the least cost found for G groups plus the SSE of all rows. From G = 1 on there is one group more while
-    ``J_(G+1) < .8 J_G``, the fall is larger than by chance
+    J_G is the least cost found for G groups plus the SSE of all rows. Starting from G = 1, a group is added while
+    ``J_(G+1) < 0.8 J_G``, the decrease is larger than by chance
     (`p2pkm.methods.building_blocks.group_bootstrap.is_beyond`), and G is below 8 and the number of devices.
 
     Parameters
     ----------
     devices : DeviceRows
     count : int, optional
-        The number of groups, instead of the rule.
+        Fixed number of groups, instead of this rule.
     """
-    alone = devices.cluster_each()
+    local_results = devices.cluster_each()
     if count is not None:
-        return search(devices, alone, count)[0]
+        return search_groups(devices, local_results, count)[0]
     within = float(np.cumsum(devices.rows.within)[-1])
-    tables, cost = search(devices, alone, 1)
-    while len(tables) < min(MOST, devices.n):
+    tables, cost = search_groups(devices, local_results, 1)
+    while len(tables) < min(MAX_GROUPS, devices.n):
         count = len(tables)
-        more, less = search(devices, alone, count + 1)
-        if not less + within < _FALL * (cost + within):
+        next_tables, next_cost = search_groups(devices, local_results, count + 1)
+        if not next_cost + within < _MAX_COST_SHARE * (cost + within):
             break
-        if not is_beyond(devices, tables, partial(_measure_fall, count=count)):
+        if not is_beyond(devices, tables, partial(_log_cost_ratio, count=count)):
             break
-        tables, cost = more, less
+        tables, cost = next_tables, next_cost
     return tables
 
 
-def _measure_fall(devices: DeviceRows, count: int) -> float:
-    """Return ``ln(J_(G+1) / J_G)``, G being `count`."""
-    alone, within = devices.cluster_each(), float(np.cumsum(devices.rows.within)[-1])
-    less, more = (search(devices, alone, number)[1] + within for number in (count + 1, count))
-    return math.log(max(less, _NOTHING * more) / more) if more > 0.0 else 0.0
+def _log_cost_ratio(devices: DeviceRows, count: int) -> float:
+    """Compute ``ln(J_(G+1) / J_G)`` for G = `count`."""
+    local_results = devices.cluster_each()
+    within = float(np.cumsum(devices.rows.within)[-1])
+    smaller = search_groups(devices, local_results, count + 1)[1] + within
+    larger = search_groups(devices, local_results, count)[1] + within
+    return math.log(max(smaller, _MIN_RATIO * larger) / larger) if larger > 0.0 else 0.0
 
 
-def search(devices: DeviceRows, alone: tuple[Floats, Floats], count: int) -> tuple[Floats, float]:
-    """Return the best tables of 12 restarts, float64[count, k, d], and what the rows cost with them.
+def search_groups(devices: DeviceRows, local_results: tuple[Floats, Floats], count: int) -> tuple[Floats, float]:
+    """Find the best tables of 12 restarts, float64[count, k, d], and their cost.
 
-    A restart draws devices and begins with their own tables. Then, up to 12 times, every device is labeled with its
-    cheapest table, and the table of each group gives way to the best of 4 weighted k-means on its rows if that costs
-    less, so that the cost never rises.
+    A restart draws devices and starts with their local tables. Then, up to 12 times, every device is labeled with its
+    cheapest table, and the table of each group is replaced by the best of 4 weighted k-means on its rows if that costs
+    less. So the cost never increases.
 
     Parameters
     ----------
     devices : DeviceRows
-    alone : tuple
-        What `DeviceRows.cluster_each` returns.
+    local_results : tuple
+        Result of `DeviceRows.cluster_each`.
     count : int
+        Number of groups.
     """
-    best, least = alone[0][:0], np.inf
+    best, least = local_results[0][:0], np.inf
     for number in range(_RESTARTS):
-        tables, cost = _descend(devices, alone[0][_draw(devices, alone, count, number)], number)
+        start = local_results[0][_draw_devices(devices, local_results, count, number)]
+        tables, cost = _improve_tables(devices, start, number)
         if cost < least:
             best, least = tables, cost
     return best, least
 
 
-def _draw(devices: DeviceRows, alone: tuple[Floats, Floats], count: int, number: int) -> list[int]:
-    """Return devices, the first one at random, each other one by its least cross cost to those before.
+def _draw_devices(devices: DeviceRows, local_results: tuple[Floats, Floats], count: int, number: int) -> list[int]:
+    """Draw `count` devices: the first uniformly, the others by their least cross cost to those drawn before.
 
-    The cross cost of i and j is ``L_i(A_j) - L_i(A_i) + L_j(A_i) - L_j(A_j)``, A their own tables.
+    The cross cost of i and j is ``L_i(A_j) - L_i(A_i) + L_j(A_i) - L_j(A_j)`` with their local tables A.
     """
-    (tables, own), n = alone, devices.n
+    (tables, local_costs), n = local_results, devices.n
     draws = uniforms(devices.key, Stream.CHOICE, [number], count)[0]
     chosen, weight = [int(draws[0] * n)], np.full(n, np.inf)
     for draw in draws[1:]:
         last = chosen[-1]
-        mine = slice(*np.searchsorted(devices.owner, [last, last + 1]))
-        apart = squared(devices.rows.means[mine], tables.reshape(-1, tables.shape[2])).reshape(-1, *tables.shape[:2])
-        theirs = np.cumsum(devices.rows.weights[mine, None] * apart.min(axis=2), axis=0)[-1]
-        cross = devices.price(tables[[last]])[0] - own + theirs - own[last]
-        weight = np.minimum(weight, np.maximum(cross, 0.0))
+        rows = slice(*np.searchsorted(devices.owner, [last, last + 1]))
+        distances = squared_distances(devices.rows.means[rows], tables.reshape(-1, tables.shape[2]))
+        nearest = distances.reshape(-1, *tables.shape[:2]).min(axis=2)
+        costs_of_last = np.cumsum(devices.rows.weights[rows, None] * nearest, axis=0)[-1]
+        cross_costs = devices.costs(tables[[last]])[0] - local_costs + costs_of_last - local_costs[last]
+        weight = np.minimum(weight, np.maximum(cross_costs, 0.0))
         weight[chosen] = 0.0
-        upto = np.cumsum(weight)
-        chosen.append(int(np.searchsorted(upto, draw * upto[-1], side="right")) if upto[-1] > 0.0 else last)
+        cumulative = np.cumsum(weight)
+        position = np.searchsorted(cumulative, draw * cumulative[-1], side="right")
+        chosen.append(int(position) if cumulative[-1] > 0.0 else last)
     return chosen
 
 
-def _descend(devices: DeviceRows, tables: Floats, number: int) -> tuple[Floats, float]:
-    """Return tables after labels and weighted k-means in turns, and their cost."""
-    costs, tables = devices.price(tables), tables.copy()
+def _improve_tables(devices: DeviceRows, tables: Floats, number: int) -> tuple[Floats, float]:
+    """Alternate labels and weighted k-means: improved tables, and their cost."""
+    costs, tables = devices.costs(tables), tables.copy()
     labels = np.full(devices.n, -1)
-    for step in range(_ROUNDS):
-        before, labels = labels, np.argmin(costs, axis=0)
+    for step in range(_STEPS):
+        previous, labels = labels, np.argmin(costs, axis=0)
         for group in range(len(tables)):
             members = labels == group
-            if not members.any() or (members == (before == group)).all():
+            if not members.any() or (members == (previous == group)).all():
                 continue
-            found = devices.cluster_group(members, (number * _ROUNDS + step) * len(tables) + group)
-            cost = devices.price(found[None])[0]
+            table = devices.cluster_group(members, (number * _STEPS + step) * len(tables) + group)
+            cost = devices.costs(table[None])[0]
             if np.cumsum(cost[members])[-1] < np.cumsum(costs[group, members])[-1]:
-                tables[group], costs[group] = found, cost
+                tables[group] = table
+                costs[group] = cost
     return tables, float(np.cumsum(costs.min(axis=0))[-1])

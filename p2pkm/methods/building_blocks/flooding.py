@@ -1,10 +1,9 @@
-"""Flooding: every origin's table goes once over every link in each direction, and ends by silence.
+"""Flooding: the table of every origin is sent once over every link in each direction, until no device sends.
 
-A device holds of each origin the table that it received first, from the neighbor of lowest id if several come at once,
-and forwards that one. Equal tables are stored once per batch (`p2pkm.core.messages.InternedTables`), whichever device
-holds them.
+A device stores and forwards, for each origin, the first table that it receives; if several arrive in one exchange, the
+one from the neighbor with the lowest id. Equal tables are stored once per batch (`p2pkm.core.messages.InternedTables`).
 
-Rows sent = sum over devices of degree x sum over origins of rows, per connected component.
+Rows sent, per connected component: (sum of the degrees of all devices) x (sum of the rows of all origins).
 """
 
 from typing import NamedTuple
@@ -20,14 +19,14 @@ _WIDER = {np.dtype(np.uint8): np.uint16, np.dtype(np.uint16): np.uint32}
 
 @register("flood")
 class Flood(NamedTuple):
-    """What each device of a batch holds of what was flooded.
+    """Flooded tables at the devices of a batch.
 
     Attributes
     ----------
     held : InternedTables
-        The tables that each device holds.
+        Tables that each device stores.
     news : bool[n, N]
-        Those of which of the N devices it received just now.
+        Origins, of all N devices, whose tables the device received in this turn and will forward.
     """
 
     held: InternedTables
@@ -35,45 +34,48 @@ class Flood(NamedTuple):
 
     @property
     def known(self) -> Mask:
-        """Return which of the N devices' tables each device holds, bool[n, N]."""
+        """Origins whose tables each device stores, bool[n, N]."""
         known: Mask = self.held.versions > 0
         return known
 
 
 def begin(devices: Devices, tables: Floats, rows: Integers) -> Flood:
-    """Let every device hold its own table, float64[n, r, w] with rows int64[n], as news."""
+    """Start a flood with the local table of every device, float64[n, r, w] with int64[n] rows."""
     n, r, _ = tables.shape
-    own = np.zeros((n, devices.total), np.bool_)
-    own[np.arange(n), devices.ids] = True
+    is_local = np.zeros((n, devices.total), np.bool_)
+    is_local[np.arange(n), devices.ids] = True
     firsts = np.searchsorted(devices.ids, np.arange(devices.total + 1))
     values = tables[np.arange(r) < rows[:, None]]
-    return Flood(InternedTables(own.astype(np.uint8), firsts, np.cumsum(rows) - rows, rows.copy(), values), own)
+    stored = InternedTables(is_local.astype(np.uint8), firsts, np.cumsum(rows) - rows, rows.copy(), values)
+    return Flood(stored, is_local)
 
 
 def send(flood: Flood, devices: Devices) -> DenseMessages:
-    """Send what is news; a device without anything sends one empty table at the opening and is silent afterwards."""
+    """Forward the tables received in the last turn; in the initial exchange a device without any sends an empty one."""
     values, rows = devices.kernels.concatenate_tables(flood.news, *flood.held)
     sending = devices.active_devices & (flood.news.any(axis=1) if devices.round else True)
     return DenseMessages(values, np.where(sending, rows, -1), header=1, ragged=True)
 
 
 def receive(flood: Flood, inbox: Inbox, devices: Devices) -> Flood:
-    """Take in what was just received; only what a device did not hold yet is news."""
-    held, came = flood.held, (inbox.tables, inbox.rows, inbox.slots, inbox.fresh, devices.indptr)
-    versions, news, found, fits = devices.kernels.merge_flooded(*came, *held)
+    """Store received tables; only those of new origins will be forwarded."""
+    held = flood.held
+    received = (inbox.tables, inbox.rows, inbox.slots, inbox.fresh, devices.indptr)
+    versions, is_new, added, fits = devices.kernels.merge_flooded(*received, *held)
+    # More versions of a table than its integer type can number: repeat with a wider type.
     while not fits:
         held = held._replace(versions=held.versions.astype(_WIDER[held.versions.dtype]))
-        versions, news, found, fits = devices.kernels.merge_flooded(*came, *held)
-    return Flood(store_tables(held, inbox.tables, found)._replace(versions=versions), news)
+        versions, is_new, added, fits = devices.kernels.merge_flooded(*received, *held)
+    return Flood(store_tables(held, inbox.tables, added)._replace(versions=versions), is_new)
 
 
-def store_tables(held: InternedTables, tables: Floats, found: Integers) -> InternedTables:
-    """Add a copy of tables that no device in the batch held; found: as `merge_flooded` returns it."""
-    if not len(found):
+def store_tables(held: InternedTables, tables: Floats, added: Integers) -> InternedTables:
+    """Copy tables that no device of the batch stores yet; `added`: their list, as `merge_flooded` returns it."""
+    if not len(added):
         return held
-    origin, slot, first, rows = found.T
+    origin, slot, first, rows = added.T
     width, old = held.store_values.shape[1], len(held.store_values)
-    added = tables[np.repeat(slot, rows), expand_ranges(first, rows), 1 : 1 + width]
+    values = tables[np.repeat(slot, rows), expand_ranges(first, rows), 1 : 1 + width]
     origins = np.concatenate((held.store_origins, origin))
     order = np.argsort(origins, kind="stable")
     return InternedTables(
@@ -81,14 +83,14 @@ def store_tables(held: InternedTables, tables: Floats, found: Integers) -> Inter
         np.searchsorted(origins[order], np.arange(len(held.store_firsts))),
         np.concatenate((held.store_starts, old + np.cumsum(rows) - rows))[order],
         np.concatenate((held.store_rows, rows))[order],
-        np.concatenate((held.store_values, added)),
+        np.concatenate((held.store_values, values)),
     )
 
 
-def group(flood: Flood, members: Integers) -> tuple[list[Floats], Integers]:
-    """Return the distinct collections that the given devices hold, and which of them each device holds.
+def distinct_collections(flood: Flood, members: Integers) -> tuple[list[Floats], Integers]:
+    """List the distinct collections of tables that some devices store.
 
-    Devices that hold the same tables share one computation.
+    Devices with the same tables can then share one computation.
 
     Parameters
     ----------
@@ -98,17 +100,19 @@ def group(flood: Flood, members: Integers) -> tuple[list[Floats], Integers]:
     Returns
     -------
     collections : list of float64[rows, w]
-        The tables one after another, origins in ascending order.
-    which : int64[g]
+        Tables one after another, in ascending order of their origins.
+    numbers : int64[g]
+        Index of the collection of each device.
     """
-    seen: dict[bytes, int] = {}
+    indices: dict[bytes, int] = {}
     collections: list[Floats] = []
-    which, held = np.empty(len(members), np.int64), flood.held
+    numbers = np.empty(len(members), np.int64)
+    held = flood.held
     for position, member in enumerate(members):
-        name = held.versions[member].tobytes()
-        if name not in seen:
-            seen[name] = len(collections)
+        key = held.versions[member].tobytes()
+        if key not in indices:
+            indices[key] = len(collections)
             tables = held.find(member)
             collections.append(held.store_values[expand_ranges(held.store_starts[tables], held.store_rows[tables])])
-        which[position] = seen[name]
-    return collections, which
+        numbers[position] = indices[key]
+    return collections, numbers

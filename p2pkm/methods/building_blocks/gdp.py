@@ -1,16 +1,16 @@
-"""Gaussian differential privacy: what normal noise guarantees, and what several noisy answers guarantee together.
+"""Gaussian differential privacy (GDP): guarantee of a value with normal noise, and of several such values together.
 
-Normal noise of standard deviation s on a value that one point moves by at most D (Euclidean norm) is mu-GDP with
-mu = D / s: telling two neighboring data sets apart is at least as hard as telling N(0, 1) from N(mu, 1). Many answers
-compose exactly, also when each depends on those before it: mu = sqrt(mu_1^2 + mu_2^2 + ...). Every mu-GDP answer is
-(epsilon, delta)-differentially private for all pairs with
+Normal noise of standard deviation s on a value that one point changes by at most D (Euclidean norm) is mu-GDP with
+mu = D / s: distinguishing two neighboring data sets is at least as hard as distinguishing N(0, 1) from N(mu, 1).
+Several values compose exactly to mu = sqrt(mu_1^2 + mu_2^2 + ...), even if each depends on the previous ones. Every
+mu-GDP value is (epsilon, delta)-differentially private for all pairs with::
 
     delta = Phi(-epsilon / mu + mu / 2) - exp(epsilon) Phi(-epsilon / mu - mu / 2)
 
-and for no smaller delta. Rounding never claims more privacy than there is: `delta_of` and `epsilon_of` are never too
-small, `mu_of` is never too large, given an error of the normal distribution's logarithm of at most 2^-49 of its value.
+and not for a smaller delta. Rounding is conservative: `delta_of` and `epsilon_of` are never too small and `mu_of` is
+never too large, provided the relative error of the logarithm of the normal distribution is at most 2^-49.
 
-Source: Dong, Roth, Su: Gaussian Differential Privacy, 2022 (Corollary 1 and 3); Balle, Wang: Improving the Gaussian
+Sources: Dong, Roth, Su: Gaussian Differential Privacy, 2022 (Corollaries 1 and 3); Balle, Wang: Improving the Gaussian
 Mechanism for Differential Privacy, 2018 (Theorem 8).
 """
 
@@ -19,11 +19,12 @@ from collections.abc import Callable
 
 from p2pkm.core.errors import ExperimentError
 
-_ERROR = 2.0**-49  # relative, of `log_ndtr` and of the sums here
+# Bound of the relative error of `log_ndtr` and of the sums in this module.
+_ERROR = 2.0**-49
 
 
 def delta_of(mu: float, epsilon: float) -> float:
-    """Return the smallest delta, in [0, 1], at which a mu-GDP answer is (epsilon, delta)-differentially private.
+    """Compute the smallest delta, in [0, 1], for which a mu-GDP value is (epsilon, delta)-differentially private.
 
     Raises
     ------
@@ -37,7 +38,7 @@ def delta_of(mu: float, epsilon: float) -> float:
 
 
 def epsilon_of(mu: float, delta: float) -> float:
-    """Return the smallest epsilon at which a mu-GDP answer is (epsilon, delta)-differentially private.
+    """Compute the smallest epsilon for which a mu-GDP value is (epsilon, delta)-differentially private.
 
     Raises
     ------
@@ -49,13 +50,13 @@ def epsilon_of(mu: float, delta: float) -> float:
         return math.inf
     if mu == 0 or _delta(mu, 0.0) <= delta:
         return 0.0
-    return _switch(lambda epsilon: _delta(mu, epsilon) <= delta)[1]
+    return _bisect(lambda epsilon: _delta(mu, epsilon) <= delta)[1]
 
 
 def mu_of(epsilon: float, delta: float) -> float:
-    """Return the largest mu such that every mu-GDP answer is (epsilon, delta)-differentially private.
+    """Compute the largest mu such that every mu-GDP value is (epsilon, delta)-differentially private.
 
-    Noise of standard deviation D / mu is enough for a value that one point moves by at most D.
+    Noise of standard deviation D / mu is sufficient for a value that one point changes by at most D.
 
     Raises
     ------
@@ -65,16 +66,16 @@ def mu_of(epsilon: float, delta: float) -> float:
     epsilon, delta = _at_least_zero(epsilon, "epsilon"), _probability(delta)
     if epsilon == math.inf:
         return math.inf
-    return _switch(lambda mu: _delta(mu, epsilon) > delta)[0]
+    return _bisect(lambda mu: _delta(mu, epsilon) > delta)[0]
 
 
 def compose(*mus: float) -> float:
-    """Return the mu of several answers about the same points together: the root of the sum of their squares."""
+    """Compute the mu of several values computed from the same points: the root of the sum of their squares."""
     return math.hypot(*(_at_least_zero(mu, "mu") for mu in mus))
 
 
 def _delta(mu: float, epsilon: float) -> float:
-    """Return delta of finite mu > 0 and epsilon, at most one rounding error too large."""
+    """Compute delta for finite mu > 0 and epsilon, rounded up by at most the error bound."""
     from scipy.special import log_ndtr
 
     first = float(log_ndtr(mu / 2 - epsilon / mu))
@@ -85,23 +86,25 @@ def _delta(mu: float, epsilon: float) -> float:
     return math.exp(min(0.0, first + error)) * -math.expm1(min(0.0, epsilon + tail - first - error))
 
 
-def _switch(high: Callable[[float], bool]) -> tuple[float, float]:
-    """Return two neighboring floats, the last one that is not `high` and the first one that is."""
-    low, top = 0.0, 1.0
-    while not high(top):
-        low, top = top, 2 * top
-    while low < (middle := (low + top) / 2) < top:
-        low, top = (low, middle) if high(middle) else (middle, top)
-    return low, top
+def _bisect(is_high: Callable[[float], bool]) -> tuple[float, float]:
+    """Find the last float for which `is_high` is False, and the next float, for which it is True."""
+    low, high = 0.0, 1.0
+    while not is_high(high):
+        low, high = high, 2 * high
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (low, middle) if is_high(middle) else (middle, high)
+    return low, high
 
 
 def _at_least_zero(value: float, name: str) -> float:
+    """Validate a number of at least 0; NaN is rejected."""
     if not value >= 0:
         raise ExperimentError(f"{name} is {value!r}; expected a number of at least 0")
     return float(value)
 
 
 def _probability(delta: float) -> float:
+    """Validate a delta between 0 and 1; NaN is rejected."""
     if not 0 < delta < 1:
         raise ExperimentError(f"delta is {delta!r}; expected a number between 0 and 1, such as 1e-6")
     return float(delta)

@@ -1,7 +1,8 @@
-"""Lloyd steps on averages over the graph: the base of the methods that average sums and counts of clusters.
+"""Base classes of methods that take Lloyd steps on averaged cluster sums and counts.
 
-Each device sums and counts its points by cluster. The turns of a round average these tables over the network, and the
-last turn divides: the averaged sums over the averaged counts are the next centroids. A method defines one exchange.
+Each device computes sums and counts of its local clusters. The turns of a round average these tables over the network.
+The last turn divides the averaged sums by the averaged counts, which gives the next centroids. A method defines one
+averaging exchange.
 """
 
 from dataclasses import replace
@@ -20,17 +21,17 @@ from p2pkm.methods.building_blocks.averaging import (
     RunningSums,
     centroids_from_sums,
     has_converged,
-    is_thin,
+    has_low_weight,
     local_sums,
-    receive_growth,
+    receive_increments,
     start_running_sums,
 )
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
 
-COUNTED = "with counters=true sends totals that are the same for all neighbors, over links that have to last"
-# Points of mean weight: a cluster of which less has arrived keeps its centroid. Where averages continue from the last
-# round, corrections may leave a small remainder in a cluster without points.
+COUNTED = "with counters=true sends running totals to all neighbors and requires static links"
+# Smallest averaged count of a cluster, in points of mean weight, at which its centroid is updated. If averages continue
+# from the last round, corrections may leave a small remainder in a cluster without points.
 _LEAST = 1e-12
 _LEAST_CORRECTED = 1e-3
 
@@ -44,12 +45,12 @@ class AveragesState(NamedTuple):
     centroids : float64[n, k, d]
     converged : bool[n]
     averages : float64[n, k, d + 1]
-        The rows (S, n) being averaged; with running totals without the part that is offered to neighbors.
+        Rows (S, n) that are averaged; with running totals, without the part that was sent to the neighbors.
     local : float64[n, k, d + 1] or None
-        The local sums and counts that the averages contain, if each round continues the averages of the last one;
+        Local sums and counts that the averages contain, if each round continues the averages of the previous one.
         None: each round starts from new local sums.
     totals : RunningSums or None
-        Running totals of all offers; None: no counters.
+        Running totals of all sent tables; None without counters.
     """
 
     centroids: Floats
@@ -60,14 +61,14 @@ class AveragesState(NamedTuple):
 
 
 class LloydByAverages(MethodBase):
-    """Lloyd steps on the averages of all devices' sums and counts; a method overrides `exchange`.
+    """Lloyd steps on averages of the sums and counts of all devices. Methods override `exchange`.
 
     Attributes
     ----------
     turns_parameter : str
-        Name of the parameter that is the number of turns per Lloyd step.
+        Name of the parameter with the number of turns per Lloyd step.
     continues : bool
-        Whether a round continues the averages of the last one, corrected by the change of the local sums.
+        Whether a round continues the averages of the previous one, corrected by the change of the local sums.
     receivers : {"all", "partner", "one"}
         See `p2pkm.core.expected_messages.EveryTurn`.
     link_weights : str
@@ -122,23 +123,23 @@ class LloydByAverages(MethodBase):
         raise NotImplementedError(f"{type(self).__name__} does not define how averages are exchanged")
 
     def initial_state(self, devices: Devices, start: Any) -> AveragesState:
-        """Measure local sums and counts at the centroids of the last stage."""
+        """Compute local sums and counts at the centroids of the previous stage."""
         local = local_sums(devices, start.centroids)
         none = np.zeros(len(devices), np.bool_)
         return AveragesState(start.centroids, none, local, local if self.continues else None)
 
     def message(self, state: AveragesState, devices: Devices) -> DenseMessages:
-        """Send the offered table, or the running total of all offers."""
+        """Send the table of this turn, or the running total of all tables."""
         sent = self.offered(state.averages, devices) if state.totals is None else state.totals.total
         return DenseMessages(sent, np.where(devices.active_devices, self.k, -1))
 
     def update(self, state: AveragesState, inbox: Inbox, devices: Devices) -> AveragesState:
-        """Exchange averages; in the last turn of a round take a Lloyd step."""
+        """Update the averages; in the last turn of a round perform a Lloyd step."""
         averages = self.exchange(state.averages, inbox, devices)
         return self.finish_turn(state._replace(averages=averages), devices)
 
     def finish_turn(self, state: AveragesState, devices: Devices) -> AveragesState:
-        """Divide sums by counts and measure local sums at the new centroids, in the last turn of a round alone."""
+        """In the last turn of a round, divide sums by counts and compute local sums at the new centroids."""
         if devices.turn < self.turns - 1:
             return state
         centroids, converged = self.divide(state, devices)
@@ -148,16 +149,16 @@ class LloydByAverages(MethodBase):
         return AveragesState(centroids, converged, state.averages + (local - state.local), local)
 
     def divide(self, state: AveragesState, devices: Devices) -> tuple[Floats, Mask]:
-        """Compute the centroids and which devices have converged, float64[n, k, d] and bool[n]."""
+        """Compute the centroids, float64[n, k, d], and the convergence of each device, bool[n]."""
         least = _LEAST if state.local is None else _LEAST_CORRECTED
         centroids = centroids_from_sums(state.averages, state.centroids, least * devices.unit)
         return centroids, has_converged(centroids, state.centroids, self.tol * devices.data_std)
 
 
 class CountedLloyd(LloydByAverages):
-    """Lloyd steps on averages that can be exchanged as running totals, so that lost messages lose no sums.
+    """Lloyd steps on averages that can be sent as running totals, so that lost messages do not lose sums.
 
-    A method with the parameter `counters` overrides `kept`, `fair_shares` and `received_weights`, too.
+    Methods with the parameter `counters` also override `retained`, `fair_shares` and `received_weights`.
     """
 
     counters: bool | None
@@ -168,44 +169,44 @@ class CountedLloyd(LloydByAverages):
         return replace(super().traits, needs_static_links=COUNTED if self.counters else "")
 
     def under_faults(self, topology: Topology) -> Self:
-        """Set counters if they are undecided. They require links that last: a total is the same for all neighbors."""
+        """Enable counters if the user did not choose, on static graphs: all neighbors receive the same total."""
         return self.replaced(counters=True) if self.counters is None and topology.varying is None else self
 
-    def kept(self, averages: Floats, devices: Devices) -> Floats:
-        """Compute what each device holds after its offers to all neighbors, float64[n, k, d + 1]."""
+    def retained(self, averages: Floats, devices: Devices) -> Floats:
+        """Compute the part of the averages that each device retains when it sends, float64[n, k, d + 1]."""
         raise NotImplementedError(f"{type(self).__name__} has counters, but does not define kept")
 
     def fair_shares(self, devices: Devices) -> Floats:
-        """Compute what each device holds in the long run, in mean numbers of points of a device, float64[n]."""
+        """Compute the long-term weight of each device, in units of the mean total weight of a device, float64[n]."""
         raise NotImplementedError(f"{type(self).__name__} has counters, but does not define fair_shares")
 
     def received_weights(self, devices: Devices) -> Floats | None:
-        """Compute the weight of the offers over each own edge, float64[e]; None: all 1."""
+        """Compute the weight of tables received over each edge, float64[e]; None if all are 1."""
         raise NotImplementedError(f"{type(self).__name__} has counters, but does not define received_weights")
 
     def initial_state(self, devices: Devices, start: Any) -> AveragesState:
-        """Measure local sums and counts; with counters make the first offer."""
+        """Compute local sums and counts; with counters prepare the first totals."""
         state = super().initial_state(devices, start)
         if not self.counters:
             return state
         local = state.averages
         totals = start_running_sums(devices, self.offered(local, devices))
-        return state._replace(averages=self.kept(local, devices), local=local, totals=totals)
+        return state._replace(averages=self.retained(local, devices), local=local, totals=totals)
 
     def update(self, state: AveragesState, inbox: Inbox, devices: Devices) -> AveragesState:
-        """Exchange averages, with counters by the growth of the neighbors' totals."""
+        """Update the averages; with counters, by the increases of the neighbors' totals."""
         totals = state.totals
         if totals is None:
             return super().update(state, inbox, devices)
-        gain, edge_received = receive_growth(devices, inbox, totals, self.received_weights(devices))
+        gain, edge_received = receive_increments(devices, inbox, totals, self.received_weights(devices))
         state = self.finish_turn(state._replace(averages=state.averages + gain), devices)
         total = totals.total + self.offered(state.averages, devices)
-        return state._replace(averages=self.kept(state.averages, devices), totals=RunningSums(total, edge_received))
+        return state._replace(averages=self.retained(state.averages, devices), totals=RunningSums(total, edge_received))
 
     def divide(self, state: AveragesState, devices: Devices) -> tuple[Floats, Mask]:
-        """Compute the centroids; with counters those of devices that hold too little stay."""
+        """Compute the centroids; with counters, devices with a low averaged weight keep theirs."""
         centroids, converged = super().divide(state, devices)
         if state.totals is None:
             return centroids, converged
-        thin = is_thin(devices, state.averages, self.fair_shares(devices))
-        return np.where(thin[:, None, None], state.centroids, centroids), converged & ~thin
+        low = has_low_weight(devices, state.averages, self.fair_shares(devices))
+        return np.where(low[:, None, None], state.centroids, centroids), converged & ~low

@@ -1,7 +1,7 @@
-"""How many clusters rows fall into: indices for k = 1, 2, ... and the rule that chooses by them.
+"""Number of clusters among weighted rows: indices for k = 1, 2, ..., and the rule that chooses k.
 
-J_k is the bound B of the best centroids found for k (`weighted_rows.bound`, SSE of the rows included), T = J_1, m the
-number of points, d that of features, n_c the points of a cluster.
+Symbols: J_k is the bound B of the best centroids found for k (`weighted_rows.cost_upper_bound`, including the SSE of
+the rows), T = J_1, m the number of points, d the number of features, n_c the number of points of a cluster.
 """
 
 import math
@@ -14,21 +14,36 @@ import numpy as np
 from p2pkm.core.batch import Floats, Kernels, Search, Stream, cluster
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks import cluster_evidence as evidence
-from p2pkm.methods.building_blocks.breathing import search
-from p2pkm.methods.building_blocks.total_variation import squared
-from p2pkm.methods.building_blocks.weighted_rows import Rows, bound
+from p2pkm.methods.building_blocks.breathing import search_centroids
+from p2pkm.methods.building_blocks.total_variation import squared_distances
+from p2pkm.methods.building_blocks.weighted_rows import Rows, cost_upper_bound
 
-_SEEDINGS, _BREATH = 8, 3  # of the search for each k
-_REFERENCES, _STARTS = 5, 3  # reference sets of the gap; seedings of what is clustered for gap and prediction strength
-_STRENGTH = 0.8  # prediction strength that counts
-_MARGIN = 0.05  # BIC per point in favor of fewer clusters
-_CLEAR, _GAIN = 3.5, 8.0  # standard deviations of separation that are needed; that BIC per point is worth with gaps
+# Seedings of the search for each k, and number of centroids that breathing k-means adds at first.
+_SEEDINGS = 8
+_BREATH = 3
+# Reference sets of the gap index, and seedings of the clusterings for gap and prediction strength.
+_REFERENCES = 5
+_STARTS = 3
+# Smallest prediction strength that counts as stable (Tibshirani and Walther 2005).
+_STRENGTH = 0.8
+# Difference of BIC per point by which fewer clusters must be better.
+_MARGIN = 0.05
+# Standard deviations of separation that clear clusters need, and the value of BIC per point, in the same unit, if all
+# clusters are separated by gaps. Chosen on the sets of docs/methods.md.
+_CLEAR = 3.5
+_GAIN = 8.0
 
 
 class Index(NamedTuple):
-    """An index: its label, and whether its largest value is the best one, else its smallest.
+    """Index of the number of clusters.
 
-    With `least` the largest k is preferred whose value is at least that.
+    Attributes
+    ----------
+    label : str
+    largest : bool
+        Whether the largest value is the best one; otherwise the smallest.
+    least : float, optional
+        If given, the best k is the largest one whose value is at least this.
     """
 
     label: str
@@ -50,21 +65,24 @@ INDICES = {
     "elbow": Index("elbow, 2nd log difference", largest=True),
     "kneedle": Index("kneedle", largest=True),
 }
-_EACH = 9  # so many are computed for one k at a time, the others from J_1, J_2, ...
+# The first 9 indices are computed for one k at a time, the others from J_1, J_2, ...
+_SINGLE_K_INDICES = 9
 COLUMNS = ("cost", *INDICES)
 
 
 def tabulate(kernels: Kernels, key: int, rows: Rows, most: int) -> Floats:
-    """Return J_k and all indices for k = 1 to `most`, float64[most, 1 + indices], in the order of `COLUMNS`.
+    """Compute J_k and all indices for k = 1 to `most`, float64[most, 1 + indices], in the order of `COLUMNS`.
 
-    NaN where there are fewer distinct rows, or no more points, than k, and where an index is not defined.
+    NaN if there are fewer distinct rows than k, or not more points than k, and where an index is undefined.
 
     Parameters
     ----------
     key : int
-        Of the random stream.
+        Key of the random stream.
     rows : Rows
         Weights in points.
+    most : int
+        Largest k.
 
     Notes
     -----
@@ -74,18 +92,19 @@ def tabulate(kernels: Kernels, key: int, rows: Rows, most: int) -> Floats:
       variance s = J_k / (d (m - k)): Pelleg and Moore 2000, "X-means".
     * Xu(k) = d ln sqrt(J_k / (d m^2)) + ln k: Xu 1997, "Bayesian Ying-Yang machine, clustering and number of clusters".
     * WB(k) = k J_k / (T - J_k): Zhao and Fraenti 2014, "WB-index: a sum-of-squares based index for cluster validity".
-    * Simplified silhouette, mean of (b - a) / max(a, b) over points, with distances to the own and the next centroid
-      (Hruschka et al. 2004); the points of a row are taken at the root mean square distances of all of them.
+    * Simplified silhouette: mean of (b - a) / max(a, b) over points, with the distances a and b to the nearest and the
+      second nearest centroid (Hruschka et al. 2004). All points of a row have the root mean square distance of the row.
     * jump(k) = D_k^(-d/2) - D_(k-1)^(-d/2) with D_k = J_k / T, D_0^(-d/2) = 0: Sugar and James 2003, "Finding the
       number of clusters in a dataset".
     * DB(k) = mean over c of max over c' of (S_c + S_c') / |c - c'|, S_c the root mean square distance of the points of
       c to it: Davies and Bouldin 1979, "A cluster separation measure", q = p = 2.
     * gap(k) = mean of ln J'_k over 5 reference sets - ln J_k: Tibshirani, Walther and Hastie 2001, "Estimating the
-      number of clusters in a data set via the gap statistic", its largest value. A row of a reference keeps weight and
-      SSE, its mean is drawn from the box of the means.
-    * Prediction strength(k): the rows are halved at random and each half is clustered; of the pairs of points of a
-      cluster of one half that the centroids of the other half put together, the least share over its clusters.
-      The largest k of at least .8: Tibshirani and Walther 2005, "Cluster validation by prediction strength".
+      number of clusters in a data set via the gap statistic"; here its largest value. Rows of a reference set keep
+      their weight and SSE; their means are drawn from the box of the means.
+    * Prediction strength(k): the rows are divided at random into two halves, which are clustered. For each cluster of
+      one half, it is the share of pairs of points that the centroids of the other half assign to the same cluster; the
+      least share counts. Best is the largest k with at least 0.8: Tibshirani and Walther 2005, "Cluster validation by
+      prediction strength".
     * KL(k) = |D_k / D_(k+1)| with D_k = (k - 1)^(2/d) J_(k-1) - k^(2/d) J_k: Krzanowski and Lai 1988, "A criterion for
       determining the number of groups in a data set using sum-of-squares clustering".
     * elbow(k) = ln J_(k-1) - 2 ln J_k + ln J_(k+1), the bend of the curve: Thorndike 1953, "Who belongs in the
@@ -96,22 +115,22 @@ def tabulate(kernels: Kernels, key: int, rows: Rows, most: int) -> Floats:
     table = np.full((most, len(COLUMNS)), np.nan)
     m, d = float(np.cumsum(rows.weights)[-1]), rows.means.shape[1]
     for k in range(1, min(most, len(rows.means)) + 1):
-        centroids, _ = search(kernels, key, rows.means, rows.weights, k, most=_BREATH, seedings=_SEEDINGS)
+        centroids, _ = search_centroids(kernels, key, rows.means, rows.weights, k, most=_BREATH, seedings=_SEEDINGS)
         if not np.isfinite(centroids).all() or (k > 1 and m - k < 0.5):
             break
-        table[k - 1, 0] = bound(rows, centroids)
+        table[k - 1, 0] = cost_upper_bound(rows, centroids)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             table[k - 1, 1:8] = _evaluate(rows, centroids, table[:k, 0], m, d)
-            costs = _log(_refer(kernels, key, rows, k))
+            costs = _log(_reference_costs(kernels, key, rows, k))
             table[k - 1, 8] = np.cumsum(costs)[-1] / _REFERENCES - _log(table[k - 1, 0])
-            table[k - 1, 9] = _predict(kernels, key, rows, k)
+            table[k - 1, 9] = _prediction_strength(kernels, key, rows, k)
     with np.errstate(divide="ignore", invalid="ignore"):
-        table[:, 1 + _EACH :] = _compare(table[:, 0], d)
+        table[:, 1 + _SINGLE_K_INDICES :] = _compare(table[:, 0], d)
     return table
 
 
-def _refer(kernels: Kernels, key: int, rows: Rows, k: int) -> Floats:
-    """Return J_k of every reference set, float64[5]."""
+def _reference_costs(kernels: Kernels, key: int, rows: Rows, k: int) -> Floats:
+    """Compute J_k of every reference set, float64[5]."""
     low, high = rows.means.min(axis=0), rows.means.max(axis=0)
     draws = uniforms(key, Stream.INDEX, range(1, 1 + _REFERENCES), rows.means.size)
     costs = [
@@ -122,44 +141,46 @@ def _refer(kernels: Kernels, key: int, rows: Rows, k: int) -> Floats:
     return np.array(costs) + np.cumsum(rows.within)[-1]
 
 
-def _predict(kernels: Kernels, key: int, rows: Rows, k: int) -> float:
-    """Return the prediction strength of k clusters, the mean of both halves; NaN if one has fewer rows."""
+def _prediction_strength(kernels: Kernels, key: int, rows: Rows, k: int) -> float:
+    """Compute the prediction strength of k clusters, the mean of both halves; NaN if one has fewer rows."""
     first = np.argsort(uniforms(key, Stream.INDEX, [0], len(rows.means))[0], kind="stable") < len(rows.means) // 2
     halves = [(rows.means[half], rows.weights[half]) for half in (first, ~first)]
-    found = [cluster(kernels, key, *half, Search(k, Stream.INDEX, _STARTS))[0] for half in halves]
-    if not all(np.isfinite(centroids).all() for centroids in found):
+    clusterings = [cluster(kernels, key, *half, Search(k, Stream.INDEX, _STARTS))[0] for half in halves]
+    if not all(np.isfinite(centroids).all() for centroids in clusterings):
         return np.nan
     strengths = []
-    for (means, weights), own, other in zip(halves, found, found[::-1], strict=True):
-        mine, theirs = (np.argmin(squared(means, centroids), axis=1) for centroids in (own, other))
-        both = np.bincount(mine * k + theirs, weights=weights, minlength=k * k).reshape(k, k)
-        sizes = both.sum(axis=1)
+    for (means, weights), centroids, predictors in zip(halves, clusterings, clusterings[::-1], strict=True):
+        labels = np.argmin(squared_distances(means, centroids), axis=1)
+        predicted = np.argmin(squared_distances(means, predictors), axis=1)
+        table = np.bincount(labels * k + predicted, weights=weights, minlength=k * k).reshape(k, k)
+        sizes = table.sum(axis=1)
         pairs = np.where(sizes > 1.0, sizes * (sizes - 1.0), 1.0)
-        together = np.where(sizes > 1.0, (both * (both - 1.0)).sum(axis=1).clip(0.0), 1.0)
+        together = np.where(sizes > 1.0, (table * (table - 1.0)).sum(axis=1).clip(0.0), 1.0)
         strengths.append((together / pairs).min())
     return float(sum(strengths) / len(strengths))
 
 
 def _compare(costs: Floats, d: int) -> Floats:
-    """Return the indices that compare J_k with J_(k-1) and J_(k+1), or all of them, float64[most, 3]."""
-    found = np.full((len(costs), 3), np.nan)
+    """Compute the indices that compare J_k with J_(k-1) and J_(k+1), or with all of them, float64[most, 3]."""
+    values = np.full((len(costs), 3), np.nan)
     numbers = np.arange(1, 1 + len(costs))
     powers = np.array([float(k) ** (2.0 / d) for k in numbers.tolist()])
-    falls = powers[:-1] * costs[:-1] - powers[1:] * costs[1:]  # D_2, D_3, ...
+    # D_2, D_3, ... of the Krzanowski-Lai index.
+    differences = powers[:-1] * costs[:-1] - powers[1:] * costs[1:]
     logs = _log(costs)
-    found[1:-1, 0] = np.abs(falls[:-1] / falls[1:])
-    found[1:-1, 1] = logs[:-2] - 2.0 * logs[1:-1] + logs[2:]
-    known = np.flatnonzero(np.isfinite(costs))
-    if len(known) > 1:
-        one, last = costs[known[0]], costs[known[-1]]
-        found[known, 2] = 1.0 - known / known[-1] - (costs[known] - last) / (one - last)
-    return found
+    values[1:-1, 0] = np.abs(differences[:-1] / differences[1:])
+    values[1:-1, 1] = logs[:-2] - 2.0 * logs[1:-1] + logs[2:]
+    finite = np.flatnonzero(np.isfinite(costs))
+    if len(finite) > 1:
+        first, last = costs[finite[0]], costs[finite[-1]]
+        values[finite, 2] = 1.0 - finite / finite[-1] - (costs[finite] - last) / (first - last)
+    return values
 
 
 def _evaluate(rows: Rows, centroids: Floats, costs: Floats, m: float, d: int) -> tuple[float, ...]:
-    """Return the indices of one k, given J_1, ..., J_k."""
+    """Compute the indices of one k from J_1, ..., J_k."""
     k, cost, total = len(costs), costs[-1], costs[0]
-    distances = squared(rows.means, centroids)
+    distances = squared_distances(rows.means, centroids)
     labels, two = np.argmin(distances, axis=1), np.sort(distances, axis=1)[:, :2]
     weights = np.bincount(labels, weights=rows.weights, minlength=k)
     shares = weights[weights > 0]
@@ -174,51 +195,54 @@ def _evaluate(rows: Rows, centroids: Floats, costs: Floats, m: float, d: int) ->
     if k == 1:
         return np.nan, bic, xu, np.nan, np.nan, jump, np.nan
     ch, wb = float((total - cost) / (k - 1) / (cost / (m - k))), float(k * cost / (total - cost))
-    own, other = np.sqrt(two + (rows.within / rows.weights)[:, None]).T
-    silhouette = np.cumsum(rows.weights * np.where(other > 0.0, (other - own) / other, 0.0))[-1] / m
+    nearest, second = np.sqrt(two + (rows.within / rows.weights)[:, None]).T
+    silhouette = np.cumsum(rows.weights * np.where(second > 0.0, (second - nearest) / second, 0.0))[-1] / m
     spread = np.sqrt(np.bincount(labels, weights=rows.weights * two[:, 0] + rows.within, minlength=k) / weights)
-    apart = np.sqrt(squared(centroids, centroids))
-    np.fill_diagonal(apart, np.inf)
-    db = np.cumsum(((spread[:, None] + spread) / apart).max(axis=1))[-1] / k
+    between = np.sqrt(squared_distances(centroids, centroids))
+    np.fill_diagonal(between, np.inf)
+    db = np.cumsum(((spread[:, None] + spread) / between).max(axis=1))[-1] / k
     return ch, bic, xu, wb, float(silhouette), jump, float(db)
 
 
 def _log(values: Any) -> Any:
-    """Return logarithms by `math.log`, whose bits are those of the C library, whatever the vectors of the processor."""
-    found = [
-        math.log(one) if one > 0.0 else (-math.inf if one == 0.0 else math.nan) for one in np.ravel(values).tolist()
+    """Compute logarithms by `math.log`: np.log differs in the last bit with the vectors of the processor."""
+    logs = [
+        math.log(value) if value > 0.0 else (-math.inf if value == 0.0 else math.nan)
+        for value in np.ravel(values).tolist()
     ]
-    return np.array(found).reshape(np.shape(values))
+    return np.array(logs).reshape(np.shape(values))
 
 
 def prefer(table: Floats) -> dict[str, int | None]:
-    """Return the k that each index prefers, the smallest on ties; None: it is not defined for any."""
-    found: dict[str, int | None] = {}
+    """Find the best k of each index, the smallest on ties; None if the index is undefined for every k."""
+    best: dict[str, int | None] = {}
     for column, (name, index) in enumerate(INDICES.items(), 1):
         values = table[:, column] if index.largest else -table[:, column]
-        if index.least is not None:  # ties: the largest k counts
+        if index.least is not None:
+            # Every k that reaches the threshold scores by its size, so the largest one is the best.
             values = np.where(np.isnan(values), np.nan, np.where(values >= index.least, np.arange(len(values)), -1.0))
-        found[name] = None if np.isnan(values).all() else 1 + int(np.nanargmax(values))
-    return found
+        best[name] = None if np.isnan(values).all() else 1 + int(np.nanargmax(values))
+    return best
 
 
 class Verdict(IntEnum):
-    """How clear a chosen number of clusters is."""
+    """Clarity of the chosen number of clusters."""
 
     CLEAR = 0
-    NONE = 1  # no clear clusters: k is 1
+    # No clear clusters: k is 1.
+    NONE = 1
     UNCLEAR = 2
 
 
 class Decision(NamedTuple):
-    """The chosen number of clusters.
+    """Chosen number of clusters.
 
     Attributes
     ----------
     k : int
     verdict : Verdict
-    groups : int
-        Groups of clusters with gaps between them, 0 where that was not examined.
+    groups : int, default=0
+        Number of groups of clusters with gaps between them; 0 if gaps were not examined.
     """
 
     k: int
@@ -229,23 +253,25 @@ class Decision(NamedTuple):
 def decide(kernels: Kernels, key: int, rows: Rows, table: Floats) -> Decision:
     """Choose the number of clusters.
 
-    1. k is that of the largest CH.
-    2. Fewer clusters, at least 2, of the rows or of the whitened rows are chosen instead if their BIC with a common
-       covariance is larger by more than 0.05 per point and they are clear by the next rule.
-    3. The clusters are clear if s + (g - 1) / (k - 1) (3.5 + 8 b) is at least 3.5: s is their separation in standard
-       deviations, g the number of groups into which gaps divide them, b that BIC per point above that of one cluster,
-       at least 0. Otherwise k is 1.
-    4. k is unclear if g is at most k / 4, or if it is that of CH and BIC and silhouette both prefer numbers that differ
-       from it by more than 1. With fewer than 2 k rows nothing can be examined: k is that of CH and unclear.
+    1. k is the number with the largest CH.
+    2. Fewer clusters, at least 2, of the rows or of the whitened rows are chosen if their BIC with a common covariance
+       is larger by more than 0.05 per point, and they are clear by rule 3. CH assumes spheres of equal size: it divides
+       clusters that are long or much larger than others.
+    3. Clusters are clear if ``s + (g - 1) / (k - 1) (3.5 + 8 b) >= 3.5``. s is their separation in standard deviations,
+       g the number of groups into which gaps divide them, and b their BIC per point minus that of one cluster, at
+       least 0. If no candidate is clear, k is 1.
+    4. k is unclear if g is at most k / 4, or if k is the number of rule 1 and BIC and silhouette both prefer numbers
+       that differ from it by more than 1. With fewer than 2 k rows, gaps and separation cannot be examined: the result
+       is the number of rule 1, and it is unclear.
 
     Parameters
     ----------
     key : int
-        Of the random stream.
+        Key of the random stream.
     rows : Rows
         Weights in points.
     table : float64[most, 1 + indices]
-        Of `tabulate`.
+        Result of `tabulate`.
     """
     best = prefer(table)
     if best["ch"] is None or not table[0, 0] > 0.0:
@@ -255,29 +281,26 @@ def decide(kernels: Kernels, key: int, rows: Rows, table: Floats) -> Decision:
         return Decision(k, Verdict.UNCLEAR)
     scores = evidence.project(kernels, key, rows)
     per_point = 1.0 / float(np.cumsum(scores.weights)[-1])
-    one, value = (evidence.likelihood(scores, scores, count) for count in (1, k))
-    candidates = [(value, scores, k)]
-    for at in (scores, scores.whitened):
-        fewer = [(evidence.likelihood(scores, at, count), at, count) for count in range(2, k)]
-        candidates += [most for most in _likeliest(fewer) if (most[0] - value) * per_point > _MARGIN]
-    for found, at, count in sorted(candidates, key=lambda candidate: -candidate[0]):
-        gain = max((found - one) * per_point, 0.0)
-        groups = evidence.count_separated(at, count)
+    single_bic = evidence.likelihood(scores, scores, 1)
+    k_bic = evidence.likelihood(scores, scores, k)
+    candidates = [(k_bic, scores, k)]
+    for coordinates in (scores, scores.whitened):
+        fewer = [(evidence.likelihood(scores, coordinates, count), coordinates, count) for count in range(2, k)]
+        if fewer:
+            likeliest = max(fewer, key=lambda candidate: candidate[0])
+            if (likeliest[0] - k_bic) * per_point > _MARGIN:
+                candidates.append(likeliest)
+    for bic, coordinates, count in sorted(candidates, key=lambda candidate: -candidate[0]):
+        gain = max((bic - single_bic) * per_point, 0.0)
+        groups = evidence.count_separated(coordinates, count)
         share = (groups - 1) / (count - 1)
-        if evidence.separation(at, count) + share * (_CLEAR + _GAIN * gain) >= _CLEAR:
-            vague = 4 * groups <= count or (count == k and _disagree(best, k))
-            return Decision(count, Verdict.UNCLEAR if vague else Verdict.CLEAR, groups)
+        if evidence.separation(coordinates, count) + share * (_CLEAR + _GAIN * gain) >= _CLEAR:
+            is_unclear = 4 * groups <= count or (count == k and _disagree(best, k))
+            return Decision(count, Verdict.UNCLEAR if is_unclear else Verdict.CLEAR, groups)
     return Decision(1, Verdict.NONE, 1)
 
 
-_Candidate = tuple[float, evidence.Scores, int]
-
-
-def _likeliest(candidates: list[_Candidate]) -> list[_Candidate]:
-    """Return the one of largest likelihood, the first on ties; none of none."""
-    return [max(candidates, key=lambda candidate: candidate[0])] if candidates else []
-
-
 def _disagree(best: Mapping[str, int | None], k: int) -> bool:
-    """Return whether BIC and silhouette both prefer a number that differs from k by more than 1."""
-    return all(other is not None and abs(other - k) > 1 for other in (best["bic"], best["silhouette"]))
+    """Check whether BIC and silhouette both prefer a number that differs from k by more than 1."""
+    preferred = (best["bic"], best["silhouette"])
+    return all(number is not None and abs(number - k) > 1 for number in preferred)

@@ -1,4 +1,4 @@
-"""What a server makes of its clients' rows if some may be Byzantine: a mean or a median that few cannot move far."""
+"""Robust aggregation of client rows at a server: means or medians that a few Byzantine clients cannot move far."""
 
 from typing import Any
 
@@ -6,30 +6,32 @@ import numpy as np
 
 from p2pkm.core.batch import Floats
 
-_SHARE = 4  # one of so many clients may be Byzantine
-_WHISKER = 1.5  # interquartile ranges beyond the quartiles: Tukey's fences
+# At most one of 4 clients, rounded up, is assumed to be Byzantine.
+_CLIENTS_PER_BYZANTINE = 4
+# Tukey's fences: interquartile ranges beyond the quartiles.
+_WHISKER = 1.5
 
 
 def drop_outliers(tables: list[Floats]) -> list[Floats]:
-    """Return tables float64[r, d + 1] of rows and counts without the rows outside Tukey's fences.
+    """Remove the rows outside Tukey's fences from tables of rows and counts, float64[r, d + 1].
 
-    A row is outside if a coordinate of it is more than 1.5 interquartile ranges beyond the quartiles over all rows. So
-    a true cluster that is farther away than that is lost, too.
+    A row is outside if one of its coordinates is more than 1.5 interquartile ranges beyond the quartiles over all rows.
+    This also removes true clusters that are farther away.
     """
     rows = np.concatenate(tables)[:, :-1]
     low, high = np.quantile(rows, (0.25, 0.75), axis=0)
-    reach = _WHISKER * (high - low)
-    ends = low - reach, high + reach
-    return [one[((one[:, :-1] >= ends[0]) & (one[:, :-1] <= ends[1])).all(axis=1)] for one in tables]
+    margin = _WHISKER * (high - low)
+    lower, upper = low - margin, high + margin
+    return [table[((table[:, :-1] >= lower) & (table[:, :-1] <= upper)).all(axis=1)] for table in tables]
 
 
 def robust_aggregate(tables: list[Floats], reference: Floats, rule: str) -> Floats:
-    """Return one row per reference row that the clients agree on, coordinate by coordinate.
+    """Aggregate the rows of the clients by a robust rule, coordinate by coordinate: one row per reference row.
 
-    Every row of a client goes to the nearest reference row; what a client has there is its mean, weighted by counts.
-    Each coordinate is then the mean of the clients' without the b smallest and the b largest of the q values, b the
-    smaller of q / 4 rounded up and (q - 1) / 2 rounded down (trim), or their median. Clients weigh alike, for a count
-    may be Byzantine, too. A reference row to which no row comes stays.
+    Every row of a client is assigned to the nearest reference row. The value of a client there is the mean of its rows,
+    weighted by their counts. Of the q values, "trim" computes the mean without the b smallest and the b largest, with b
+    the smaller of q / 4, rounded up, and (q - 1) / 2, rounded down; "median" computes the median. All clients have the
+    same weight, because counts may be forged. A reference row without assigned rows is unchanged.
 
     Parameters
     ----------
@@ -45,20 +47,23 @@ def robust_aggregate(tables: list[Floats], reference: Floats, rule: str) -> Floa
         nearest = ((rows[:, None] - reference[None]) ** 2).sum(axis=2).argmin(axis=1)
         np.add.at(sums[client], nearest, rows * weights[:, None])
         np.add.at(counts[client], nearest, weights)
-    result, settle = reference.copy(), _trim if rule == "trim" else _take_median
+    result = reference.copy()
+    aggregate = _trimmed_mean if rule == "trim" else _median
     for c in range(k):
-        there = counts[:, c] > 0.0
-        if there.any():
-            result[c] = settle(np.sort(sums[there, c] / counts[there, c, None], axis=0))
+        contributes = counts[:, c] > 0.0
+        if contributes.any():
+            result[c] = aggregate(np.sort(sums[contributes, c] / counts[contributes, c, None], axis=0))
     return result
 
 
-def _trim(ascending: Floats) -> Any:
+def _trimmed_mean(ascending: Floats) -> Any:
+    """Compute the mean without the smallest and largest values of each column."""
     q = len(ascending)
-    most = min(-(-q // _SHARE), (q - 1) // 2)
+    most = min(-(-q // _CLIENTS_PER_BYZANTINE), (q - 1) // 2)
     return np.cumsum(ascending[most : q - most], axis=0)[-1] / (q - 2 * most)
 
 
-def _take_median(ascending: Floats) -> Any:
+def _median(ascending: Floats) -> Any:
+    """Compute the median of each column."""
     q = len(ascending)
     return (ascending[(q - 1) // 2] + ascending[q // 2]) / 2.0

@@ -1,28 +1,29 @@
-"""Exact sums of tables that devices hold, with noise and behind pairwise masks: others learn totals and nothing else.
+"""Exact sums of tables with noise and pairwise masks: the participants learn the totals and nothing else.
 
-A table is a whole number of units, and so is the noise that a device adds to it. Before a device sends its table, it
-adds a mask: uniform 64-bit words that it shares with every neighbor, added at the lower end of a link and subtracted at
-the upper end::
+Tables are integers in units of the sum, and so is the noise that a device adds. Before a device sends its table, it
+adds masks: uniform 64-bit words, shared with each neighbor, added at the lower id of a link and subtracted at the
+higher id::
 
     y_i = x_i + sum_{j > i} m_ij - sum_{j < i} m_ij    mod 2^64
 
-All masks cancel in the sum over all devices, in whatever order it is taken: the total is that of the x_i, bit for bit.
-What is sent is uniform for whoever does not know the masks. A coalition S knows those of its own links; then masks
-remain that can turn any tables of the others into any other tables with the same total over each component of the graph
-without S, and these totals are all that S learns (tests/privacy/test_secure_sums.py moves the masks).
+In the sum over all devices the masks cancel, in any order of addition: the total is that of the x_i, bit for bit.
+Without the masks, a sent table is uniformly distributed. A coalition S has the masks of its links only. The remaining
+masks can turn any tables of the other devices into any other tables with the same total over each component of the
+graph without S. So these totals are all that S learns (tests/privacy/test_secure_sums.py constructs such masks).
 
-Masks and noise belong to a sum, not to a message: the root of a tree adds its table without sending it, and a method
-has to know by how much a point can change a sum. So a method calls them; they are no transforms of the channel.
+Masks and noise belong to a sum, not to a message: the root of a tree adds its table without sending it, and only the
+method can bound the change of a sum by one point. So methods call these functions; they are not transforms of the
+channel.
 
-The masks of a sum are a function of the keys, the stage and the number of the sum. They must never cover two different
-tables: the difference of what is sent would be that of the tables. A stage that takes one sum per number, also when it
-is resumed between two rounds, covers none with old masks. A sum that failed is not to be repeated: its number, noise
-and share of the privacy budget are spent (K. Bonawitz et al., "Practical secure aggregation for
-privacy-preserving machine learning", CCS 2017, on what dropouts take).
+The masks of a sum are a function of the keys, the stage and the number of the sum. They must never be used for two
+different tables: the difference of the messages would be the difference of the tables. A stage that uses each number
+once, also if it is resumed between two rounds, satisfies this. A failed sum must not be repeated: its number, noise and
+share of the privacy budget are spent (K. Bonawitz et al., "Practical secure aggregation for privacy-preserving machine
+learning", CCS 2017, on the treatment of dropouts).
 
-As key exchange every device sends 32 bytes over each link, as it would of X25519. Here the key of a link is a hash of
-both ends' words and of the secret of the run (`p2pkm.engine.run_secret`), which stands for the private keys: words and
-masked tables alone do not give it away. Noise comes from the same secret, never from the seed.
+For the key exchange every device sends 32 bytes over each link, as with X25519. In this simulation the key of a link is
+a hash of the words of both ends and of the secret of the run (`p2pkm.engine.run_secret`), which represents the private
+keys: words and masked tables do not reveal it. Noise is derived from the same secret, never from the seed.
 """
 
 import math
@@ -35,31 +36,42 @@ from p2pkm.core.batch import Devices, Floats, Integers, Keys, Secrets, Stream
 from p2pkm.kernels.reference import philox
 from p2pkm.kernels.streams import as_normal
 
-WORDS = 4  # of 8 bytes, that a device sends over every link once
-FINEST = 4096  # the sensitivity is at least so many units
-_EDGES = 1 << 22  # words of masks that are made at once
+# Words of 8 bytes that a device sends over every link for the key exchange.
+WORDS = 4
+# The sensitivity is at least this number of units, so that rounding adds little noise.
+FINEST = 4096
+# Words of masks that are computed at the same time: 32 MB.
+_BLOCK_WORDS = 1 << 22
 
 
 class SumName(NamedTuple):
-    """Which sum of a run is meant: the name of a stage, and a number that is used once in it."""
+    """Identifier of a sum in a run.
+
+    Attributes
+    ----------
+    stage : str
+        Name of the stage.
+    number : int
+        Number that is used once in the stage.
+    """
 
     stage: str
     number: int
 
     def purpose(self, stream: Stream) -> int:
-        """Return the purpose of a random stream of the stage."""
+        """Compute the purpose of a random stream of the stage."""
         return int(stream) + (zlib.crc32(self.stage.encode()) << 32)
 
 
 class Grain(NamedTuple):
-    """In which units a sum is taken.
+    """Unit and sensitivity of a sum.
 
     Attributes
     ----------
     unit : float
         A power of two.
     sensitivity : float
-        By how much one point changes a table at most (Euclidean norm), rounding to whole units included.
+        Largest change of a table by one point (Euclidean norm), including the rounding to units.
     """
 
     unit: float
@@ -67,17 +79,17 @@ class Grain(NamedTuple):
 
 
 def grain_of(sensitivity: float, width: int) -> Grain:
-    """Return unit and sensitivity of a sum of which one point changes rows of `width` numbers.
+    """Compute unit and sensitivity of a sum with rows of `width` numbers, from its sensitivity D without rounding.
 
-    ``q = 2^floor(log2(D / 4096))``, and D grows by ``sqrt(width) q``: where each point is rounded before it is added, a
-    coordinate of it is off by at most q / 2, and two points are exchanged at most.
+    The unit is ``q = 2^floor(log2(D / 4096))``. Rounding increases D by ``sqrt(width) q``: each coordinate of a point
+    changes by at most q / 2, and neighboring data sets differ in at most two points.
     """
     unit = 2.0 ** math.floor(math.log2(sensitivity)) / FINEST
     return Grain(unit, sensitivity + math.sqrt(width) * unit)
 
 
 def secrets_of(devices: Devices) -> Secrets:
-    """Return the keys of unpredictable draws.
+    """Get the keys of unpredictable draws.
 
     Raises
     ------
@@ -85,20 +97,20 @@ def secrets_of(devices: Devices) -> Secrets:
         If the method of the run does not declare the trait `draws_secrets`.
     """
     if devices.secrets is None:
-        raise RuntimeError("the devices have no secrets; expected a method with the trait draws_secrets=True")
+        raise RuntimeError("the devices are without secrets; expected a method with the trait draws_secrets=True")
     return devices.secrets
 
 
 def public_words(devices: Devices) -> Keys:
-    """Draw the words that every device sends over each of its links before the first sum, uint64[n, 4]: 32 bytes."""
+    """Draw the words that every device sends over each link before the first sum, uint64[n, 4]."""
     return np.ascontiguousarray(philox(0, 0, secrets_of(devices).keys, Stream.PUBLIC_KEY)[: len(devices)])
 
 
 def link_keys(devices: Devices, words: Keys) -> Keys:
-    """Return the key of each own link, uint64[e], alike at both ends; words: uint64[e, 4], what came over it."""
-    own = public_words(devices)[devices.sources]
+    """Compute the key of each link, uint64[e], the same at both ends, from the received words, uint64[e, 4]."""
+    sent = public_words(devices)[devices.sources]
     first = (devices.ids[devices.sources] < devices.indices)[:, None]
-    low, high = np.where(first, own, words), np.where(first, words, own)
+    low, high = np.where(first, sent, words), np.where(first, words, sent)
     key = np.full(len(words), secrets_of(devices).shared, np.uint64)
     for number in range(WORDS):
         key = philox(low[:, number], high[:, number], key, Stream.PUBLIC_KEY)[:, 0]
@@ -106,40 +118,40 @@ def link_keys(devices: Devices, words: Keys) -> Keys:
 
 
 def link_masks(edge_keys: Keys, name: SumName, length: int) -> Keys:
-    """Return the words that both ends of each link share in a sum, uint64[e, length]."""
+    """Compute the masks that both ends of each link share in a sum, uint64[e, length]."""
     blocks = np.arange((length + 3) // 4, dtype=np.uint64)
-    found = np.empty((len(edge_keys), length), np.uint64)
-    step = max(1, _EDGES // max(length, 1))
+    masks = np.empty((len(edge_keys), length), np.uint64)
+    step = max(1, _BLOCK_WORDS // max(length, 1))
     for begin in range(0, len(edge_keys), step):
-        some = edge_keys[begin : begin + step]
-        words = philox(blocks[None, :], name.number, some[:, None], name.purpose(Stream.MASK))
-        found[begin : begin + step] = words.reshape(len(some), 4 * len(blocks))[:, :length]
-    return found
+        block_keys = edge_keys[begin : begin + step]
+        words = philox(blocks[None, :], name.number, block_keys[:, None], name.purpose(Stream.MASK))
+        masks[begin : begin + step] = words.reshape(len(block_keys), 4 * len(blocks))[:, :length]
+    return masks
 
 
 def add_masks(tables: Keys, devices: Devices, masks: Keys) -> Keys:
-    """Return the tables behind their masks, uint64[n, r, w]; masks: uint64[e, r w] of the own links."""
+    """Add the masks of all links, uint64[e, r w], to the tables of their devices, uint64[n, r, w]."""
     n, r, w = tables.shape
     signed = np.where((devices.ids[devices.sources] < devices.indices)[:, None], masks, -masks)
-    covered = tables.reshape(n, r * w).copy()
-    np.add.at(covered, devices.sources, signed)
-    return covered.reshape(n, r, w)
+    masked = tables.reshape(n, r * w).copy()
+    np.add.at(masked, devices.sources, signed)
+    return masked.reshape(n, r, w)
 
 
 def draw_noise(keys: Keys, name: SumName, sd: float, shape: tuple[int, int]) -> Integers:
-    """Return normal noise in whole units, int64[len(keys), *shape]; sd: in units, keys: of the devices that draw."""
-    drawn = gaussian(keys, name.number, name.purpose(Stream.PRIVACY), shape[0] * shape[1])
+    """Draw normal noise, rounded to units, int64[len(keys), *shape], with standard deviation `sd` in units."""
+    drawn = standard_normals(keys, name.number, name.purpose(Stream.PRIVACY), shape[0] * shape[1])
     return np.rint(sd * drawn).astype(np.int64).reshape(len(keys), *shape)
 
 
-def gaussian(keys: Keys, number: int, purpose: int, count: int) -> Floats:
-    """Return draws of N(0, 1) of each of the streams (key, purpose, number), float64[len(keys), count]."""
+def standard_normals(keys: Keys, number: int, purpose: int, count: int) -> Floats:
+    """Draw from N(0, 1) with each of the streams (key, purpose, number), float64[len(keys), count]."""
     blocks = np.arange((count + 3) // 4, dtype=np.uint64)
     words = philox(blocks[None, :], number, keys[:, None], purpose).reshape(len(keys), 4 * len(blocks))[:, :count]
     return as_normal((words >> np.uint64(11)) * 2.0**-53)
 
 
 def as_totals(words: Keys, grain: Grain) -> Floats:
-    """Return what a total of words stands for; the words themselves are signed whole numbers of units."""
+    """Convert a total of words, which are signed integers in units, to floats."""
     totals: Floats = np.ascontiguousarray(words).view(np.int64).astype(np.float64)
     return totals * grain.unit

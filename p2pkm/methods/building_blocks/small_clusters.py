@@ -1,9 +1,8 @@
-"""Rows of few points: such points take no part, so that no row that leaves a device holds anything of them.
+"""Suppression of small clusters: their points are ignored, so that no message depends on them.
 
-To withhold the row instead would reveal that there are few points, and would leave the neighbors' rows without their
-counterpart, which pulls them to the nearest of the others. Rows that are not paired with others are withheld, see
-`publish`. Where only one sum over all rows leaves a device, points of small clusters may count together, see
-`find_grouped_points`.
+Omitting the row instead would reveal that the cluster is small, and the matching rows of neighbors would be attracted
+by the nearest other row. Rows that are not matched are omitted, see `suppressed_means`. If only one sum over all rows
+leaves a device, the points of small clusters may be counted together, see `find_grouped_points`.
 """
 
 from typing import Any
@@ -16,9 +15,13 @@ from p2pkm.kernels.reference import count_class_labels
 
 
 def suppress_small_clusters(devices: Devices, centroids: Floats) -> tuple[NDArray[Any], Floats, Integers]:
-    """Return the own points, weights and offsets as the kernels take them; those of rows of few points weigh nothing.
+    """Prepare the inputs of the kernels: points, weights and offsets, with weight 0 for points of small clusters.
 
-    Few is below `min_count`, but at least one: of the points nearest to a row, float64[n, k, d].
+    A cluster is small if fewer than `min_count` local points are nearest to its centroid.
+
+    Parameters
+    ----------
+    centroids : float64[n, k, d]
     """
     if devices.min_count < 2:
         return devices.kernel_inputs
@@ -28,16 +31,16 @@ def suppress_small_clusters(devices: Devices, centroids: Floats) -> tuple[NDArra
     return devices.stored, np.where(few[owner, labels], 0.0, devices.point_weights), devices.offsets
 
 
-def publish(devices: Devices, rows: Floats) -> Floats:
-    """Return rows as they may leave: each the mean of the own points nearest to it, absent if these are few.
+def suppressed_means(devices: Devices, rows: Floats) -> Floats:
+    """Compute rows that may be sent: the mean of the local points nearest to each row, absent if these are few.
 
-    So what is sent is what was counted. Without a `min_count` they leave as they are, and where k-means has converged
-    no mean moves.
+    So each sent mean is the mean of the points that were counted. Without a `min_count` rows are returned unchanged.
+    After converged k-means the means equal the rows.
 
     Parameters
     ----------
     rows : float64[n, k, d]
-        The real ones stand before the absent ones (+inf).
+        Absent rows (+inf) are last.
     """
     if devices.min_count < 2:
         return rows
@@ -47,18 +50,18 @@ def publish(devices: Devices, rows: Floats) -> Floats:
 
 
 def find_grouped_points(offsets: Integers, labelings: list[Integers], rows: int, least: int) -> Mask:
-    """Return which points are in groups of at least `least` points of their device under every labeling, bool[m].
+    """Find the points that are in groups of at least `least` points of their device under every labeling, bool[m].
 
-    Points that are left out under one labeling (see `find_groups`) are left out under the others, which are counted
-    again without them, until all groups are large enough. So a sum over the cells of any labeling is a sum over groups
-    of at least `least` points.
+    A point that one labeling omits (see `find_groups`) is omitted from all, and the others are counted again without
+    it, until all groups are large enough. So a sum over the cells of any labeling is a sum over groups of at least
+    `least` points.
 
     Parameters
     ----------
     offsets : int64[n + 1]
-        Where the points of each device begin.
+        First point of each device.
     labelings : list of int64[m]
-        Labels below `rows`; -1: the point is left out.
+        Labels below `rows`; -1 omits a point.
     """
     counted, before = np.ones(offsets[-1] - offsets[0], np.bool_), np.zeros(0, np.bool_)
     while not np.array_equal(counted, before):
@@ -69,20 +72,20 @@ def find_grouped_points(offsets: Integers, labelings: list[Integers], rows: int,
 
 
 def find_groups(offsets: Integers, labels: Integers, rows: int, least: int) -> Mask:
-    """Return which points are in a group of at least `least` points of their device, bool[m].
+    """Find the points that are in a group of at least `least` points of their device, bool[m].
 
-    A group is a cell, all points of a device with one label, of at least `least` points; or the rest, all points in the
-    smaller cells of a device together.
+    A cell consists of all points of a device with the same label. Groups are the cells of at least `least` points, and
+    all points in the smaller cells of a device together.
     """
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     sizes = count_class_labels(offsets, np.zeros(len(labels), np.int64), labels, 1, rows)[:, 0]
-    small = (labels >= 0) & (sizes[owner, labels] < least)
-    rest = np.bincount(owner[small], minlength=len(offsets) - 1)
-    grouped: Mask = (labels >= 0) & ~(small & (rest < least)[owner])
+    in_small_cell = (labels >= 0) & (sizes[owner, labels] < least)
+    remaining = np.bincount(owner[in_small_cell], minlength=len(offsets) - 1)
+    grouped: Mask = (labels >= 0) & ~(in_small_cell & (remaining < least)[owner])
     return grouped
 
 
 def count_nearest(devices: Devices, labels: Integers, rows: int) -> Integers:
-    """Return how many own points have each row as their label, int64[n, rows]; label -1: none."""
+    """Count the local points with each label, int64[n, rows]; points with label -1 are not counted."""
     counts: Integers = count_class_labels(devices.offsets, np.zeros(len(labels), np.int64), labels, 1, rows)[:, 0]
     return counts

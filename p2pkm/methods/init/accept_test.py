@@ -1,4 +1,7 @@
-"""The accept test: after the method, all take their start back if it costs less, by sums of losses over a tree."""
+"""Acceptance test: after the method, all devices return to the initial centroids if these have the lower pooled cost.
+
+The decision needs sums over all devices, which are added along a spanning tree.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -16,46 +19,56 @@ from p2pkm.core.traits import MethodTraits
 from p2pkm.core.wire_format import number_bits, to_bytes
 from p2pkm.methods.building_blocks.small_clusters import find_grouped_points
 from p2pkm.methods.building_blocks.spanning_tree import (
-    Front,
-    Routes,
+    LocalTree,
+    PendingTables,
     Tree,
-    begin,
-    climb,
-    descend,
-    grow,
-    route,
-    source_of,
+    build_spanning_tree,
+    first_senders,
+    local_tree,
+    send_to_children,
+    send_to_parents,
+    source_devices,
 )
 from p2pkm.network.graph import Topology
 
-_SUMS, _TOTALS, _EXCESS, _CHOICE = range(4)  # up, down, up, down
-_WAYS = 4
+# Numbers of the four tree passes, in their order: up, down, up, down.
+_SUMS, _TOTALS, _EXCESS, _CHOICE = range(4)
+_PASSES = 4
 
 
 class AcceptWalk(NamedTuple):
-    """Where the test is: the tree of the batch, and what each device holds on this way, float64[n, r, w]."""
+    """Progress of the test.
 
-    routes: Routes
+    Attributes
+    ----------
+    routes : LocalTree
+        Tree edges of the batch.
+    held : float64[n, r, w]
+        Table of each device in the current tree pass.
+    """
+
+    routes: LocalTree
     held: Floats
 
 
 class AcceptState(NamedTuple):
-    """State of a batch; no checkpoint holds it, for the method's last one leads to the same test.
+    """State of a batch. Checkpoints do not hold it: the test is repeated from the last checkpoint of the method.
 
     Attributes
     ----------
     centroids, previous : float64[n, k, d]
-        As the method left them; once the start is taken back both are the start.
-    converged, reverted : bool[n]
-        Reverted: the device has taken the start back.
+        Result of the method; both are the initial centroids after a reversion.
+    converged : bool[n]
+    reverted : bool[n]
+        Devices that returned to the initial centroids.
     start : float64[n, k, d]
-        In the end the centroids, whatever was taken.
+        Initial centroids; after the last turn the accepted centroids.
     edge_weight : None
-        No link gave way.
+        No link is saturated.
     rehearsed : float64[n, 2] or None
-        As the method got it.
+        Calibrated coupling and expected excess, passed through.
     walk : AcceptWalk or None
-        None at the end.
+        None after the last turn.
     """
 
     centroids: Floats
@@ -70,41 +83,46 @@ class AcceptState(NamedTuple):
 
 @dataclass(frozen=True)
 class AcceptTest(MethodBase):
-    """Compare what the devices ended with and the start that they had agreed on; keep what costs less.
+    """Compare the result of a method with its initial centroids on all points, and keep the cheaper ones.
 
-    A device knows its own points alone, and on those its own centroids are always the better ones: under theorems 1 and
-    2 ``sum_i L_i(w_i) <= F(end) <= F(start) = sum_i L_i(start)`` whatever became of the pooled cost, so a sum of losses
-    of own points by own centroids could never object. What is compared instead is the pooled cost of the average
-    device. With ``u_c = mean_i w_ic`` and ``V_c = mean_i |w_ic - u_c|^2``, for every point x
-
-        mean_i min_c |x - w_ic|^2  <=  min_c (|x - u_c|^2 + V_c),
-
-    so the sum of the right side over all points bounds the mean of the devices' pooled costs. Every device adds up over
-    its own points by how much it exceeds the loss of the start, which is the same everywhere: if the sum over all
-    devices is positive, all take the start back. So the mean pooled cost of the devices never ends above that of the
-    start, whatever the method did. In each component of a disconnected graph this is about its own points.
-
-    Message: up the tree k rows of d + 1 columns, the sums of ``w_ic - start_c`` and of its square over the subtree;
-    down those of all devices; up the excess of the bound over the loss of the start, summed over the subtree; down
-    whether to take the start back. All in one round.
-
-    Where tables travel as integers all of these are whole numbers: offsets in steps s, which GTVMin moves by, the sums
-    of their squares in s^2, and the excess of a device in s^2, rounded up. Rounding adds less than one s^2 a device, on
-    the safe side.
-
-    Privacy: the sums show a parent what the method's own messages have shown it; the excess of a leaf is one number
-    from all its points. With a `min_cluster_size` p it is a sum over groups of at least p points, by the start and by
-    the mean device alike: the cells of at least p points, and the points of all smaller cells together, which are left
-    out while they are fewer than p (`p2pkm.methods.building_blocks.small_clusters.find_grouped_points`). The bound then
-    holds on the points that are counted.
+    The mean pooled cost of the devices at the end is at most that of the initial centroids, for any method. On a
+    disconnected graph this holds in each component, on the points of the component.
 
     Attributes
     ----------
     method : Algorithm
-        Whose objective is reported.
+        Method before the test; its objective is reported.
     tree : Tree
     sizes : int64[n]
-        Devices in the component of each; known to all, like the tree.
+        Number of devices in the component of each device; public, like the tree.
+
+    Notes
+    -----
+    **Objective.** With ``u_c = mean_i w_ic`` and ``V_c = mean_i |w_ic - u_c|^2`` over devices i, every point x has::
+
+        mean_i min_c |x - w_ic|^2  <=  min_c (|x - u_c|^2 + V_c)
+
+    The sum of the right side over all points is an upper bound of the mean pooled cost of the devices.
+
+    **Update.** All in one round:
+
+    1. Up and down: the sums of ``w_ic - start_c`` and of its square give all devices u and V.
+    2. Each device computes the bound minus the loss of the initial centroids on its local points: its excess.
+    3. Up: the excesses are added. Down: the sign of the total. If it is positive, all devices return to the initial
+       centroids.
+
+    The losses at the devices' own centroids cannot be used: by theorems 1 and 2 their sum
+    ``sum_i L_i(w_i) <= F(end) <= F(start) = sum_i L_i(start)`` falls even if the pooled cost rises.
+
+    **Messages.** Up and down k rows of d + 1 columns, then up and down one number. With integer encoding all of them
+    are integers: offsets in steps s of GTVMin, squares and excesses in s^2. The excess of a device is rounded up, so
+    rounding can only favor the initial centroids, by less than one s^2 per device.
+
+    **Privacy.** No guarantee. The sums of offsets contain the centroids that the method has sent before. The excess of
+    a leaf is one number computed from all its points. With a `min_cluster_size` p it is a sum over groups of at least p
+    points, under the labels of both centroid sets: cells of at least p points, and the points of all smaller cells
+    together, which are omitted if they are fewer than p
+    (`p2pkm.methods.building_blocks.small_clusters.find_grouped_points`). The bound then holds on the counted points.
     """
 
     name: ClassVar[str] = "accept-test"
@@ -114,112 +132,125 @@ class AcceptTest(MethodBase):
 
     @classmethod
     def after(cls, method: Any, topology: Topology) -> "AcceptTest":
-        """Return the test after a method on a graph."""
-        return cls(method, grow(topology), np.bincount(topology.components)[topology.components])
+        """Create the test that follows a method on a graph."""
+        return cls(method, build_spanning_tree(topology), np.bincount(topology.components)[topology.components])
 
     @property
     def k(self) -> int:
-        """Return the number of clusters."""
+        """Number of clusters."""
         return int(self.method.k)
 
     @property
     def traits(self) -> MethodTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
+        """Traits of the stage, see `p2pkm.core.traits`."""
         return MethodTraits(needs_honest_messages=True, counts_on_grid=self.method.traits.moves_on_grid)
 
     @property
     def objective(self) -> Objective | None:
         """Objective of the method."""
-        found: Objective | None = self.method.objective
-        return found
+        objective: Objective | None = self.method.objective
+        return objective
 
     @property
     def schedule(self) -> str:
-        """Return the schedule: one round has all the turns."""
-        return f"jacobi*{max(1, int(self.tree.layer.max())) * _WAYS}"
+        """Schedule: all four tree passes are turns of one round."""
+        return f"jacobi*{max(1, int(self.tree.layer.max())) * _PASSES}"
 
     def expected_messages(self, known: Known) -> TreePasses:
-        """Return sums up and down, the excess up, the choice down."""
-        one = np.ones(len(self.tree.layer), np.int64)
-        sure = one > 0
-        ways = (
-            TreePass(True, self.k * one, known.features + 1, sure),
-            TreePass(False, self.k * one, known.features + 1, sure),
-            TreePass(True, one, 1, sure),
-            TreePass(False, one, 1, sure),
+        """Count sums up and down, the excess up and the decision down."""
+        single_row = np.ones(len(self.tree.layer), np.int64)
+        exact = single_row > 0
+        passes = (
+            TreePass(True, self.k * single_row, known.features + 1, exact),
+            TreePass(False, self.k * single_row, known.features + 1, exact),
+            TreePass(True, single_row, 1, exact),
+            TreePass(False, single_row, 1, exact),
         )
-        return TreePasses(*self.tree, ways)
+        return TreePasses(*self.tree, passes)
 
     def initial_state(self, devices: Devices, start: Any) -> AcceptState:
-        """Begin with the own offsets from the start; the deepest layer sends first."""
-        agreed: Floats = start.start
-        nobody = np.zeros(len(devices), np.bool_)
-        n, k, d = agreed.shape
-        held = np.full((n, k, d + 1), np.inf)  # of absent rows
-        for some in blocks(n, k * d):
-            offsets, real = held[some, :, :d], np.isfinite(agreed[some]) & np.isfinite(start.centroids[some])
-            offsets[real] = start.centroids[some][real] - agreed[some][real]
-            if devices.grid is not None:  # whole steps but for rounding
-                offsets[real] = np.rint(offsets / devices.grid.unit[some, None, None])[real]
-            held[some, :, d] = _square(offsets)
-        walk = AcceptWalk(route(self.tree, devices), held)
-        return AcceptState(start.centroids, start.previous, nobody, nobody, agreed, None, start.rehearsed, walk)
+        """Compute local offsets from the initial centroids; the deepest layer sends first."""
+        initial: Floats = start.start
+        none = np.zeros(len(devices), np.bool_)
+        n, k, d = initial.shape
+        # Absent rows keep +inf.
+        held = np.full((n, k, d + 1), np.inf)
+        # Blocks of devices, because a temporary array of all centroids counts at millions of devices.
+        for block in blocks(n, k * d):
+            offsets = held[block, :, :d]
+            real = np.isfinite(initial[block]) & np.isfinite(start.centroids[block])
+            offsets[real] = start.centroids[block][real] - initial[block][real]
+            if devices.grid is not None:
+                # Centroids on the grid differ by whole steps up to rounding, which rint removes.
+                offsets[real] = np.rint(offsets / devices.grid.unit[block, None, None])[real]
+            held[block, :, d] = _square(offsets)
+        walk = AcceptWalk(local_tree(self.tree, devices), held)
+        return AcceptState(start.centroids, start.previous, none, none, initial, None, start.rehearsed, walk)
 
     def message(self, state: AcceptState, devices: Devices) -> SparseMessages:
-        """Send to the parents or to the children what is due, layer by layer."""
+        """Send tables to the parents or to the children, one layer per turn."""
         if state.walk is None:
             return SparseMessages.empty()
         routes, held = state.walk
-        way, step = divmod(devices.turn + 1 if devices.round else 0, routes.depth)
-        if way in (_TOTALS, _CHOICE):
-            return _encode(descend(routes, _front(routes.layer(step), held), step, devices), held, devices)
-        who = routes.layer(routes.depth - step) if way or step else begin(routes, devices)
-        return _encode(climb(routes, _front(who, held)), held, devices)
+        tree_pass, step = divmod(devices.turn + 1 if devices.round else 0, routes.depth)
+        if tree_pass in (_TOTALS, _CHOICE):
+            pending = _pending_tables(routes.layer(step), held)
+            return _encode(send_to_children(routes, pending, step, devices), held, devices)
+        senders = routes.layer(routes.depth - step) if tree_pass or step else first_senders(routes, devices)
+        return _encode(send_to_parents(routes, _pending_tables(senders, held)), held, devices)
 
     def update(self, state: AcceptState, inbox: Delivery, devices: Devices) -> AcceptState:
-        """Take in what came up or down; at the end of a way, turn it round."""
+        """Add or adopt the received tables; at the end of a tree pass, start the next one."""
         if state.walk is None:
             return state
         routes, held = state.walk
-        if devices.turn == 0:  # from the next turn on nobody else has seen these
+        if devices.turn == 0:
+            # The tables of the initial state may still be referenced by the caller. This copy is not, so later turns
+            # update it in place.
             held = held.copy()
-        way, step = divmod(devices.turn, routes.depth)
-        came = inbox.tables.flat().reshape(-1, *held.shape[1:])
-        who = source_of(devices, inbox.edges)
-        if way in (_TOTALS, _CHOICE):
-            held[who] = came
+        tree_pass, step = divmod(devices.turn, routes.depth)
+        received = inbox.tables.flat().reshape(-1, *held.shape[1:])
+        receivers = source_devices(devices, inbox.edges)
+        if tree_pass in (_TOTALS, _CHOICE):
+            held[receivers] = received
         else:
-            np.add.at(held, who, came)
+            np.add.at(held, receivers, received)
         if step < routes.depth - 1:
             return state._replace(walk=AcceptWalk(routes, held))
-        if way == _CHOICE:
-            reverted = held[:, 0, 0] > 0.0
-            ends = state.centroids, state.previous
-            centroids, previous = (
-                np.where(reverted[:, None, None], state.start, one) if reverted.any() else one for one in ends
-            )
-            done = np.ones_like(reverted)
-            return AcceptState(centroids, previous, done, reverted, centroids, None, state.rehearsed, None)
-        if way == _TOTALS:
+        if tree_pass == _CHOICE:
+            return _finish(state, held[:, 0, 0] > 0.0)
+        if tree_pass == _TOTALS:
             _average(held, self.sizes[devices.ids])
             held = measure_excess(state.start, held, devices)
-        elif way == _EXCESS:  # the total at the roots
+        elif tree_pass == _EXCESS:
+            # Only the roots hold the total of all devices; the other values are overwritten on the way down.
             held = (held > 0.0).astype(np.float64)
         return state._replace(walk=AcceptWalk(routes, held))
 
 
-def _front(who: Integers, held: Floats) -> Front:
-    """Return those who are about to send, with the tables that they hold."""
+def _finish(state: AcceptState, reverted: Mask) -> AcceptState:
+    """End the test: reverted devices, bool[n], return to the initial centroids."""
+    centroids, previous = state.centroids, state.previous
+    if reverted.any():
+        centroids = np.where(reverted[:, None, None], state.start, centroids)
+        previous = np.where(reverted[:, None, None], state.start, previous)
+    converged = np.ones_like(reverted)
+    return AcceptState(centroids, previous, converged, reverted, centroids, None, state.rehearsed, None)
+
+
+def _pending_tables(senders: Integers, held: Floats) -> PendingTables:
+    """Pair the senders, int64[s], with their tables."""
     _, rows, width = held.shape
-    return Front(who, Tables(held.reshape(-1, width), who * rows, np.full(len(who), rows)))
+    return PendingTables(senders, Tables(held.reshape(-1, width), senders * rows, np.full(len(senders), rows)))
 
 
 def _encode(messages: SparseMessages, held: Floats, devices: Devices) -> SparseMessages:
-    """Return the messages with their bytes on the wire, where they are whole numbers: the last column by itself."""
+    """Add the encoded bytes of integer messages; the last column is encoded separately."""
     if devices.grid is None:
         return messages
     tables = messages.tables.flat().reshape(len(messages.senders), *held.shape[1:])
-    tables = np.where(np.isfinite(tables), tables, 0.0)  # absent rows are known
+    # All devices have the same absent rows, so these need no bits.
+    tables = np.where(np.isfinite(tables), tables, 0.0)
     parts = [part for part in np.split(tables, [held.shape[2] - 1], axis=2) if part.shape[2]]
     bits = np.sum(
         [number_bits(part, rice=devices.grid.rice, kernel=devices.kernels.integer_bits) for part in parts], axis=0
@@ -228,41 +259,50 @@ def _encode(messages: SparseMessages, held: Floats, devices: Devices) -> SparseM
 
 
 def _square(offsets: Floats) -> Floats:
-    """Return the squared length of each row, float64[n, k]."""
+    """Compute the squared length of each row, float64[n, k]."""
     squares: Floats = np.cumsum(np.square(offsets), axis=2)[:, :, -1]
     return squares
 
 
 def _average(held: Floats, sizes: Integers) -> None:
-    """Write the mean offset of each row and its variance in the place of the sums of offsets and of their squares."""
-    for some in blocks(len(held), held[0].size if len(held) else 1):
-        found = held[some]
-        found /= sizes[some, None, None]
-        absent = np.isinf(found[:, :, 0])
-        found[absent] = 0.0
-        found[:, :, -1] = np.maximum(found[:, :, -1] - _square(found[:, :, :-1]), 0.0)
-        found[absent] = np.inf
+    """Replace sums of offsets and of squares by the mean offset and its variance, in place."""
+    for block in blocks(len(held), held[0].size if len(held) else 1):
+        tables = held[block]
+        tables /= sizes[block, None, None]
+        absent = np.isinf(tables[:, :, 0])
+        # inf - inf would be NaN; absent rows get +inf again below.
+        tables[absent] = 0.0
+        tables[:, :, -1] = np.maximum(tables[:, :, -1] - _square(tables[:, :, :-1]), 0.0)
+        tables[absent] = np.inf
 
 
 def measure_excess(start: Floats, held: Floats, devices: Devices) -> Floats:
-    """Compute the excess of the bound of `AcceptTest` over the loss of the start on local points, float64[n, 1, 1].
+    """Compute the bound of `AcceptTest` minus the loss of the initial centroids on local points, float64[n, 1, 1].
 
-    On a grid in squared steps of a point, rounded up.
+    On a grid the result is in squared steps times the weight of a point, rounded up.
 
-    A column of zeros beside the points and of the root of V_c beside u_c adds V_c to every squared distance.
+    Parameters
+    ----------
+    start : float64[n, k, d]
+        Initial centroids.
+    held : float64[n, k, d + 1]
+        Mean offset and variance of each centroid over the devices, in steps of the grid if there is one.
     """
     points, weights, offsets = devices.kernel_inputs
     unit = np.ones(len(devices)) if devices.grid is None else devices.grid.unit
     excess = np.zeros((len(devices), 1, 1))
-    for own, rows in iter_chunks(offsets):
+    for chunk, rows in iter_chunks(offsets):
+        # An additional coordinate, 0 at the points and sqrt(V_c) at u_c, adds V_c to every squared distance. So the
+        # kernel of the losses computes the bound.
         wide = np.column_stack((points[rows], np.zeros(rows.stop - rows.start, points.dtype)))
-        begins = offsets[own.start : own.stop + 1] - rows.start
-        begun = np.dstack((start[own], np.where(np.isinf(start[own, :, 0]), np.inf, 0.0)))
-        step = unit[own, None]
-        spread = np.sqrt(np.maximum(held[own, :, -1], 0.0)) * step
-        ended = np.dstack((start[own] + held[own, :, :-1] * step[:, :, None], spread))
-        first, last = _losses(wide, weights[rows], begins, (begun, ended), devices)
-        np.subtract(last, first, out=excess[own, 0, 0], where=first < np.inf)  # inf: a start without rows
+        firsts = offsets[chunk.start : chunk.stop + 1] - rows.start
+        initial = np.dstack((start[chunk], np.where(np.isinf(start[chunk, :, 0]), np.inf, 0.0)))
+        step = unit[chunk, None]
+        spread = np.sqrt(np.maximum(held[chunk, :, -1], 0.0)) * step
+        final = np.dstack((start[chunk] + held[chunk, :, :-1] * step[:, :, None], spread))
+        first, last = _losses(wide, weights[rows], firsts, (initial, final), devices)
+        # A centroid set without rows has an infinite loss. Its excess stays 0.
+        np.subtract(last, first, out=excess[chunk, 0, 0], where=first < np.inf)
     if devices.grid is not None:
         excess = np.ceil(excess / (unit * unit * devices.unit)[:, None, None])
     return excess
@@ -271,12 +311,13 @@ def measure_excess(start: Floats, held: Floats, devices: Devices) -> Floats:
 def _losses(
     points: NDArray[Any], weights: Floats, offsets: Integers, sets: tuple[Floats, Floats], devices: Devices
 ) -> list[Floats]:
-    """Return the losses of two sets of each device, float64[n, k, d], on the points that may be counted for both."""
-    found = [devices.kernels.losses(points, weights, offsets, one) for one in sets]
+    """Compute the local losses of two centroid sets per device, on the points that may be counted for both."""
+    results = [devices.kernels.losses(points, weights, offsets, centroids) for centroids in sets]
     if devices.min_count >= 2:
-        labelings = [labels for _, labels in found]
+        labelings = [labels for _, labels in results]
         counted = find_grouped_points(offsets, labelings, sets[0].shape[1], devices.min_count)
-        counted |= labelings[0] < 0  # a start without rows costs infinity
+        # Points without a centroid count, so that a set without rows keeps its infinite loss.
+        counted |= labelings[0] < 0
         weights = np.where(counted, weights if len(weights) else 1.0, 0.0)
-        found = [devices.kernels.losses(points, weights, offsets, one) for one in sets]
-    return [losses for losses, _ in found]
+        results = [devices.kernels.losses(points, weights, offsets, centroids) for centroids in sets]
+    return [losses for losses, _ in results]

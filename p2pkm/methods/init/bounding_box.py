@@ -1,4 +1,4 @@
-"""Uniform seeds in the common bounding box, found by min/max gossip."""
+"""Initialization by uniform random centroids in the bounding box of all points, which min/max gossip computes."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -16,7 +16,15 @@ from p2pkm.kernels.reference import uniforms
 
 @register("bounding-box")
 class BoundingBoxState(NamedTuple):
-    """centroids: float64[n, k, d]; converged: bool[n]; box: float64[n, 2, d], (+inf, -inf) where nothing is known."""
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+    converged : bool[n]
+    box : float64[n, 2, d]
+        Lower and upper corner; (+inf, -inf) until the device has a box.
+    """
 
     centroids: Floats
     converged: Mask
@@ -24,7 +32,7 @@ class BoundingBoxState(NamedTuple):
 
     @property
     def scaling(self) -> tuple[Floats, Floats]:
-        """Return shift and span of min-max scaling, each float64[n, d]; 0 and 1 where nothing is known."""
+        """Shift and span of min-max scaling, each float64[n, d]; both are 0 at a device without a box."""
         known = self.box[:, :1] < np.inf
         low, high = (np.where(known, end, 0.0)[:, 0] for end in (self.box[:, :1], self.box[:, 1:]))
         return low, high - low
@@ -32,15 +40,29 @@ class BoundingBoxState(NamedTuple):
 
 @dataclass(frozen=True)
 class BoundingBox(MethodBase):
-    """``box_i <- (min, max) over i and its neighbors`` until nothing changes, then k uniform points in the box.
+    """Initialization by k uniform random points in the common bounding box.
 
-    The shared seed draws the points, so all devices of a component end with the same centroids.
+    All devices of a component end with the same box and the same centroids. Min-max scaling uses the same stage for
+    its limits.
 
-    Message: 2 rows whenever the own box has grown.
+    Attributes
+    ----------
+    k : int
+        Number of clusters.
 
-    Privacy: each number of a corner is a coordinate of some point, at first of a point of the device itself; the
-    corners of one point are that point. With a `min_cluster_size` p they are means of the p smallest and of the p
-    largest values instead, and a device of fewer points has none.
+    Notes
+    -----
+    **Update.**
+
+    1. Each device computes the box of its local points.
+    2. ``box_i <- (min, max)`` over the boxes of i and its neighbors, until no box changes.
+    3. The shared seed draws k points, uniformly in the box.
+
+    **Messages.** The 2 corners to each neighbor, whenever the local box has grown.
+
+    **Privacy.** No guarantee. Each number of a corner is a coordinate of some point, at first of a local point. The
+    corners of a device with one point are that point. With a `min_cluster_size` p the corners are means of the p
+    smallest and of the p largest values of each feature, and a device with fewer points sends none.
     """
 
     name: ClassVar[str] = "bounding-box"
@@ -49,19 +71,19 @@ class BoundingBox(MethodBase):
     schedule: str = "jacobi"
 
     def expected_messages(self, known: Known) -> UntilUnchanged:
-        """Return two corners."""
+        """Count two corners."""
         return UntilUnchanged(2, known.features, exact=known.least >= 1)
 
     def finds_all(self, known: Known, before: bool) -> bool:
-        """Return whether every device has k centroids in the end, for sure."""
+        """Check whether every device is certain to end with k centroids."""
         return known.pools(self.k)
 
     def initial_state(self, devices: Devices, start: Any) -> BoundingBoxState:
-        """Find the own bounding box."""
+        """Compute the bounding box of the local points."""
         box = np.empty((len(devices), 2, devices.d))
         box[:, 0], box[:, 1] = np.inf, -np.inf
         if devices.min_count > 1:
-            _blunt(box, devices)
+            _write_suppressed_bounds(box, devices)
         else:
             owner = np.repeat(np.arange(len(devices)), devices.sizes)
             np.minimum.at(box[:, 0], owner, devices.stored)
@@ -69,12 +91,12 @@ class BoundingBox(MethodBase):
         return BoundingBoxState(self._draw(box, devices), np.zeros(len(devices), np.bool_), box)
 
     def message(self, state: BoundingBoxState, devices: Devices) -> DenseMessages:
-        """Send the box if it has grown; a device that knows of no point sends an empty table at the opening."""
+        """Send the box if it has grown; a device without a box sends an empty table in the initial exchange."""
         rows = np.where(state.box[:, 0, 0] < np.inf, 2, 0)
         return DenseMessages(state.box, np.where(devices.active_devices & ~state.converged, rows, -1))
 
     def update(self, state: BoundingBoxState, inbox: Inbox, devices: Devices) -> BoundingBoxState:
-        """Widen the box by what was received."""
+        """Extend the box by the received ones."""
         box = state.box.copy()
         received = inbox.fresh & (inbox.rows_of(slice(None)) == 2)
         owner = devices.sources[received]
@@ -84,18 +106,19 @@ class BoundingBox(MethodBase):
         return BoundingBoxState(self._draw(box, devices), (box == state.box).all(axis=(1, 2)), box)
 
     def _draw(self, box: Floats, devices: Devices) -> Floats:
-        """Return k uniform points in each device's box, float64[n, k, d]; absent where no box is known."""
-        places = uniforms(devices.shared_key, Stream.BOX, [0], self.k * devices.d).reshape(1, self.k, devices.d)
-        known = box[:, 0, 0] < np.inf
+        """Draw k uniform points in each device's box, float64[n, k, d]; absent at devices without a box."""
+        positions = uniforms(devices.shared_key, Stream.BOX, [0], self.k * devices.d).reshape(1, self.k, devices.d)
+        has_box = box[:, 0, 0] < np.inf
         centroids = np.full((len(box), self.k, devices.d), np.inf)
-        centroids[known] = box[known, :1] + places * (box[known, 1:] - box[known, :1])
+        centroids[has_box] = box[has_box, :1] + positions * (box[has_box, 1:] - box[has_box, :1])
         return centroids
 
 
-def _blunt(box: Floats, devices: Devices) -> None:
-    """Write the means of the `min_count` smallest and largest values of each coordinate into float64[n, 2, d]."""
-    least = devices.min_count
-    for i in np.flatnonzero(devices.sizes >= least):
+def _write_suppressed_bounds(box: Floats, devices: Devices) -> None:
+    """Write the means of the `min_count` smallest and largest values of each feature into float64[n, 2, d]."""
+    count = devices.min_count
+    for i in np.flatnonzero(devices.sizes >= count):
         ascending = np.sort(devices.table(i)[0], axis=0)
-        for end, values in enumerate((ascending[:least], ascending[-least:])):
-            box[i, end] = np.cumsum(values, axis=0)[-1] / least
+        for corner, values in enumerate((ascending[:count], ascending[-count:])):
+            # cumsum adds in order, so that the bits do not depend on the vectors of the processor.
+            box[i, corner] = np.cumsum(values, axis=0)[-1] / count

@@ -1,4 +1,4 @@
-"""Exact D^2 sampling without a server: a race in which the smallest exponential key wins."""
+"""Exact D^2 sampling without a server: the device with the smallest exponential key provides the next centroid."""
 
 import math
 from dataclasses import dataclass
@@ -16,19 +16,20 @@ from p2pkm.kernels.reference import uniforms
 
 
 @register("d2-sampling")
-class RaceState(NamedTuple):
-    """The state of a batch.
+class DistributedD2SamplingState(NamedTuple):
+    """State of a batch.
 
     Attributes
     ----------
     centroids : float64[n, k, d]
-        The seeds so far, with the winner of the first draw of this race.
+        Centroids drawn so far, with the best point of the first draw.
     converged : bool[n]
     candidates : float64[n, q, k, d]
-        The seeds so far, with the winner of each draw.
+        Centroids drawn so far, with the best point of each draw.
     best : float64[n, q, 1 + d]
-        Smallest key received in each draw, and its point; +inf: none.
+        Smallest key received in each draw, and its point; +inf if none.
     news : bool[n]
+        Devices that received a smaller key in this turn and will send it.
     """
 
     centroids: Floats
@@ -40,20 +41,35 @@ class RaceState(NamedTuple):
 
 @dataclass(frozen=True)
 class DistributedD2Sampling(MethodBase):
-    """``min over devices of Exp(1) / phi_i``: seed `number` of k, drawn with D^2 weighting from all points.
+    """Draw of centroid `number` of k with D^2 weighting from the points of all devices.
 
-    Device i draws one of its points x with probability ``w D^2(x) / phi_i``, phi_i their sum (D^2 = 1 for the first
-    seed), and the key ``Exp(1) / phi_i``. The device of the smallest key wins with probability ``phi_i / sum phi``, so
-    the winning point is drawn with ``w D^2`` over all points, whatever the partition. The smallest key is found by
-    min-gossip, for `draws` draws at once; with several, `SelectCandidate` takes that of least cost: greedy k-means++.
-
-    Message: (key, point) of every draw whenever a smaller key was received, d + 1 columns. It ships raw points to
-    every device, k of them in the end; with ``local=True`` the devices draw from the centroids of their own k-means.
+    k of these stages make up k-means++ seeding on the pooled points, for any partition.
 
     Attributes
     ----------
-    k, number, draws : int
-    local : bool
+    k : int
+        Number of clusters.
+    number : int
+        Number of the centroid that is drawn, from 0.
+    draws : int
+        Independent draws in parallel. If there are several, `SelectCandidate` chooses the one of least cost, as greedy
+        k-means++ does.
+    local : bool, default=False
+        Draw from the centroids of each device's local k-means, weighted by their counts, instead of its points.
+
+    Notes
+    -----
+    **Update.**
+
+    1. With phi_i the sum of ``w D^2(x)`` over the points x of device i (D = 1 for the first centroid), device i draws a
+       point with probability ``w D^2(x) / phi_i``, and the key ``Exp(1) / phi_i``.
+    2. Min-gossip finds the smallest key of all devices. That of device i is the smallest with probability
+       ``phi_i / sum phi``, so its point is a draw with weight ``w D^2`` from all points.
+
+    **Messages.** (key, point) of every draw, d + 1 columns, whenever a smaller key was received.
+
+    **Privacy.** No guarantee. Points are sent unchanged to all devices, k of them in total. With ``local=True`` these
+    are local centroids.
     """
 
     name: ClassVar[str] = "d2-sampling"
@@ -65,33 +81,33 @@ class DistributedD2Sampling(MethodBase):
     schedule: str = "jacobi"
 
     def expected_messages(self, known: Known) -> UntilUnchanged:
-        """Return the draws with their keys."""
+        """Count the draws with their keys."""
         return UntilUnchanged(self.draws, known.features + 1, exact=known.least >= 1 and self.number == 0)
 
     def finds_all(self, known: Known, before: bool) -> bool:
-        """Return whether every device has k centroids in the end, for sure."""
+        """Check whether every device is certain to end with k centroids."""
         return known.pools(self.k)
 
-    def initial_state(self, devices: Devices, start: Any) -> RaceState:
-        """Draw the own contenders."""
+    def initial_state(self, devices: Devices, start: Any) -> DistributedD2SamplingState:
+        """Draw local points and their keys."""
         n, d = len(devices), devices.d
         centroids = np.full((n, self.k, d), np.inf) if start is None else start.centroids
         best = np.full((n, self.draws, 1 + d), np.inf)
         points, weights, offsets = self._pool(devices)
         squared = _squared_distances(devices, points, weights, offsets, centroids)
         for i in range(n):
-            own = slice(offsets[i], offsets[i + 1])
-            cumulative = np.cumsum(squared[own])
+            rows = slice(offsets[i], offsets[i + 1])
+            cumulative = np.cumsum(squared[rows])
             if len(cumulative) and cumulative[-1] > 0.0:
-                best[i] = self._contend(points[own], cumulative, int(devices.keys[i]))
+                best[i] = self._draw_keyed_points(points[rows], cumulative, int(devices.keys[i]))
         return self._state(centroids, best, np.ones(n, np.bool_))
 
-    def message(self, state: RaceState, devices: Devices) -> DenseMessages:
-        """Send the best contenders if there are new ones; a device that knows of none sends an empty table first."""
+    def message(self, state: DistributedD2SamplingState, devices: Devices) -> DenseMessages:
+        """Send the best points if they changed; a device without any sends an empty table in the initial exchange."""
         rows = np.where(state.best[:, 0, 0] < np.inf, self.draws, 0)
         return DenseMessages(state.best, np.where(state.news & devices.active_devices, rows, -1))
 
-    def update(self, state: RaceState, inbox: Inbox, devices: Devices) -> RaceState:
+    def update(self, state: DistributedD2SamplingState, inbox: Inbox, devices: Devices) -> DistributedD2SamplingState:
         """Keep the smallest key of each draw."""
         best = state.best.copy()
         owner = devices.sources
@@ -102,37 +118,38 @@ class DistributedD2Sampling(MethodBase):
         return self._state(state.centroids, best, (best != state.best).any(axis=(1, 2)))
 
     def _pool(self, devices: Devices) -> tuple[Floats, Floats, Integers]:
-        """Return what is drawn from: the own points, or the centroids of the own k-means with their counts."""
+        """Compute the rows to draw from: the local points, or the local centroids with their counts."""
         if not self.local:
             return devices.kernel_inputs
         centroids, counts, _ = devices.kmeans(self.k, Stream.SUMMARY, starts=3)
         real = counts > 0.0
         return centroids[real], counts[real], np.concatenate(([0], np.cumsum(real.sum(axis=1))))
 
-    def _contend(self, points: Floats, cumulative: Floats, key: int) -> Floats:
-        """Return key and point of each draw of one device, float64[draws, 1 + d]."""
+    def _draw_keyed_points(self, points: Floats, cumulative: Floats, key: int) -> Floats:
+        """Draw a key and a point for each draw of one device, float64[draws, 1 + d]."""
         draws = uniforms(key, Stream.D2_SAMPLING, [self.number], 2 * self.draws)[0]
         chosen = np.searchsorted(cumulative, draws[: self.draws] * cumulative[-1], side="right")
+        # The product may round up to the total. Then the last point of positive weight is chosen.
         chosen = np.minimum(chosen, np.searchsorted(cumulative, cumulative[-1]))
         keys = [-math.log(1.0 - draw) / cumulative[-1] for draw in draws[self.draws :]]
         return np.column_stack((keys, points[chosen]))
 
-    def _state(self, centroids: Floats, best: Floats, news: Mask) -> RaceState:
-        """Return the state in which the best contenders are the next seed."""
+    def _state(self, centroids: Floats, best: Floats, changed: Mask) -> DistributedD2SamplingState:
+        """Create the state whose next centroid is the best point of each draw."""
         candidates = np.repeat(centroids[:, None], self.draws, axis=1)
         candidates[:, :, self.number] = best[:, :, 1:]
-        return RaceState(candidates[:, 0].copy(), ~news, candidates, best, news)
+        return DistributedD2SamplingState(candidates[:, 0].copy(), ~changed, candidates, best, changed)
 
 
 def _squared_distances(
     devices: Devices, points: Floats, weights: Floats, offsets: Integers, centroids: Floats
 ) -> Floats:
-    """Return the weighted squared distance of each point to its device's nearest seed, its weight without any seed."""
+    """Compute each point's weighted squared distance to its device's nearest centroid; its weight if there is none."""
     _, labels = devices.kernels.losses(points, weights, offsets, centroids)
     owner = np.repeat(np.arange(len(devices)), np.diff(offsets))
-    seeded = labels >= 0
-    squared = np.where(seeded, 0.0, 1.0)
+    labeled = labels >= 0
+    squared = np.where(labeled, 0.0, 1.0)
     for f in range(points.shape[1]):
-        difference = points[seeded, f] - centroids[owner[seeded], labels[seeded], f]
-        squared[seeded] += difference * difference
+        difference = points[labeled, f] - centroids[owner[labeled], labels[labeled], f]
+        squared[labeled] += difference * difference
     return weights * squared if len(weights) else squared

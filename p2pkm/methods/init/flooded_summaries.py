@@ -1,4 +1,4 @@
-"""Seeds from the flooded summaries of all devices (or of those within some hops)."""
+"""Initialization by clustering the local centroids of all devices, or of those within some hops, sent by flooding."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,17 +12,31 @@ from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.methods.building_blocks.flooding import Flood, begin, group, receive, send
-from p2pkm.methods.building_blocks.small_clusters import publish
+from p2pkm.methods.building_blocks.flooding import Flood, begin, distinct_collections, receive, send
+from p2pkm.methods.building_blocks.small_clusters import suppressed_means
 
-_LIMIT = 100  # Lloyd steps on the pairs
-_STARTS, _STARTS_EACH = 20, 10  # seedings of the only clustering, of each of several candidates
-_MORE = 50  # further seedings, one at a time, where candidates are alike
+# Largest number of Lloyd steps on the summary rows.
+_LIMIT = 100
+# k-means++ seedings of a single clustering, and of each of several candidates.
+_STARTS = 20
+_STARTS_EACH = 10
+# Further single seedings to replace candidates that equal another one.
+_EXTRA_STARTS = 50
 
 
 @register("flooded-summaries")
 class FloodedSummariesState(NamedTuple):
-    """centroids: float64[n, k, d]; converged: bool[n], has clustered; candidates: float64[n, q, k, d]; flood."""
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+        First candidate; +inf until the device has clustered its rows.
+    converged : bool[n]
+        Devices that have clustered their rows.
+    candidates : float64[n, q, k, d]
+    flood : Flood
+    """
 
     centroids: Floats
     converged: Mask
@@ -31,33 +45,45 @@ class FloodedSummariesState(NamedTuple):
 
 
 def summarize(devices: Devices, k: int) -> Floats:
-    """Return the pairs (centroid, count) of every device's own k-means, float64[n, k, d + 1]; absent ones are +inf."""
+    """Run k-means on every device: rows (centroid, count), float64[n, k, d + 1]; absent rows are +inf."""
     centroids, counts, _ = devices.kmeans(k, Stream.SUMMARY, starts=3)
-    centroids = publish(devices, centroids)
-    pairs = np.concatenate((centroids, counts[:, :, None]), axis=2)
-    pairs[(counts == 0.0) | np.isinf(centroids[:, :, 0])] = np.inf
-    return pairs
+    centroids = suppressed_means(devices, centroids)
+    rows = np.concatenate((centroids, counts[:, :, None]), axis=2)
+    rows[(counts == 0.0) | np.isinf(centroids[:, :, 0])] = np.inf
+    return rows
 
 
 @dataclass(frozen=True)
 class FloodedSummaries(MethodBase):
-    """Flood the pairs (centroid, count) of every device's own k-means; cluster the pairs that arrive.
-
-    Each device runs k-means (greedy seeds, best of 3) on its own points and sends its at most k pairs; they travel
-    ``hops`` links far. When a round brings nothing new, a device clusters the pairs that it holds, ordered by origin,
-    into k by weighted greedy k-means++ (best of 20, or best of 10 for each of several candidates; at most 100 Lloyd
-    steps). Candidates that are the same set as one before give way to what up to 50 further single seedings find. The
-    seed is shared, so devices that hold the same pairs end with the same rows.
-
-    Message: every pair once over every link and direction, d + 1 columns; the id of the origin travels uncounted.
+    """Initialization by flooding summary rows (centroid, count) and clustering them on every device.
 
     Attributes
     ----------
     k : int
+        Number of clusters.
     hops : int or None
-        How far the pairs travel; None: to every device.
-    candidates : int
-        How many clusterings to compute, for `SelectCandidate`.
+        Number of links that rows travel; None: they reach every device.
+    candidates : int, default=1
+        Number of clusterings to compute. `SelectCandidate` chooses one.
+
+    Notes
+    -----
+    **Update.**
+
+    1. Each device runs k-means on its local points (greedy k-means++, best of 3) and sends the at most k rows.
+    2. Rows are forwarded over every link, `hops` links far.
+    3. After a round without new rows, a device clusters its rows, ordered by origin, into k: weighted greedy k-means++,
+       best of 20 (best of 10 for each of several candidates), at most 100 Lloyd steps. Candidates that equal another
+       one are replaced by the results of up to 50 further seedings.
+
+    The random stream is shared, so devices that hold the same rows end with the same centroids.
+
+    **Messages.** Every row once over every link in each direction, d + 1 columns. The id of the origin is not counted.
+
+    **Privacy.** No guarantee. All devices within `hops` links receive the local centroids and counts of a device; a
+    centroid of one point is that point. With a `min_cluster_size` p centroids of fewer than p points are not sent.
+
+    **Faults.** If messages are lost, devices may end with different centroids. `MinIdAgreement` follows then.
     """
 
     name: ClassVar[str] = "flooded-summaries"
@@ -68,7 +94,7 @@ class FloodedSummaries(MethodBase):
 
     @property
     def traits(self) -> MethodTraits:
-        """Return what it is, see `p2pkm.core.traits`."""
+        """Traits of the stage, see `p2pkm.core.traits`."""
         return MethodTraits(
             message_content=MessageContent.SUMMARIES,
             hops=self.hops,
@@ -77,76 +103,78 @@ class FloodedSummaries(MethodBase):
         )
 
     def expected_messages(self, known: Known) -> Flooding:
-        """Return the pairs of every device."""
+        """Count the rows of every device."""
         return Flooding(self.k, known.features + 1, known.fills(self.k), self.hops)
 
     def finds_all(self, known: Known, before: bool) -> bool:
-        """Return whether every device has k centroids in the end, for sure."""
+        """Check whether every device is certain to end with k centroids."""
         return known.pools(self.k) if self.hops is None else known.fills(self.k)
 
     def initial_state(self, devices: Devices, start: Any) -> FloodedSummariesState:
-        """Summarize the own points."""
-        pairs, rows = pack(summarize(devices, self.k))
+        """Summarize the local points."""
+        values, rows = pack(summarize(devices, self.k))
         candidates = np.full((len(devices), self.candidates, self.k, devices.d), np.inf)
-        asleep = np.zeros(len(devices), np.bool_)
-        return FloodedSummariesState(candidates[:, 0].copy(), asleep, candidates, begin(devices, pairs, rows))
+        converged = np.zeros(len(devices), np.bool_)
+        return FloodedSummariesState(candidates[:, 0].copy(), converged, candidates, begin(devices, values, rows))
 
     def message(self, state: FloodedSummariesState, devices: Devices) -> DenseMessages:
-        """Forward the pairs that are news."""
+        """Forward the rows received in the last turn."""
         return send(state.flood, devices)
 
     def update(self, state: FloodedSummariesState, inbox: Inbox, devices: Devices) -> FloodedSummariesState:
-        """Take in pairs; cluster them if there was nothing new, or if they have come far enough."""
+        """Store received rows; cluster them if none was new, or if they have travelled `hops` links."""
         flood = receive(state.flood, inbox, devices)
-        far = devices.round == self.hops
+        is_last_hop = devices.round == self.hops
         quiet = np.logical_not(flood.news.any(axis=1))
-        ready = far | quiet
+        ready = is_last_hop | quiet
+        # With faults a device may receive rows after it has clustered. It clusters again then.
         members = np.flatnonzero(ready & ~(state.converged & quiet))
-        if far:
+        if is_last_hop:
             flood = flood._replace(news=np.zeros_like(flood.news))
         candidates = state.candidates
         if len(members):
             candidates = candidates.copy()
-            candidates[members] = cluster_pairs(devices, flood, members, candidates.shape[1:3])
+            candidates[members] = cluster_held_rows(devices, flood, members, candidates.shape[1:3])
         return FloodedSummariesState(candidates[:, 0].copy(), ready, candidates, flood)
 
 
-def cluster_pairs(devices: Devices, flood: Flood, members: Integers, shape: tuple[int, int]) -> Floats:
-    """Return what the given devices find among the pairs that they hold, float64[members, q, k, d]; shape: (q, k)."""
-    collections, which = group(flood, members)
-    return cluster_collections(devices, collections, shape)[which]
+def cluster_held_rows(devices: Devices, flood: Flood, members: Integers, shape: tuple[int, int]) -> Floats:
+    """Cluster the rows that some devices hold, float64[members, q, k, d]; `shape` is (q, k)."""
+    collections, numbers = distinct_collections(flood, members)
+    return cluster_collections(devices, collections, shape)[numbers]
 
 
 def cluster_collections(devices: Devices, collections: Sequence[Floats], shape: tuple[int, int]) -> Floats:
-    """Return q clusterings of each collection of pairs into k, float64[collections, q, k, d]; shape: (q, k).
+    """Compute q clusterings of each collection of rows into k, float64[collections, q, k, d]; `shape` is (q, k).
 
-    They are different sets, unless all the seedings find fewer; then those that repeat one before are last.
+    The clusterings of a collection differ from each other. If all seedings together find fewer, the first one is
+    repeated at the end.
     """
     candidates, k = shape
-    found = np.empty((len(collections), candidates, k, devices.d))
+    clusterings = np.empty((len(collections), candidates, k, devices.d))
     starts = _STARTS if candidates == 1 else _STARTS_EACH
     for q in range(candidates if len(collections) else 0):
-        found[:, q] = devices.pooled_kmeans(
+        clusterings[:, q] = devices.pooled_kmeans(
             collections, k, Stream.CLUSTER, starts=starts, limit=_LIMIT, first=q * starts
         )
-    known: list[dict[bytes, Floats]] = [{} for _ in collections]
-    for place, first in enumerate(found):
-        for one in first:
-            known[place].setdefault(_name(one), one)
-    for number in range(candidates * starts, candidates * starts + _MORE):
-        short = [place for place, sets in enumerate(known) if len(sets) < candidates]
-        if not short:
+    distinct: list[dict[bytes, Floats]] = [{} for _ in collections]
+    for index, results in enumerate(clusterings):
+        for centroids in results:
+            distinct[index].setdefault(_set_key(centroids), centroids)
+    for number in range(candidates * starts, candidates * starts + _EXTRA_STARTS):
+        incomplete = [index for index, sets in enumerate(distinct) if len(sets) < candidates]
+        if not incomplete:
             break
-        some = [collections[place] for place in short]
-        more = devices.pooled_kmeans(some, k, Stream.CLUSTER, starts=1, limit=_LIMIT, first=number)
-        for place, one in zip(short, more, strict=True):
-            known[place].setdefault(_name(one), one)
-    for place, sets in enumerate(known):
-        found[place, : len(sets)] = list(sets.values())
-        found[place, len(sets) :] = found[place, 0]
-    return found
+        rows = [collections[index] for index in incomplete]
+        results = devices.pooled_kmeans(rows, k, Stream.CLUSTER, starts=1, limit=_LIMIT, first=number)
+        for index, centroids in zip(incomplete, results, strict=True):
+            distinct[index].setdefault(_set_key(centroids), centroids)
+    for index, sets in enumerate(distinct):
+        clusterings[index, : len(sets)] = list(sets.values())
+        clusterings[index, len(sets) :] = clusterings[index, 0]
+    return clusterings
 
 
-def _name(centroids: Floats) -> bytes:
-    """Return what names a set of centroids, float64[k, d], whatever their order."""
+def _set_key(centroids: Floats) -> bytes:
+    """Compute a key of a set of centroids, float64[k, d], that does not depend on their order."""
     return np.ascontiguousarray(centroids[np.lexsort(centroids.T)]).tobytes()

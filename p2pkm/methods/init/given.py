@@ -1,4 +1,4 @@
-"""Starts that are not k-means++ seeds: random points, or given centroids."""
+"""Initial centroids without k-means++ seeding: random points, or centroids from the user."""
 
 from typing import Any
 
@@ -11,12 +11,16 @@ from p2pkm.kernels.reference import uniforms
 
 
 def cluster_from_random_points(clients: Devices, k: int, *, starts: int, limit: int) -> tuple[Floats, Floats]:
-    """Run k-means on every device's own points from random ones of them, the best of several starts.
+    """Run k-means on every device from random local points; keep the best of several starts.
 
     Parameters
     ----------
-    k, starts, limit : int
-        Number of clusters, of starts, and of Lloyd steps at most.
+    k : int
+        Number of clusters.
+    starts : int
+        Number of starts.
+    limit : int
+        Largest number of Lloyd steps.
 
     Returns
     -------
@@ -26,30 +30,47 @@ def cluster_from_random_points(clients: Devices, k: int, *, starts: int, limit: 
     """
     trials = []
     for start in range(starts):
-        seeds = np.full((len(clients), k, clients.d), np.inf)
+        initial = np.full((len(clients), k, clients.d), np.inf)
         for i, key in enumerate(clients.keys):
-            own = clients.table(i)[0]
-            chosen = own[np.argsort(uniforms(key, Stream.CLIENT, [start], len(own))[0], kind="stable")[:k]]
-            seeds[i, : len(chosen)] = chosen
-        trials.append(clients.refine(seeds, limit, fill=True))
+            points = clients.table(i)[0]
+            chosen = points[np.argsort(uniforms(key, Stream.CLIENT, [start], len(points))[0], kind="stable")[:k]]
+            initial[i, : len(chosen)] = chosen
+        trials.append(clients.refine(initial, limit, fill=True))
     centroids, counts, costs = (np.stack(part) for part in zip(*trials, strict=True))
-    best, each = costs.argmin(axis=0), np.arange(len(clients))
-    return centroids[best, each], counts[best, each]
+    best = costs.argmin(axis=0)
+    positions = np.arange(len(clients))
+    return centroids[best, positions], counts[best, positions]
 
 
 def check_start(start: Any, n: int, k: int, d: int, *, shared: bool) -> Floats:
-    """Return given centroids, one set for each device, if they can be used; shared: all sets have to be the same."""
+    """Validate initial centroids, one set per device, and convert them to an array.
+
+    Parameters
+    ----------
+    start : array-like of shape (n, k, d)
+        Absent centroids are rows of +inf.
+    shared : bool
+        Whether the method requires the same centroids at all devices.
+
+    Raises
+    ------
+    DataError
+        If the shape or a value cannot be used, or the devices differ although `shared` is set.
+    """
     centroids = np.ascontiguousarray(as_floats(start, "start"))
     if centroids.shape != (n, k, d):
-        raise DataError(f"start has shape {centroids.shape}; expected {(n, k, d)}: devices x clusters x features")
+        raise DataError(f"start has shape {centroids.shape}; expected {(n, k, d)}: devices x clusters x features.")
     absent = np.isposinf(centroids)
     if not np.all(np.isfinite(centroids) | absent) or np.any(absent.any(axis=2) != absent.all(axis=2)):
-        raise DataError("start has NaN, -inf or rows that are only partly +inf; expected numbers, or a whole row +inf")
+        raise DataError(
+            "start contains NaN, -inf or a row that is only partly +inf; expected finite values. Set all values of an "
+            "absent centroid to +inf."
+        )
     check_magnitude(np.where(absent, 0.0, centroids), "start")
     if shared and np.any(centroids != centroids[:1]):
         first = int(np.flatnonzero((centroids != centroids[0]).any(axis=(1, 2)))[0])
         raise DataError(
-            f"start has other centroids for device {first} than for device 0; the method adds up rows by their number, "
-            "so all devices need the same ones"
+            f"start differs between device 0 and device {first}; expected the same centroids for all devices, because "
+            "the method adds up rows by their number."
         )
     return centroids

@@ -1,4 +1,4 @@
-"""Links inside groups: those whose ends have taken the same table."""
+"""Removal of the links between groups of devices."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -15,7 +15,19 @@ from p2pkm.core.traits import MethodTraits
 
 @register("group-links")
 class GroupLinksState(NamedTuple):
-    """centroids, converged; group: int64[n]; edge_active: bool[e]; edge_degrees: int64[e], links the neighbor keeps."""
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+    converged : bool[n]
+    group : int64[n]
+        Number of each device's group.
+    edge_active : bool[e]
+        Edges within a group.
+    edge_degrees : int64[e]
+        Number of links that the neighbor keeps.
+    """
 
     centroids: Floats
     converged: Mask
@@ -26,13 +38,21 @@ class GroupLinksState(NamedTuple):
 
 @dataclass(frozen=True)
 class GroupLinks(MethodBase):
-    """Keep the links whose ends are in the same group, as `p2pkm.methods.init.tree_groups` found it.
+    """Removal of links whose ends are in different groups, as found by `TreeGroups`.
 
-    The centroids stay as they are.
+    Later stages use the remaining links only. The centroids do not change.
 
-    Message: one row with the own group; then one row with the number of links that stay, over these.
+    Attributes
+    ----------
+    k : int
+        Number of clusters.
 
-    Privacy: neighbors see the group of a device.
+    Notes
+    -----
+    **Messages.** One row with the group of the sender over all links; then one row with the number of remaining links,
+    over these links.
+
+    **Privacy.** No guarantee. Neighbors receive the group of a device.
     """
 
     name: ClassVar[str] = "group-links"
@@ -41,29 +61,30 @@ class GroupLinks(MethodBase):
     schedule: str = "jacobi"
 
     def expected_messages(self, known: Known) -> UntilUnchanged:
-        """Return a number, twice."""
+        """Count one number per message."""
         return UntilUnchanged(1, 1)
 
     def initial_state(self, devices: Devices, start: Any) -> GroupLinksState:
-        """Take centroids and groups of the stage before."""
-        asleep = np.zeros(len(devices), np.bool_)
+        """Adopt centroids and groups of the previous stage."""
+        converged = np.zeros(len(devices), np.bool_)
         degrees = devices.neighbor_degrees.astype(np.int64)
-        return GroupLinksState(start.centroids, asleep, start.group, devices.active_edges, degrees)
+        return GroupLinksState(start.centroids, converged, start.group, devices.active_edges, degrees)
 
     def message(self, state: GroupLinksState, devices: Devices) -> DenseMessages:
-        """Send the own group, then the number of links that stay."""
+        """Send the group, then the number of remaining links."""
         if devices.round == 0:
             return DenseMessages(state.group.astype(np.float64)[:, None, None], np.ones(len(devices), np.int64))
-        kept = state.edge_active
-        degrees = np.bincount(devices.sources[kept], minlength=len(devices)).astype(np.float64)
+        edges = state.edge_active
+        degrees = np.bincount(devices.sources[edges], minlength=len(devices)).astype(np.float64)
         rows = np.full(len(devices), 1 if devices.round == 1 else -1)
-        return DenseMessages(degrees[:, None, None], rows, edges=kept)
+        return DenseMessages(degrees[:, None, None], rows, edges=edges)
 
     def update(self, state: GroupLinksState, inbox: Inbox, devices: Devices) -> GroupLinksState:
-        """Choose the links to keep, then learn how many each neighbor keeps."""
+        """Select the links to keep, then store the number of links that each neighbor keeps."""
         if devices.round == 1:
             same = inbox.tables_of(slice(None), 1, 1)[:, 0, 0] == state.group[devices.sources]
             return state._replace(edge_active=devices.active_edges & inbox.fresh & same)
-        degrees, fresh = np.zeros(len(devices.indices), np.int64), np.flatnonzero(inbox.fresh)
+        degrees = np.zeros(len(devices.indices), np.int64)
+        fresh = np.flatnonzero(inbox.fresh)
         degrees[fresh] = np.rint(inbox.tables_of(fresh, 1, 1)[:, 0, 0])
         return state._replace(edge_degrees=degrees, converged=np.ones(len(devices), np.bool_))

@@ -1,4 +1,4 @@
-"""Means of the known values of every feature, to fill in missing ones, without a server."""
+"""Imputation of missing values by the mean of each feature over all devices, without a server."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -11,12 +11,22 @@ from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.methods.building_blocks.flooding import Flood, begin, group, receive, send
+from p2pkm.methods.building_blocks.flooding import Flood, begin, distinct_collections, receive, send
 
 
 @register("imputation")
 class ImputationState(NamedTuple):
-    """centroids: float64[n, k, d], none yet; converged: bool[n]; filling: float64[n, d], the means; flood."""
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+        Always +inf: the stage finds no centroids.
+    converged : bool[n]
+    filling : float64[n, d]
+        Mean of each feature, 0 until the device has merged all rows.
+    flood : Flood
+    """
 
     centroids: Floats
     converged: Mask
@@ -26,16 +36,25 @@ class ImputationState(NamedTuple):
 
 @dataclass(frozen=True)
 class Imputation(MethodBase):
-    """``(W, mean)`` of the known values of every feature from those of the devices, merged in ascending origin.
+    """Mean of the known values of each feature over all devices, by flooding.
 
-    With weight w and mean u of one more device, ``mean + (u - mean) w / (W + w)``. A feature of which nobody knows a
-    value has the mean 0.
+    Attributes
+    ----------
+    k : int
+        Number of clusters.
 
-    Message: one row (d weights, d means) per device with points, flooded; the id of the origin travels uncounted.
+    Notes
+    -----
+    **Update.** Every device merges the rows of all devices in ascending id of their origin. A device with weight w and
+    mean u of the known values of a feature changes total weight W and mean to ``W + w`` and
+    ``mean + (u - mean) w / (W + w)``. A feature without any known value has the mean 0.
 
-    Privacy: every device sees, of every device and feature, how many values are known (their weight) and their mean;
-    the mean of a single known value is that value. With a `min_cluster_size` p a device sends nothing of a feature of
-    which it knows at most p values.
+    **Messages.** One row (d weights, d means) per device with known values, flooded. The id of the origin is not
+    counted.
+
+    **Privacy.** No guarantee. Every device receives, for every device and feature, weight and mean of the known values;
+    the mean of a single value is that value. With a `min_cluster_size` p a device sends nothing for a feature with at
+    most p known values.
     """
 
     name: ClassVar[str] = "imputation"
@@ -44,44 +63,47 @@ class Imputation(MethodBase):
     schedule: str = "jacobi"
 
     def expected_messages(self, known: Known) -> Flooding:
-        """Return weights and means of every device; who knows no value has none."""
+        """Count weights and means of every device; a device without known values sends none."""
         return Flooding(1, 2 * known.features, exact=False, all_send=False)
 
     def initial_state(self, devices: Devices, start: Any) -> ImputationState:
-        """Measure the known values of the own points."""
+        """Compute weights and means of the local known values."""
         n, d = len(devices), devices.d
         owner = np.repeat(np.arange(n), devices.sizes)
-        there = ~np.isnan(devices.stored)
+        is_known = ~np.isnan(devices.stored)
         counts, weights, sums = (np.zeros((n, d)) for _ in range(3))
         for j in range(d):
-            rows = np.flatnonzero(there[:, j])
-            mass, values = devices.point_weights[rows], devices.stored[rows, j].astype(np.float64)
-            for total, part in ((counts, np.ones(len(rows))), (weights, mass), (sums, mass * values)):
-                total[:, j] = np.bincount(owner[rows], weights=part, minlength=n)
-        least = devices.min_count if devices.min_count > 1 else 0
-        told = counts > least
-        means = np.where(told, sums / np.where(told, weights, 1.0), 0.0)
-        table = np.concatenate((np.where(told, weights, 0.0), means), axis=1)[:, None, :]
-        flood = begin(devices, table, (told.sum(axis=1) > 0).astype(np.int64))
+            rows = np.flatnonzero(is_known[:, j])
+            point_weights = devices.point_weights[rows]
+            values = devices.stored[rows, j].astype(np.float64)
+            counts[:, j] = np.bincount(owner[rows], weights=np.ones(len(rows)), minlength=n)
+            weights[:, j] = np.bincount(owner[rows], weights=point_weights, minlength=n)
+            sums[:, j] = np.bincount(owner[rows], weights=point_weights * values, minlength=n)
+        # More than p values, not p: the mean of p values and their count would be a row of p points.
+        sent = counts > (devices.min_count if devices.min_count > 1 else 0)
+        means = np.where(sent, sums / np.where(sent, weights, 1.0), 0.0)
+        table = np.concatenate((np.where(sent, weights, 0.0), means), axis=1)[:, None, :]
+        flood = begin(devices, table, (sent.sum(axis=1) > 0).astype(np.int64))
         return ImputationState(np.full((n, self.k, d), np.inf), np.zeros(n, np.bool_), np.zeros((n, d)), flood)
 
     def message(self, state: ImputationState, devices: Devices) -> DenseMessages:
-        """Forward what is news."""
+        """Forward the rows received in the last turn."""
         return send(state.flood, devices)
 
     def update(self, state: ImputationState, inbox: Inbox, devices: Devices) -> ImputationState:
-        """Take in means; merge them if there was nothing new."""
+        """Store received rows; merge all rows if none was new."""
         flood = receive(state.flood, inbox, devices)
         ready = np.logical_not(flood.news.any(axis=1))
-        members, filling = np.flatnonzero(ready & ~state.converged), state.filling.copy()
+        members = np.flatnonzero(ready & ~state.converged)
+        filling = state.filling.copy()
         if len(members):
-            collections, which = group(flood, members)
-            filling[members] = np.array([_merge(rows, devices.d) for rows in collections])[which]
+            collections, numbers = distinct_collections(flood, members)
+            filling[members] = np.array([_merge(rows, devices.d) for rows in collections])[numbers]
         return ImputationState(state.centroids, ready, filling, flood)
 
 
 def _merge(rows: Floats, d: int) -> Floats:
-    """Return the mean of every feature from rows (weights, means), float64[d]."""
+    """Merge rows (weights, means) into the mean of every feature, float64[d]."""
     total, mean = np.zeros(d), np.zeros(d)
     for row in rows:
         total = total + row[:d]

@@ -1,4 +1,4 @@
-"""The own seeds of one device, spread along a tree."""
+"""Initialization by the local k-means++ centroids of one device, broadcast along a spanning tree."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -17,7 +17,17 @@ from p2pkm.network.graph import Topology
 
 @register("leader")
 class LeaderState(NamedTuple):
-    """centroids: float64[n, k, d]; converged: bool[n], has centroids; news: bool[n], got them just now."""
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+        +inf until the device has received them.
+    converged : bool[n]
+        Devices that hold centroids.
+    news : bool[n]
+        Devices that received them in this turn.
+    """
 
     centroids: Floats
     converged: Mask
@@ -26,15 +36,23 @@ class LeaderState(NamedTuple):
 
 @dataclass(frozen=True)
 class Leader(MethodBase):
-    """``W_i <- W_parent(i)``, once, along a breadth-first tree; the root draws plain k-means++ seeds from its points.
-
-    Message: k rows per tree edge. The tree is computed from the topology and known to all, like the colors.
+    """Initialization by k-means++ seeding on one device per component, broadcast along a breadth-first tree.
 
     Attributes
     ----------
     k : int
+        Number of clusters.
     parent : int64[N]
-        Parent of each device of the system, -1 at the leader of each component.
+        Parent of each of all N devices; -1 at the leader of each component. Public: it follows from the graph.
+
+    Notes
+    -----
+    **Update.** The leader draws plain k-means++ centroids from its local points. Every other device adopts those of its
+    parent.
+
+    **Messages.** k rows over each tree link, once.
+
+    **Privacy.** No guarantee. The centroids are local points of the leader, sent unchanged to all devices.
     """
 
     name: ClassVar[str] = "leader"
@@ -46,21 +64,21 @@ class Leader(MethodBase):
     schedule: str = "jacobi"
 
     def expected_messages(self, known: Known) -> TreeBroadcast:
-        """Return k rows over every link of the tree."""
+        """Count k rows over every link of the tree."""
         return TreeBroadcast(self.parent, self.k, known.features)
 
     def finds_all(self, known: Known, before: bool) -> bool:
-        """Return whether every device has k centroids in the end, for sure."""
+        """Check whether every device is certain to end with k centroids."""
         return known.pools(self.k) and known.distinct == known.points and -(-known.points // known.clients) >= self.k
 
     def initial_state(self, devices: Devices, start: Any) -> LeaderState:
-        """Let the leaders draw their seeds."""
+        """Draw the centroids of the leaders."""
         centroids = np.full((len(devices), self.k, devices.d), np.inf)
-        leads = self.parent[devices.ids] < 0
-        for i in np.flatnonzero(leads):
+        is_leader = self.parent[devices.ids] < 0
+        for i in np.flatnonzero(is_leader):
             search = Search(self.k, Stream.LOCAL, limit=0, greedy=False)
             centroids[i] = cluster(devices.kernels, int(devices.keys[i]), *devices.table(i), search)[0]
-        return LeaderState(centroids, leads, leads)
+        return LeaderState(centroids, is_leader, is_leader)
 
     def message(self, state: LeaderState, devices: Devices) -> DenseMessages:
         """Send the centroids to the children, once."""
@@ -72,18 +90,19 @@ class Leader(MethodBase):
         )
 
     def update(self, state: LeaderState, inbox: Inbox, devices: Devices) -> LeaderState:
-        """Take over what the parent sent."""
-        centroids, news = state.centroids.copy(), np.zeros(len(devices), np.bool_)
+        """Adopt the centroids of the parent."""
+        centroids = state.centroids.copy()
+        has_received = np.zeros(len(devices), np.bool_)
         source = devices.sources
         for e in np.flatnonzero(inbox.fresh):
             rows = int(inbox.rows_of(e))
             centroids[source[e], :rows] = inbox.tables_of(e, rows, centroids.shape[2])
-            news[source[e]] = True
-        return LeaderState(centroids, state.converged | news, news)
+            has_received[source[e]] = True
+        return LeaderState(centroids, state.converged | has_received, has_received)
 
 
 def elect(topology: Topology, sizes: Integers, k: int, key: int) -> Integers:
-    """Draw one leader per component among the devices with at least k points, else take the largest device.
+    """Draw one leader per component among the devices with at least k points; without any, use the largest device.
 
     Parameters
     ----------
@@ -94,12 +113,12 @@ def elect(topology: Topology, sizes: Integers, k: int, key: int) -> Integers:
 
     Returns
     -------
-    int64[components]
+    leaders : int64[components]
     """
     leaders = []
     for number in range(topology.components.max() + 1):
         members = np.flatnonzero(topology.components == number)
-        able = members[sizes[members] >= k]
+        eligible = members[sizes[members] >= k]
         draw = uniforms(key, Stream.LEADER, [number], 1)[0, 0]
-        leaders.append(able[int(draw * len(able))] if len(able) else members[np.argmax(sizes[members])])
+        leaders.append(eligible[int(draw * len(eligible))] if len(eligible) else members[np.argmax(sizes[members])])
     return np.array(leaders)

@@ -1,4 +1,4 @@
-"""Own seeds: no message at all."""
+"""Initialization by local k-means++ seeding on every device, without messages."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -11,13 +11,14 @@ from p2pkm.core.messages import DenseMessages, Inbox, no_messages
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.methods.building_blocks.small_clusters import publish
+from p2pkm.methods.building_blocks.small_clusters import suppressed_means
 
-_LIMIT = 300  # Lloyd steps, where seeds may not leave
+# Largest number of Lloyd steps with a `min_cluster_size`.
+_LIMIT = 300
 
 
 @register("local-kmeanspp")
-class OwnState(NamedTuple):
+class LocalKMeansPPState(NamedTuple):
     """centroids: float64[n, k, d]; converged: bool[n]."""
 
     centroids: Floats
@@ -26,11 +27,29 @@ class OwnState(NamedTuple):
 
 @dataclass(frozen=True)
 class LocalKMeansPP(MethodBase):
-    """Every device draws plain k-means++ seeds from its own points (Arthur and Vassilvitskii 2007).
+    """Initialization by plain k-means++ seeding on the local points of each device [1]_.
 
-    Fewer than k distinct points leave rows absent. GTVMin started from own seeds is trapped in a poor local minimum
-    at every alpha: this seeding exists to show it. With a `min_cluster_size` Lloyd steps follow, and rows of fewer
-    points are absent.
+    Devices start with unrelated centroids. From these, GTVMin ends in a poor local minimum for every alpha; this
+    initialization exists to show it.
+
+    Attributes
+    ----------
+    k : int
+        Number of clusters.
+
+    Notes
+    -----
+    **Update.** Each device draws its centroids. With fewer than k distinct points the remaining centroids are absent.
+    With a `min_cluster_size` p, Lloyd steps follow, and centroids of fewer than p points are absent.
+
+    **Messages.** None.
+
+    **Privacy.** The stage sends nothing, but its centroids are local points, which the method may send. With a
+    `min_cluster_size` they are means.
+
+    References
+    ----------
+    .. [1] D. Arthur, S. Vassilvitskii, "k-means++: the advantages of careful seeding", 2007.
     """
 
     name: ClassVar[str] = "local"
@@ -39,23 +58,24 @@ class LocalKMeansPP(MethodBase):
     schedule: str = "jacobi"
 
     def expected_messages(self, known: Known) -> NoMessages:
-        """Return that nothing is sent."""
+        """Expect no messages."""
         return NoMessages()
 
     def finds_all(self, known: Known, before: bool) -> bool:
-        """Return whether every device has k centroids in the end, for sure."""
+        """Check whether every device is certain to end with k centroids."""
         return known.fills(self.k)
 
-    def initial_state(self, devices: Devices, start: Any) -> OwnState:
-        """Draw the seeds."""
-        limit = _LIMIT if devices.min_count > 1 else 0  # a seed is a point as it is
+    def initial_state(self, devices: Devices, start: Any) -> LocalKMeansPPState:
+        """Draw the centroids."""
+        # Without Lloyd steps each centroid is a local point, which must not leave its device with a min_cluster_size.
+        limit = _LIMIT if devices.min_count > 1 else 0
         centroids, _, _ = devices.kmeans(self.k, Stream.LOCAL, starts=1, limit=limit, greedy=False)
-        return OwnState(publish(devices, centroids), np.ones(len(devices), np.bool_))
+        return LocalKMeansPPState(suppressed_means(devices, centroids), np.ones(len(devices), np.bool_))
 
-    def message(self, state: OwnState, devices: Devices) -> DenseMessages:
+    def message(self, state: LocalKMeansPPState, devices: Devices) -> DenseMessages:
         """Send nothing."""
         return no_messages(len(devices), 1, devices.d)
 
-    def update(self, state: OwnState, inbox: Inbox, devices: Devices) -> OwnState:
-        """Change nothing."""
+    def update(self, state: LocalKMeansPPState, inbox: Inbox, devices: Devices) -> LocalKMeansPPState:
+        """Return the state unchanged."""
         return state

@@ -1,4 +1,4 @@
-"""Medians of the known values of every feature, to fill in missing ones: bisection on counts along a tree."""
+"""Imputation of missing values by the median of each feature over all devices: bisection on counts along a tree."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -11,40 +11,61 @@ from p2pkm.core.messages import Delivery, SparseMessages
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.methods.building_blocks.spanning_tree import Routes, Tree, climb, descend, route, single_rows, source_of
+from p2pkm.methods.building_blocks.spanning_tree import (
+    LocalTree,
+    Tree,
+    local_tree,
+    send_to_children,
+    send_to_parents,
+    single_rows,
+    source_devices,
+)
 
-HALVINGS = 64  # there are fewer than 2^64 doubles
+# Bisection steps: there are fewer than 2^64 doubles, so that 64 halvings leave one.
+HALVINGS = 64
 _LARGEST = float(np.finfo(np.float64).max)
 
 
 class MedianWalk(NamedTuple):
-    """Where the bisection is; of every feature the lower median comes first, then, d columns on, the upper one.
+    """Progress of the bisection. Columns 0 to d - 1 belong to the lower medians, d to 2 d - 1 to the upper ones.
 
     Attributes
     ----------
-    routes : Routes
-    told : bool[n, 2 d]
-        Whether a device counts its values of the feature at all.
-    pivots, sums : float64[n, 2 d]
-        What the values are compared with, and the weight of those at most as large on the device and below it.
+    routes : LocalTree
+    counted : bool[n, 2 d]
+        Whether a device counts its values of the feature.
+    pivots : float64[n, 2 d]
+    sums : float64[n, 2 d]
+        Weight of the values up to the pivot, on the device and its descendants.
     low, high : int64[n, 2 d]
-        Between which keys, see `order_keys`, the median is; of meaning at the roots, like `whole`.
-    whole : float64[n, 2 d]
-        Weight of all known values.
+        Limits of the median as keys, see `order_keys`. Defined at the roots only.
+    total : float64[n, 2 d]
+        Weight of all known values. Defined at the roots only.
     """
 
-    routes: Routes
-    told: Mask
+    routes: LocalTree
+    counted: Mask
     pivots: Floats
     sums: Floats
     low: Integers
     high: Integers
-    whole: Floats
+    total: Floats
 
 
 @register("median-imputation")
 class MedianState(NamedTuple):
-    """centroids: float64[n, k, d], none yet; converged: bool[n]; filling: float64[n, d], the medians; walk: at work."""
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+        Always +inf: the stage finds no centroids.
+    converged : bool[n]
+    filling : float64[n, d]
+        Median of each feature, 0 until the end.
+    walk : MedianWalk or None
+        None after the last turn.
+    """
 
     centroids: Floats
     converged: Mask
@@ -54,20 +75,34 @@ class MedianState(NamedTuple):
 
 @dataclass(frozen=True)
 class MedianImputation(MethodBase):
-    """Weighted median of the known values of every feature, exactly, by bisection on counts along a spanning tree.
+    """Exact weighted median of the known values of each feature over all devices, along a spanning tree.
 
-    With W the weight of all known values and W(x) that of those at most x, it is half the sum of the smallest x with
-    ``2 W(x) >= W`` and the smallest x with ``2 W(x) > W``: of equal weights the middle value, or the mean of the two
-    middle ones. The root bisects both over all doubles: a pivot of each goes down, every device adds up the weight of
-    its values at most the pivot, the sums go up. The first pivot is the largest double, whose sum is W; 64 halvings
-    leave one double, since there are fewer than 2^64. So there are 65 ways up and 65 down, each of as many turns as the
-    tree has layers below its root, all in one round. A feature of which nobody knows a value has the median 0.
+    Attributes
+    ----------
+    k : int
+        Number of clusters.
+    tree : Tree
 
-    Message: a row of 2 d sums up each link of the tree 65 times, and one of 2 d pivots (at last the medians) down.
+    Notes
+    -----
+    **Objective.** With W the weight of all known values and W(x) that of the values up to x, the median is half the sum
+    of the smallest x with ``2 W(x) >= W`` and the smallest x with ``2 W(x) > W``. For equal weights it is the middle
+    value, or the mean of the two middle ones. A feature without any known value has the median 0.
 
-    Privacy: a parent sees how many values (which weight) of the devices below it are at most each pivot: of a leaf, a
-    share of its distribution that grows finer towards the median. All see the two middle values of all, as they are.
-    With a `min_cluster_size` p a device counts nothing of a feature of which it knows at most p values.
+    **Update.** The root bisects both values over all doubles:
+
+    1. Down: a pivot for each of the 2 d values. Up: the weight of the values up to the pivot.
+    2. The root halves the interval of keys. The first pivot is the largest double, whose sum is W.
+
+    After 64 halvings one double is left. There are 65 passes up and 65 down, all in one round. A pass takes as many
+    turns as the tree has layers below the root.
+
+    **Messages.** One row of 2 d sums up and one of 2 d pivots down over each tree link, 65 times. The last row down
+    contains the medians.
+
+    **Privacy.** No guarantee. A parent receives, for its subtree, the weight of the values up to each pivot. For a leaf
+    this is its distribution, resolved more finely near the median. All devices receive the two middle values unchanged.
+    With a `min_cluster_size` p a device does not count features with at most p known values.
     """
 
     name: ClassVar[str] = "median-imputation"
@@ -77,87 +112,99 @@ class MedianImputation(MethodBase):
 
     @property
     def schedule(self) -> str:
-        """Return the schedule: one round has all the turns."""
+        """Schedule: all tree passes are turns of one round."""
         return f"jacobi*{2 * (HALVINGS + 1) * max(1, int(self.tree.layer.max()))}"
 
     def expected_messages(self, known: Known) -> TreePasses:
-        """Return sums up and pivots down every link of the tree, again and again."""
-        one = np.ones(len(self.tree.layer), np.int64)
-        both = tuple(TreePass(up, one, 2 * known.features, one > 0) for up in (True, False))
-        return TreePasses(*self.tree, both * (HALVINGS + 1))
+        """Count sums up and pivots down every link of the tree, 65 times."""
+        single_row = np.ones(len(self.tree.layer), np.int64)
+        up_and_down = tuple(TreePass(up, single_row, 2 * known.features, single_row > 0) for up in (True, False))
+        return TreePasses(*self.tree, up_and_down * (HALVINGS + 1))
 
     def initial_state(self, devices: Devices, start: Any) -> MedianState:
-        """Count the known values."""
+        """Compute the weights of the local known values; the deepest layer sends first."""
         n, d = len(devices), devices.d
-        owner, least = np.repeat(np.arange(n), devices.sizes), devices.min_count if devices.min_count > 1 else 0
-        known = [np.bincount(owner[~np.isnan(values)], minlength=n) > least for values in devices.stored.T]
-        told, pivots = np.stack((*known, *known), axis=1), np.full((n, 2 * d), _LARGEST)
+        owner = np.repeat(np.arange(n), devices.sizes)
+        threshold = devices.min_count if devices.min_count > 1 else 0
+        counted = [np.bincount(owner[~np.isnan(values)], minlength=n) > threshold for values in devices.stored.T]
+        counted_twice = np.stack((*counted, *counted), axis=1)
+        pivots = np.full((n, 2 * d), _LARGEST)
         high = order_keys(pivots)
-        sums = _weigh(devices, told, pivots)
-        walk = MedianWalk(route(self.tree, devices), told, pivots, sums, -high, high, np.zeros((n, 2 * d)))
-        state = MedianState(np.full((n, self.k, d), np.inf), np.zeros(n, np.bool_), np.zeros((n, d)), walk)
-        return state
+        sums = _sum_weights(devices, counted_twice, pivots)
+        routes = local_tree(self.tree, devices)
+        walk = MedianWalk(routes, counted_twice, pivots, sums, -high, high, np.zeros((n, 2 * d)))
+        return MedianState(np.full((n, self.k, d), np.inf), np.zeros(n, np.bool_), np.zeros((n, d)), walk)
 
     def message(self, state: MedianState, devices: Devices) -> SparseMessages:
-        """Send to the parents or to the children what is due, layer by layer."""
+        """Send sums to the parents or pivots to the children, one layer per turn."""
         walk = state.walk
         if walk is None:
             return SparseMessages.empty()
-        way, step = divmod(devices.turn + 1 if devices.round else 0, walk.routes.depth)
-        if way % 2:
+        tree_pass, step = divmod(devices.turn + 1 if devices.round else 0, walk.routes.depth)
+        if tree_pass % 2:
             layer = walk.routes.layer(step)
-            return descend(walk.routes, single_rows(layer, walk.pivots[layer]), step, devices)
+            return send_to_children(walk.routes, single_rows(layer, walk.pivots[layer]), step, devices)
         layer = walk.routes.layer(walk.routes.depth - step)
-        return climb(walk.routes, single_rows(layer, walk.sums[layer]))
+        return send_to_parents(walk.routes, single_rows(layer, walk.sums[layer]))
 
     def update(self, state: MedianState, inbox: Delivery, devices: Devices) -> MedianState:
-        """Add up what came up; compare the own values with the pivots that came down."""
+        """Add received sums, or compare local values with received pivots."""
         walk = state.walk
         if walk is None:
             return state
-        way, step = divmod(devices.turn, walk.routes.depth)
-        receivers, rows, last = source_of(devices, inbox.edges), inbox.tables.flat(), step == walk.routes.depth - 1
-        if way % 2 == 0:
+        tree_pass, step = divmod(devices.turn, walk.routes.depth)
+        receivers = source_devices(devices, inbox.edges)
+        rows = inbox.tables.flat()
+        is_last = step == walk.routes.depth - 1
+        if tree_pass % 2 == 0:
             sums = walk.sums.copy()
             np.add.at(sums, receivers, rows)
             walk = walk._replace(sums=sums)
-            return state._replace(walk=_halve(walk, way // 2) if last else walk)
+            return state._replace(walk=_halve(walk, tree_pass // 2) if is_last else walk)
         pivots = walk.pivots.copy()
         pivots[receivers] = rows
         walk = walk._replace(pivots=pivots)
-        if last and way == 2 * HALVINGS + 1:
-            filling = (pivots[:, : devices.d] + pivots[:, devices.d :]) / 2.0 + 0.0  # no -0.0
+        if is_last and tree_pass == 2 * HALVINGS + 1:
+            # Adding 0.0 turns -0.0 into 0.0.
+            filling = (pivots[:, : devices.d] + pivots[:, devices.d :]) / 2.0 + 0.0
             return MedianState(state.centroids, np.ones(len(devices), np.bool_), filling, None)
-        return state._replace(walk=walk._replace(sums=_weigh(devices, walk.told, pivots)) if last else walk)
+        if is_last:
+            walk = walk._replace(sums=_sum_weights(devices, walk.counted, pivots))
+        return state._replace(walk=walk)
 
 
 def _halve(walk: MedianWalk, number: int) -> MedianWalk:
-    """Return the next pivots at the roots, from the sums of the last ones; after the last halving the medians."""
+    """Compute the next pivots at the roots from the sums of the last ones; after the last halving, the medians."""
     if number == 0:
-        walk = walk._replace(whole=walk.sums)
+        walk = walk._replace(total=walk.sums)
     else:
-        twice, middle = 2.0 * walk.sums, order_keys(walk.pivots)
-        lower = np.arange(twice.shape[1]) < twice.shape[1] // 2
-        enough = np.where(lower, twice >= walk.whole, twice > walk.whole)
-        low, high = np.where(enough, walk.low, middle + 1), np.where(enough, middle, walk.high)
+        twice = 2.0 * walk.sums
+        middle = order_keys(walk.pivots)
+        is_lower_median = np.arange(twice.shape[1]) < twice.shape[1] // 2
+        enough = np.where(is_lower_median, twice >= walk.total, twice > walk.total)
+        low = np.where(enough, walk.low, middle + 1)
+        high = np.where(enough, middle, walk.high)
         walk = walk._replace(low=np.minimum(low, high), high=high)
+    # The mean of two keys, rounded down, without the overflow of low + high.
     pivots = values_of_keys((walk.low & walk.high) + ((walk.low ^ walk.high) >> 1))
     if number == HALVINGS:
-        pivots = np.where(walk.whole > 0.0, pivots, 0.0)
+        pivots = np.where(walk.total > 0.0, pivots, 0.0)
     roots = walk.routes.layer(0)
-    found = walk.pivots.copy()
-    found[roots] = pivots[roots]
-    return walk._replace(pivots=found)
+    new_pivots = walk.pivots.copy()
+    new_pivots[roots] = pivots[roots]
+    return walk._replace(pivots=new_pivots)
 
 
-def _weigh(devices: Devices, told: Mask, pivots: Floats) -> Floats:
-    """Return the weight of the own values at most each pivot, float64[n, 2 d]; it never falls as a pivot grows."""
+def _sum_weights(devices: Devices, counted: Mask, pivots: Floats) -> Floats:
+    """Compute the weight of the local values up to each pivot, float64[n, 2 d]; it is monotone in the pivot."""
     n, d = len(devices), devices.d
-    owner, found = np.repeat(np.arange(n), devices.sizes), np.zeros((n, 2 * d))
+    owner = np.repeat(np.arange(n), devices.sizes)
+    sums = np.zeros((n, 2 * d))
     for column in range(2 * d):
-        under = devices.stored[:, column % d] <= pivots[owner, column]  # not NaN
-        found[:, column] = np.bincount(owner[under], devices.point_weights[under], n)
-    return np.where(told, found, 0.0)
+        # Missing values (NaN) compare as False.
+        is_below = devices.stored[:, column % d] <= pivots[owner, column]
+        sums[:, column] = np.bincount(owner[is_below], devices.point_weights[is_below], n)
+    return np.where(counted, sums, 0.0)
 
 
 def order_keys(values: Floats) -> Integers:

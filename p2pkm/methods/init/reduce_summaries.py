@@ -1,69 +1,78 @@
-"""Few weighted rows that stand for many: what keeps tables bounded on their way up a tree."""
+"""Reduction of large tables of summary rows to fewer weighted rows, which bounds the messages up a tree."""
 
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Stream
 from p2pkm.core.messages import Tables, pack
 from p2pkm.core.sorting import blocks
-from p2pkm.methods.building_blocks.spanning_tree import Front
+from p2pkm.methods.building_blocks.spanning_tree import PendingTables
 from p2pkm.methods.building_blocks.weighted_rows import Rows
 from p2pkm.methods.init.flooded_summaries import summarize
 
-_LIMIT = 10  # Lloyd steps
-_SUMMED = 8  # tables of a device that stand at a time while its own points are summed up
+# Largest number of Lloyd steps.
+_LIMIT = 10
+# Tables of a device that exist at the same time in `summarize`; sets the block size, and so the memory.
+_TABLES_PER_DEVICE = 8
 
 
-def tell_pairs(devices: Devices, k: int) -> Tables:
-    """Return the pairs of every device's own k-means as rows (origin, centroid, count)."""
+def summarize_with_origins(devices: Devices, k: int) -> Tables:
+    """Run k-means on every device: rows (origin, centroid, count)."""
     n, end = len(devices), 0
-    values, rows = np.empty((n * k, 2 + devices.d)), np.empty(n, np.int64)
-    for some in blocks(n, _SUMMED * k * (2 + devices.d)):
-        pairs, rows[some] = pack(summarize(devices.part(some), k))
-        first, end = end, end + int(rows[some].sum())
-        values[first:end, 0] = np.repeat(devices.ids[some], rows[some])
-        values[first:end, 1:] = pairs[np.arange(k) < rows[some, None]]
+    values = np.empty((n * k, 2 + devices.d))
+    rows = np.empty(n, np.int64)
+    for block in blocks(n, _TABLES_PER_DEVICE * k * (2 + devices.d)):
+        tables, rows[block] = pack(summarize(devices.part(block), k))
+        first, end = end, end + int(rows[block].sum())
+        values[first:end, 0] = np.repeat(devices.ids[block], rows[block])
+        values[first:end, 1:] = tables[np.arange(k) < rows[block, None]]
     return Tables(values[:end], np.cumsum(rows) - rows, rows)
 
 
-def reduce(front: Front, most: int, devices: Devices) -> Front:
-    """Replace each table of more than `most` rows (origin, point, weight[, SSE]) by at most half as many as `most`.
+def reduce_tables(front: PendingTables, most: int, devices: Devices) -> PendingTables:
+    """Replace each table of more than `most` rows (origin, point, weight[, SSE]) by at most ``most // 2`` rows.
 
-    The rows are clustered by weighted k-means++ and a few Lloyd steps, with the random stream of the device that does
-    it, which becomes their origin. Weights and weighted means of what a row stands for are kept, the SSE, too, if there
-    is one. The other half is room for what joins on the way, so that not every device has to reduce again, which costs
-    time and accuracy.
+    The rows are clustered by weighted k-means++ and a few Lloyd steps with the random stream of the reducing device,
+    which becomes their origin. Weights, weighted means and SSEs are preserved.
     """
     large = np.flatnonzero(front.tables.rows > most)
     if not len(large):
         return front
-    who, table, d = front.who[large], front.tables.take(large), devices.d
+    reducers, table, d = front.who[large], front.tables.take(large), devices.d
     flat = table.flat()
-    points, weights = np.ascontiguousarray(flat[:, 1 : 1 + d]), np.ascontiguousarray(flat[:, 1 + d])
+    points = np.ascontiguousarray(flat[:, 1 : 1 + d])
+    weights = np.ascontiguousarray(flat[:, 1 + d])
     within = flat[:, -1].copy() if flat.shape[1] > 2 + d else None
-    del flat  # of many devices each array counts
+    # Freed early, here and below: with millions of devices each array takes gigabytes.
+    del flat
     pooled = points, weights, weights, np.concatenate(([0], np.cumsum(table.rows)))
-    streams = devices.keys[who], int(Stream.REDUCE), 0
-    found, counts, _ = devices.kernels.kmeans(*pooled, most // 2, 1, 1, _LIMIT, np.zeros(len(who)), *streams)
+    streams = devices.keys[reducers], int(Stream.REDUCE), 0
+    # Half of `most`: the other half is room for rows that are added on the way up. Otherwise every device above would
+    # have to reduce again, which costs time and accuracy.
+    centroids, counts, _ = devices.kernels.kmeans(*pooled, most // 2, 1, 1, _LIMIT, np.zeros(len(reducers)), *streams)
     real = counts > 0.0
-    made = real.sum(axis=1)
-    rows: Floats = np.column_stack((found[real], counts[real]))
+    row_counts = real.sum(axis=1)
+    rows: Floats = np.column_stack((centroids[real], counts[real]))
     if within is not None:
-        _, labels = devices.kernels.losses(points, weights, pooled[3], found)
-        group = np.cumsum(real.ravel())[np.repeat(np.arange(len(who)), table.rows) * (most // 2) + labels] - 1
-        rows = Rows(points, weights, within).merge(group, found[real]).table
-    values: Floats = np.column_stack((np.repeat(devices.ids[who], made), rows))
-    del points, weights, pooled, found, rows
-    return Front(front.who, _replace(front.tables, large, Tables(values, np.cumsum(made) - made, made)))
+        _, labels = devices.kernels.losses(points, weights, pooled[3], centroids)
+        group = np.cumsum(real.ravel())[np.repeat(np.arange(len(reducers)), table.rows) * (most // 2) + labels] - 1
+        rows = Rows(points, weights, within).merge(group, centroids[real]).table
+    values: Floats = np.column_stack((np.repeat(devices.ids[reducers], row_counts), rows))
+    del points, weights, pooled, centroids, rows
+    reduced = Tables(values, np.cumsum(row_counts) - row_counts, row_counts)
+    return PendingTables(front.who, _replace(front.tables, large, reduced))
 
 
-def _replace(tables: Tables, which: Integers, others: Tables) -> Tables:
-    """Return the tables with others in the place of some, whose rows are let go."""
-    kept = np.ones(len(tables.rows), np.bool_)
-    kept[which] = False
-    starts, rows, stay = tables.starts.copy(), tables.rows.copy(), int(tables.rows[kept].sum())
-    values = np.empty((stay + len(others.values), tables.values.shape[1]))
-    starts[kept] = np.cumsum(tables.rows[kept]) - tables.rows[kept]
-    tables.take(np.flatnonzero(kept)).copy_to(values, starts[kept])
-    values[stay:] = others.values
-    starts[which], rows[which] = stay + others.starts, others.rows
+def _replace(tables: Tables, positions: Integers, replacements: Tables) -> Tables:
+    """Replace the tables at some positions; the rows of the replaced tables are freed."""
+    is_unchanged = np.ones(len(tables.rows), np.bool_)
+    is_unchanged[positions] = False
+    starts = tables.starts.copy()
+    rows = tables.rows.copy()
+    unchanged_rows = int(tables.rows[is_unchanged].sum())
+    values = np.empty((unchanged_rows + len(replacements.values), tables.values.shape[1]))
+    starts[is_unchanged] = np.cumsum(tables.rows[is_unchanged]) - tables.rows[is_unchanged]
+    tables.take(np.flatnonzero(is_unchanged)).copy_to(values, starts[is_unchanged])
+    values[unchanged_rows:] = replacements.values
+    starts[positions] = unchanged_rows + replacements.starts
+    rows[positions] = replacements.rows
     return Tables(values, starts, rows)

@@ -1,6 +1,6 @@
-"""The initializations by name: functions that make the stages, whose keyword parameters are the keys of a spec.
+"""Registry of initializations: functions that create the stages; their keyword parameters are the keys of a spec.
 
-Each imports its stages when it is called, for every rank imports this module and a run has one initialization.
+Each function imports its stages when it is called, because every rank imports this module but uses one initialization.
 """
 
 from collections.abc import Callable
@@ -15,18 +15,34 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.plugins import INITS as GROUP
 from p2pkm.core.plugins import extend
 from p2pkm.core.protocols import Algorithm
-from p2pkm.methods.building_blocks.spanning_tree import Tree, grow
+from p2pkm.methods.building_blocks.spanning_tree import Tree, build_spanning_tree
 from p2pkm.network.graph import Topology
 
-CANDIDATES = 5  # of init global
-_MEMORY, _ROWS = 2_000_000_000, 100_000_000  # bytes and rows sent up to which init global may flood
-DEEPEST = 100_000  # layers of a tree; each takes a turn on every way
+# Number of candidate clusterings of init global.
+CANDIDATES = 5
+# Limits up to which init global may flood: bytes of memory in the busiest turn, and rows sent in total.
+_MAX_FLOOD_MEMORY = 2_000_000_000
+_MAX_FLOOD_ROWS = 100_000_000
+# Largest number of layers of a spanning tree: each layer takes a turn in every tree pass.
+DEEPEST = 100_000
 
 
 class InitContext(NamedTuple):
-    """What a stage is made from: the graph, the devices' sizes int64[n], the shared key, k, the features.
+    """Public facts from which the stages of an initialization are created.
 
-    faults_apply: whether faults affect what comes before the method.
+    Attributes
+    ----------
+    topology : Topology
+    sizes : int64[n]
+        Number of points of each device.
+    key : int
+        Shared key of the random streams.
+    k : int
+        Number of clusters.
+    d : int
+        Number of features.
+    faults_apply : bool, default=False
+        Whether faults affect the stages before the method.
     """
 
     topology: Topology
@@ -38,26 +54,26 @@ class InitContext(NamedTuple):
 
 
 def global_(at: InitContext, *, candidates: int = CANDIDATES) -> tuple[Algorithm, ...]:
-    """Choose among clusterings of the summaries of all devices, sent up a tree or flooded: see `can_flood`."""
+    """Choose among clusterings of the summaries of all devices, sent up a tree or flooded (see `can_flood`)."""
     return (flooded_summaries if at.faults_apply else tree_summaries)(at, candidates=candidates)
 
 
 def local(at: InitContext) -> tuple[Algorithm, ...]:
-    """Seed every device from its own points."""
+    """Draw the centroids of every device from its local points."""
     from p2pkm.methods.init.local_kmeanspp import LocalKMeansPP
 
     return (LocalKMeansPP(at.k),)
 
 
 def bounding_box(at: InitContext) -> tuple[Algorithm, ...]:
-    """Draw shared uniform seeds in the common bounding box."""
+    """Draw shared uniform centroids in the common bounding box."""
     from p2pkm.methods.init.bounding_box import BoundingBox
 
     return (BoundingBox(at.k),)
 
 
 def leader(at: InitContext) -> tuple[Algorithm, ...]:
-    """Spread the own seeds of one device along a tree."""
+    """Broadcast the local centroids of one device along a tree."""
     from p2pkm.methods.init.leader_broadcast import Leader, elect
 
     leaders = elect(at.topology, at.sizes, at.k, at.key)
@@ -67,13 +83,15 @@ def leader(at: InitContext) -> tuple[Algorithm, ...]:
 def d2_sampling(
     at: InitContext, *, greedy: bool = True, draw: Literal["points", "centroids"] = "points"
 ) -> tuple[Algorithm, ...]:
-    """Draw each seed with D^2 weighting from all points, by a race; greedy: the best of 2 + floor(ln k) draws."""
+    """Draw each centroid with D^2 weighting from all points; greedy: the best of 2 + floor(ln k) draws."""
     from p2pkm.methods.init.distributed_d2_sampling import DistributedD2Sampling
     from p2pkm.methods.init.select_candidate import SelectCandidate
 
     draws = trials(at.k, greedy)
-    races = [DistributedD2Sampling(at.k, number, draws, draw == "centroids") for number in range(at.k)]
-    return tuple(stage for race in races for stage in ((race, SelectCandidate(at.k, draws)) if greedy else (race,)))
+    samplings = [DistributedD2Sampling(at.k, number, draws, draw == "centroids") for number in range(at.k)]
+    if not greedy:
+        return tuple(samplings)
+    return tuple(stage for sampling in samplings for stage in (sampling, SelectCandidate(at.k, draws)))
 
 
 def flooded_summaries(at: InitContext, *, hops: int | None = None, candidates: int = 1) -> tuple[Algorithm, ...]:
@@ -83,7 +101,8 @@ def flooded_summaries(at: InitContext, *, hops: int | None = None, candidates: i
     from p2pkm.methods.init.select_candidate import SelectCandidate
 
     first = FloodedSummaries(at.k, hops, candidates)
-    if at.faults_apply and hops is None:  # devices may hold different pairs
+    if at.faults_apply and hops is None:
+        # After lost messages devices may hold different rows, so they have to agree on candidates and on the choice.
         return (
             first,
             MinIdAgreement(at.k),
@@ -93,42 +112,50 @@ def flooded_summaries(at: InitContext, *, hops: int | None = None, candidates: i
 
 
 def tree_summaries(at: InitContext, *, candidates: int = 1, rows: int | None = None) -> tuple[Algorithm, ...]:
-    """Cluster the summaries of all devices at the root of a tree, of which at most `rows` rows pass each link."""
+    """Cluster the summaries of all devices at the root of a tree; at most `rows` rows pass each link."""
     from p2pkm.methods.init.tree_summaries import TreeSummaries
 
-    return (TreeSummaries(at.k, grow_shallow(at.topology), candidates, rows),)
+    return (TreeSummaries(at.k, bounded_spanning_tree(at.topology), candidates, rows),)
 
 
 def rows(at: InitContext, *, per_cluster: int = 2, least: int = 1, lean: bool = False) -> tuple[Algorithm, ...]:
-    """Search thoroughly among the rows of all devices at the root of a tree."""
+    """Cluster the rows of all devices at the root of a tree by a thorough search."""
     from p2pkm.methods.init.tree_rows import TreeRows
 
-    return (TreeRows(at.k, grow_shallow(at.topology), per_cluster=per_cluster, least=least, lean=lean),)
+    return (TreeRows(at.k, bounded_spanning_tree(at.topology), per_cluster=per_cluster, least=least, lean=lean),)
 
 
-def grow_shallow(topology: Topology) -> Tree:
-    """Return the spanning tree, or refuse a graph whose tree has more layers than a run can walk."""
-    tree = grow(topology)
+def bounded_spanning_tree(topology: Topology) -> Tree:
+    """Build the spanning tree.
+
+    Raises
+    ------
+    ExperimentError
+        If the tree has more than `DEEPEST` layers.
+    """
+    tree = build_spanning_tree(topology)
     depth = int(tree.layer.max())
     if depth > DEEPEST:
         raise ExperimentError(
-            f"a spanning tree of this graph has {depth} layers, and each takes a turn on every way; up to {DEEPEST} "
-            "are possible. Take a graph with shortcuts, or --init local"
+            f"the spanning tree of this graph has {depth} layers; expected at most {DEEPEST}, because each layer takes "
+            "a turn. Use a graph with shortcuts, or --init local."
         )
     return tree
 
 
 def can_flood(topology: Topology, k: int, d: int) -> bool:
-    """Return whether summaries may be flooded where a run would rather not rely on a tree.
+    """Check whether flooding of summaries, which tolerates faults, fits in memory and time.
 
-    Each pair and each row of losses would go over every link both ways. In memory all devices keep bits per origin,
-    four bytes with copies; in the busiest turn each sends the pairs of a widest layer of the graph, held thrice.
+    Every row would be sent over every link in both directions, and so would a row of losses per device.
     """
     n = topology.n
-    rows, memory = len(topology.indices) * n * (k + 1), 4 * n * n
-    if memory <= _MEMORY:
-        memory += 3 * 8 * n * int(np.bincount(grow(topology).layer).max()) * k * (d + 2)
-    return memory <= _MEMORY and rows <= _ROWS
+    rows = len(topology.indices) * n * (k + 1)
+    # Each device stores about four bytes per origin: bits and versions, with copies.
+    memory = 4 * n * n
+    if memory <= _MAX_FLOOD_MEMORY:
+        # In the busiest turn each device sends the rows of the widest layer of the graph, which exist three times.
+        memory += 3 * 8 * n * int(np.bincount(build_spanning_tree(topology).layer).max()) * k * (d + 2)
+    return memory <= _MAX_FLOOD_MEMORY and rows <= _MAX_FLOOD_ROWS
 
 
 INITS: dict[str, Callable[..., tuple[Algorithm, ...]]] = {
@@ -144,12 +171,12 @@ INITS: dict[str, Callable[..., tuple[Algorithm, ...]]] = {
 
 
 def known(spec: str | None) -> dict[str, Callable[..., Any]]:
-    """Return the initializations by name, and, unless a spec begins with one of them, those of other packages."""
+    """Look up the initializations by name; those of other packages are included unless `spec` names a built-in one."""
     return extend(INITS, GROUP, spec)
 
 
 def import_stages() -> None:
-    """Import the stages of all initializations and the forms of tree Lloyd, so that their states are registered."""
+    """Import all initialization stages and tree methods, so that their states are registered."""
     from p2pkm.methods import init, tree
 
     for package in (init, tree):

@@ -1,4 +1,4 @@
-"""How far apart neighbors may be before their link begins to give way."""
+"""Thresholds of the variation between neighbors above which the penalty of their link saturates."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -16,7 +16,17 @@ from p2pkm.methods.building_blocks.total_variation import lower_quartile, receiv
 
 @register("saturation-thresholds")
 class SaturationThresholdsState(NamedTuple):
-    """centroids: float64[n, k, d]; converged: bool[n]; quartile: float64[n], nan if no links; edge_limit: [e]."""
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+    converged : bool[n]
+    quartile : float64[n]
+        Lower quartile of the variation over the links of a device; NaN without links.
+    edge_limit : float64[e]
+        Threshold of each edge; +inf if the link never saturates.
+    """
 
     centroids: Floats
     converged: Mask
@@ -26,9 +36,24 @@ class SaturationThresholdsState(NamedTuple):
 
 @dataclass(frozen=True)
 class SaturationThresholds(MethodBase):
-    """``d0_ij = min(q_i, q_j)``, q_i the lower quartile of the variation (4) over i's links as the centroids are now.
+    """Thresholds ``d0_ij = min(q_i, q_j)`` for ``robust=saturate``. The centroids do not change.
 
-    Message: the centroids, then one row with q_i. The centroids stay as they are.
+    Attributes
+    ----------
+    k : int
+        Number of clusters.
+
+    Notes
+    -----
+    **Update.**
+
+    1. Each device computes q_i, the lower quartile of the variation (4) of Jung 2025 over its links, at the initial
+       centroids.
+    2. Both ends of a link use the smaller of their two quartiles.
+
+    **Messages.** The k centroids; then one row with q_i.
+
+    **Privacy.** No guarantee. Neighbors receive the initial centroids and q_i.
     """
 
     name: ClassVar[str] = "saturation-thresholds"
@@ -39,11 +64,11 @@ class SaturationThresholds(MethodBase):
     schedule: str = "jacobi"
 
     def expected_messages(self, known: Known) -> UntilUnchanged:
-        """Return the centroids, then less."""
+        """Count the centroids as an upper bound: later messages are shorter."""
         return UntilUnchanged(self.k, known.features)
 
     def initial_state(self, devices: Devices, start: Any) -> SaturationThresholdsState:
-        """Take the centroids of the stage before."""
+        """Adopt the centroids of the previous stage."""
         n, e = len(devices), len(devices.indices)
         return SaturationThresholdsState(start.centroids, np.zeros(n, np.bool_), np.full(n, np.nan), np.full(e, np.inf))
 
@@ -55,14 +80,15 @@ class SaturationThresholds(MethodBase):
         return DenseMessages(state.quartile[:, None, None], rows if devices.round == 1 else np.full(len(devices), -1))
 
     def update(self, state: SaturationThresholdsState, inbox: Inbox, devices: Devices) -> SaturationThresholdsState:
-        """Measure the own links, then take the smaller quartile of both ends."""
+        """Compute the quartile of the local links, then use the smaller quartile of both ends of each link."""
         if devices.round == 1:
             edges = received_edges(inbox, devices.active_edges)
             values = variation(devices, state.centroids, inbox, edges)
             return state._replace(quartile=lower_quartile(devices, values, edges))
-        both = inbox.fresh & (inbox.rows_of(slice(None)) == 1) & (state.quartile[devices.sources] >= 0.0)
-        fresh = np.flatnonzero(both)  # who has received nothing has no quartile, and its links never give way
+        # A device that has received nothing is without a quartile; its links keep +inf and never saturate.
+        is_complete = inbox.fresh & (inbox.rows_of(slice(None)) == 1) & (state.quartile[devices.sources] >= 0.0)
+        edges = np.flatnonzero(is_complete)
         limit = np.full(len(devices.indices), np.inf)
-        theirs = inbox.tables_of(fresh, 1, 1)[:, 0, 0]
-        limit[fresh] = np.minimum(state.quartile[devices.sources[fresh]], theirs)
+        received = inbox.tables_of(edges, 1, 1)[:, 0, 0]
+        limit[edges] = np.minimum(state.quartile[devices.sources[edges]], received)
         return state._replace(edge_limit=limit, converged=np.ones(len(devices), np.bool_))

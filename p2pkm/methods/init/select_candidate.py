@@ -1,4 +1,4 @@
-"""Choose one of several candidate clusterings by the sum of all devices' local losses."""
+"""Selection of one of several candidate clusterings by the sum of all local losses."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -12,13 +12,23 @@ from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.methods.building_blocks.flooding import Flood, begin, group, receive, send
+from p2pkm.methods.building_blocks.flooding import Flood, begin, distinct_collections, receive, send
 from p2pkm.methods.init.flooded_summaries import summarize
 
 
 @register("select-candidate")
 class SelectCandidateState(NamedTuple):
-    """centroids: float64[n, k, d]; converged: bool[n], has chosen; candidates: float64[n, q, k, d]; flood."""
+    """State of a batch.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+        First candidate until the device has selected one.
+    converged : bool[n]
+        Devices that have selected a candidate.
+    candidates : float64[n, q, k, d]
+    flood : Flood
+    """
 
     centroids: Floats
     converged: Mask
@@ -28,14 +38,28 @@ class SelectCandidateState(NamedTuple):
 
 @dataclass(frozen=True)
 class SelectCandidate(MethodBase):
-    """``W <- W^q, q = argmin_q sum_i L_i(W^q)``, the lowest q on ties; L_i is the local loss (6).
+    """Selection of the candidate of least pooled cost, by flooding local losses.
 
-    Message: the losses of the q candidates on the own points, one row of q columns, flooded; the id of the origin
-    travels uncounted. A device without points sends an empty table. Starts from a stage with `candidates`.
+    Requires a previous stage whose state has `candidates`.
 
-    Privacy: d + 1 losses of one point reveal where it is. With a `min_cluster_size` the losses are those of the summary
-    of the own points that every device can have received already, see `judges`, so they reveal nothing more; a device
-    that had none to send sends an empty table.
+    Attributes
+    ----------
+    k : int
+        Number of clusters.
+    candidates : int, default=1
+        Number of candidates.
+
+    Notes
+    -----
+    **Objective.** ``W <- W^q`` with ``q = argmin_q sum_i L_i(W^q)``, the lowest q on ties; L_i is the local loss (6) of
+    Jung 2025.
+
+    **Messages.** The losses of the candidates on local points, one row, flooded. The id of the origin is not counted. A
+    device without points sends an empty table.
+
+    **Privacy.** No guarantee. All devices receive the losses of every device: d + 1 losses of a single point reveal its
+    position. With a `min_cluster_size` losses are computed on the local summary that was sent before
+    (`evaluation_points`), so they reveal nothing more. A device that could not send a summary sends an empty table.
     """
 
     name: ClassVar[str] = "select-candidate"
@@ -45,49 +69,50 @@ class SelectCandidate(MethodBase):
     schedule: str = "jacobi"
 
     def expected_messages(self, known: Known) -> Flooding:
-        """Return the losses of all candidates."""
+        """Count the losses of all candidates."""
         return Flooding(1, self.candidates)
 
     def initial_state(self, devices: Devices, start: Any) -> SelectCandidateState:
-        """Price the candidates on the own points."""
+        """Compute the losses of the candidates on the local points."""
         candidates: Floats = start.candidates
-        judging = judges(devices, self.k)
-        losses = [price(devices, judging, candidates[:, q].copy()) for q in range(candidates.shape[1])]
-        rows = (np.diff(judging[2]) > 0).astype(np.int64)
+        evaluated = evaluation_points(devices, self.k)
+        losses = [candidate_costs(devices, evaluated, candidates[:, q].copy()) for q in range(candidates.shape[1])]
+        rows = (np.diff(evaluated[2]) > 0).astype(np.int64)
         flood = begin(devices, np.stack(losses, axis=1)[:, None, :], rows)
         return SelectCandidateState(candidates[:, 0].copy(), np.zeros(len(devices), np.bool_), candidates, flood)
 
     def message(self, state: SelectCandidateState, devices: Devices) -> DenseMessages:
-        """Forward the losses that are news."""
+        """Forward the losses received in the last turn."""
         return send(state.flood, devices)
 
     def update(self, state: SelectCandidateState, inbox: Inbox, devices: Devices) -> SelectCandidateState:
-        """Take in losses; choose if there was nothing new."""
+        """Store received losses; select a candidate if none was new."""
         flood = receive(state.flood, inbox, devices)
         ready = np.logical_not(flood.news.any(axis=1))
         members = np.flatnonzero(ready & ~state.converged)
         centroids = state.centroids.copy()
         if len(members):
-            collections, which = group(flood, members)
+            collections, numbers = distinct_collections(flood, members)
             zero = np.zeros((1, state.candidates.shape[1]))
+            # cumsum adds in the order of origins, so that all devices get the same bits.
             totals = [np.cumsum(np.concatenate((zero, losses)), axis=0)[-1] for losses in collections]
-            best = np.argmin(totals, axis=1)[which]
+            best = np.argmin(totals, axis=1)[numbers]
             centroids[members] = state.candidates[members, best]
         return SelectCandidateState(centroids, ready, state.candidates, flood)
 
 
-def judges(devices: Devices, k: int) -> tuple[NDArray[Any], Floats, Integers]:
-    """Return points, weights and offsets that candidates are priced on, as the kernels take them: those of the devices.
+def evaluation_points(devices: Devices, k: int) -> tuple[NDArray[Any], Floats, Integers]:
+    """Select the points, weights and offsets on which candidates are evaluated: the local points of each device.
 
-    With a `min_cluster_size`, the pairs (centroid, count) of every device's summary, which are sent before.
+    With a `min_cluster_size`, the summary rows (centroid, count) of each device, which were sent before.
     """
     if devices.min_count < 2:
         return devices.kernel_inputs
-    pairs, rows = pack(summarize(devices, k))
-    real = pairs[np.arange(k) < rows[:, None]]
+    tables, rows = pack(summarize(devices, k))
+    real = tables[np.arange(k) < rows[:, None]]
     return np.ascontiguousarray(real[:, :-1]), np.ascontiguousarray(real[:, -1]), np.concatenate(([0], np.cumsum(rows)))
 
 
-def price(devices: Devices, judging: tuple[NDArray[Any], Floats, Integers], sets: Floats) -> Floats:
-    """Return what one set of each device, float64[n, k, d], costs on its judges, float64[n]."""
-    return devices.kernels.losses(*judging, sets)[0]
+def candidate_costs(devices: Devices, evaluated: tuple[NDArray[Any], Floats, Integers], sets: Floats) -> Floats:
+    """Compute the cost of one centroid set per device, float64[n, k, d], on its evaluation points: float64[n]."""
+    return devices.kernels.losses(*evaluated, sets)[0]

@@ -1,4 +1,4 @@
-"""Mean and total variance of all points, summed along a tree: what devices that send integers take their step from."""
+"""Mean and total variance of all points, along a spanning tree: the scale of the step size of integer messages."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -11,7 +11,15 @@ from p2pkm.core.messages import Delivery, SparseMessages
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.methods.building_blocks.spanning_tree import Routes, Tree, climb, descend, route, single_rows, source_of
+from p2pkm.methods.building_blocks.spanning_tree import (
+    LocalTree,
+    Tree,
+    local_tree,
+    send_to_children,
+    send_to_parents,
+    single_rows,
+    source_devices,
+)
 
 
 @register("total-variance")
@@ -21,35 +29,49 @@ class TotalVarianceState(NamedTuple):
     Attributes
     ----------
     centroids : float64[n, k, d]
-        Those that the run starts from, if they are given.
+        Centroids of the previous stage; +inf if there is none.
     converged : bool[n]
     moments : float64[n, d + 2]
-        Weight, mean and sum of squared deviations of the points of each device and of those below it in the tree.
+        Weight, mean and sum of squared deviations of the points of a device and its descendants so far.
     agreed : float64[n, d + 1]
-        Mean and total variance of all points, as they have come down; nan until then.
-    routes : Routes or None
-        What the batch has to do with the tree; None at the end.
+        Mean and total variance of all points; NaN until the device has received them.
+    routes : LocalTree or None
+        None after the last turn.
     """
 
     centroids: Floats
     converged: Mask
     moments: Floats
     agreed: Floats
-    routes: Routes | None
+    routes: LocalTree | None
 
 
 @dataclass(frozen=True)
 class TotalVariance(MethodBase):
-    """``(W, mean, M2)`` of all points, merged on their way to the root of a tree; mean and M2 / W come down.
+    """Mean and total variance of all points, by one pass up and one down a spanning tree.
 
-    Merging keeps the digits that a plain sum of squares loses (Chan, Golub and LeVeque 1979): with the mean u of all,
-    ``M2 = sum_j M2_j + W_j |u_j - u|^2``. Each way takes as many turns as the tree has layers below its root; both are
-    one round.
+    Attributes
+    ----------
+    k : int
+        Number of clusters.
+    tree : Tree
 
-    Message: a row of d + 2 numbers up each link of the tree, and one of d + 1 down.
+    Notes
+    -----
+    **Update.** Up: moments (weight W, mean u, sum M2 of squared deviations) are merged at every device by
+    ``M2 = sum_j M2_j + W_j |u_j - u|^2`` with the merged mean u [1]_, which avoids the cancellation of a plain sum of
+    squares. Down: the mean and ``M2 / W``. Both passes are one round; each takes as many turns as the tree has layers
+    below the root.
 
-    Privacy: the parent sees the moments of a device, those of one point being that point. With a `min_cluster_size` p
-    a device of at most p points takes no part.
+    **Messages.** One row of d + 2 numbers up and one of d + 1 numbers down over each tree link.
+
+    **Privacy.** No guarantee. The parent receives the moments of a device and its descendants; the moments of one point
+    are that point. With a `min_cluster_size` p a device with at most p points does not contribute.
+
+    References
+    ----------
+    .. [1] T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+       variances", 1979.
     """
 
     name: ClassVar[str] = "total-variance"
@@ -59,48 +81,54 @@ class TotalVariance(MethodBase):
 
     @property
     def schedule(self) -> str:
-        """Return the schedule: one round has all the turns."""
+        """Schedule: both tree passes are turns of one round."""
         return f"jacobi*{2 * max(1, int(self.tree.layer.max()))}"
 
     def expected_messages(self, known: Known) -> TreePasses:
-        """Return a row up and a row down every link of the tree."""
+        """Count a row up and a row down every link of the tree."""
         (parent, layers), d = self.tree, known.features
-        one, sure = np.ones(len(layers), np.int64), np.ones(len(layers), np.bool_)
-        return TreePasses(parent, layers, (TreePass(True, one, d + 2, sure), TreePass(False, one, d + 1, sure)))
+        single_row = np.ones(len(layers), np.int64)
+        exact = np.ones(len(layers), np.bool_)
+        return TreePasses(
+            parent, layers, (TreePass(True, single_row, d + 2, exact), TreePass(False, single_row, d + 1, exact))
+        )
 
     def initial_state(self, devices: Devices, start: Any) -> TotalVarianceState:
-        """Measure the own points."""
+        """Compute the moments of the local points."""
         n, d = len(devices), devices.d
-        taking = devices.sizes > (devices.min_count if devices.min_count > 1 else 0)
+        contributes = devices.sizes > (devices.min_count if devices.min_count > 1 else 0)
         owner, weights = np.repeat(np.arange(n), devices.sizes), devices.point_weights
         weight = _sum(owner, weights, n)
         mean = np.stack([_sum(owner, weights * x, n) for x in devices.stored.T], axis=1) / _positive(weight)[:, None]
-        squares = _squared(devices.stored - mean[owner])
+        squares = _squared_lengths(devices.stored - mean[owner])
         moments = np.column_stack((weight, mean, _sum(owner, weights * squares, n)))
-        moments[~taking] = 0.0
-        nothing = np.full((n, self.k, d), np.inf) if start is None else start.centroids
-        routes = route(self.tree, devices)
-        return _agree(TotalVarianceState(nothing, np.zeros(n, np.bool_), moments, np.full((n, d + 1), np.nan), routes))
+        moments[~contributes] = 0.0
+        centroids = np.full((n, self.k, d), np.inf) if start is None else start.centroids
+        routes = local_tree(self.tree, devices)
+        agreed = np.full((n, d + 1), np.nan)
+        return _set_result_at_roots(TotalVarianceState(centroids, np.zeros(n, np.bool_), moments, agreed, routes))
 
     def message(self, state: TotalVarianceState, devices: Devices) -> SparseMessages:
-        """Send to the parents or to the children what is due, layer by layer."""
+        """Send moments to the parents or the result to the children, one layer per turn."""
         routes = state.routes
         if routes is None:
             return SparseMessages.empty()
-        way, step = divmod(devices.turn + 1 if devices.round else 0, routes.depth)
-        if way:
+        tree_pass, step = divmod(devices.turn + 1 if devices.round else 0, routes.depth)
+        if tree_pass:
             layer = routes.layer(step)
-            return descend(routes, single_rows(layer, state.agreed[layer]), step, devices)
+            return send_to_children(routes, single_rows(layer, state.agreed[layer]), step, devices)
         layer = routes.layer(routes.depth - step)
-        return climb(routes, single_rows(layer, state.moments[layer]))
+        return send_to_parents(routes, single_rows(layer, state.moments[layer]))
 
     def update(self, state: TotalVarianceState, inbox: Delivery, devices: Devices) -> TotalVarianceState:
-        """Merge what came up; take over what came down."""
+        """Merge received moments, or adopt the received result."""
         if state.routes is None:
             return state
-        depth, receivers, rows = state.routes.depth, source_of(devices, inbox.edges), inbox.tables.flat()
+        depth = state.routes.depth
+        receivers = source_devices(devices, inbox.edges)
+        rows = inbox.tables.flat()
         if devices.turn < depth:
-            return _agree(state._replace(moments=_merge(state.moments, receivers, rows)))
+            return _set_result_at_roots(state._replace(moments=_merge(state.moments, receivers, rows)))
         agreed = state.agreed.copy()
         agreed[receivers] = rows
         if devices.turn < 2 * depth - 1:
@@ -108,42 +136,46 @@ class TotalVariance(MethodBase):
         return state._replace(agreed=agreed, converged=np.ones(len(devices), np.bool_), routes=None)
 
 
-def _agree(state: TotalVarianceState) -> TotalVarianceState:
-    """Return the state with mean and total variance, as far as they are known, at the roots."""
+def _set_result_at_roots(state: TotalVarianceState) -> TotalVarianceState:
+    """Set mean and total variance at the roots, from the points merged so far."""
     assert state.routes is not None
-    roots, agreed = state.routes.layer(0), state.agreed.copy()
+    roots = state.routes.layer(0)
+    agreed = state.agreed.copy()
     moments = state.moments[roots]
     agreed[roots] = np.column_stack((moments[:, 1:-1], moments[:, -1] / _positive(moments[:, 0])))
     return state._replace(agreed=agreed)
 
 
 def _merge(moments: Floats, receivers: Integers, rows: Floats) -> Floats:
-    """Return the moments with those that some devices received, float64[f, d + 2], in their order."""
-    rows, place = np.concatenate((moments, rows)), np.concatenate((np.arange(len(moments)), receivers))
-    n, weight = len(moments), np.zeros(len(moments))
-    np.add.at(weight, place, rows[:, 0])
+    """Merge the moments of devices with those that they received, float64[f, d + 2], in their order."""
+    n = len(moments)
+    rows = np.concatenate((moments, rows))
+    target = np.concatenate((np.arange(n), receivers))
+    weight = np.zeros(n)
+    np.add.at(weight, target, rows[:, 0])
     mean = np.zeros((n, rows.shape[1] - 2))
-    np.add.at(mean, place, rows[:, :1] * rows[:, 1:-1])
+    np.add.at(mean, target, rows[:, :1] * rows[:, 1:-1])
     mean /= _positive(weight)[:, None]
     squares = np.zeros(n)
-    np.add.at(squares, place, rows[:, -1] + rows[:, 0] * _squared(rows[:, 1:-1] - mean[place]))
+    np.add.at(squares, target, rows[:, -1] + rows[:, 0] * _squared_lengths(rows[:, 1:-1] - mean[target]))
     merged = np.column_stack((weight, mean, squares))
-    alone = np.bincount(receivers, minlength=n) == 0
-    merged[alone] = moments[alone]
+    # Multiplying and dividing by the weight would change the last bit of the moments of devices that received nothing.
+    is_unchanged = np.bincount(receivers, minlength=n) == 0
+    merged[is_unchanged] = moments[is_unchanged]
     return merged
 
 
-def _squared(rows: Floats) -> Floats:
-    """Return the squared lengths of rows, float64[r]; +inf where they are too long."""
+def _squared_lengths(rows: Floats) -> Floats:
+    """Compute the squared lengths of rows, float64[r]; +inf if they overflow."""
     with np.errstate(over="ignore"):
         return np.asarray(np.cumsum(rows * rows, axis=1)[:, -1], np.float64)
 
 
 def _sum(owner: Integers, values: Floats, n: int) -> Floats:
-    """Return the sums of values by owner, in their order, float64[n]."""
+    """Add values by owner, in their order, float64[n]."""
     return np.bincount(owner, weights=values, minlength=n).astype(np.float64)
 
 
 def _positive(weight: Floats) -> Floats:
-    """Return weights to divide by: 1 where there is none."""
+    """Replace weights of 0 by 1, as divisors."""
     return np.where(weight > 0.0, weight, 1.0)

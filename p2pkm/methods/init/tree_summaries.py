@@ -1,4 +1,7 @@
-"""Seeds from the summaries of all devices, collected along a tree: what a flood finds, for far fewer bytes."""
+"""Initialization by clustering the summaries of all devices, collected at the root of a spanning tree.
+
+The result has the quality of flooded summaries, for far fewer bytes.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -12,98 +15,121 @@ from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.building_blocks.spanning_tree import (
-    Front,
-    Routes,
+    LocalTree,
+    PendingTables,
     Tree,
-    begin,
-    climb,
-    descend,
-    join,
-    keep,
-    route,
+    append_received,
+    first_senders,
+    local_tree,
+    send_to_children,
+    send_to_parents,
+    share_equal_tables,
     single_rows,
-    source_of,
+    source_devices,
 )
 from p2pkm.methods.init.flooded_summaries import cluster_collections
-from p2pkm.methods.init.reduce_summaries import reduce, tell_pairs
-from p2pkm.methods.init.select_candidate import judges, price
+from p2pkm.methods.init.reduce_summaries import reduce_tables, summarize_with_origins
+from p2pkm.methods.init.select_candidate import candidate_costs, evaluation_points
 
-ENDS, BOX, PAIRS, _CANDIDATES, _LOSSES, _CHOICE = range(-2, 4)  # up, down, up, down, up, down
-LEAST, ROWS = 20, 40  # rows that a message may have at least, and by default, for each cluster
+# Numbers of the tree passes, alternately up and down. The first two exist with compact encoding only, so that the
+# numbers of the others do not depend on it.
+BOX_UP, BOX_DOWN, ROWS_UP, _CANDIDATES, _LOSSES, _CHOICE = range(-2, 4)
+# Limit of the rows of a message per cluster: smallest value that a user can set, and default.
+MIN_ROWS_PER_CLUSTER = 20
+ROWS_PER_CLUSTER = 40
 
 
 @register("tree-summaries:walk")
-class Walk(NamedTuple):
-    """What a batch holds on the ways up and down.
+class TreePassState(NamedTuple):
+    """Data of a batch during the tree passes.
 
     Attributes
     ----------
-    routes : Routes
+    routes : LocalTree
     own : Tables
-        What each device sends of itself on the way up: pairs, then losses.
-    front : Front
-        What those send whose turn comes next.
-    told : tuple
-        On the way down the fronts so far, the last one first: (front, (front before, ...)).
+        Local table of each device for the pass up: summary rows, then losses.
+    front : PendingTables
+        Tables of the devices that send next.
+    told : tuple or None
+        During a pass down, the tables sent so far as a linked list, the last ones first: (front, previous list).
     candidates : Tables
-        The candidates of each device, q k rows in each.
+        Candidates of each device, q k rows.
     box : float64[n, 2 d + 2] or None
-        Box and step that numbers are encoded with, see `p2pkm.methods.init.lean`; on the way up those of the own rows.
-        None: they are not encoded.
+        Box and votes on the step of the compact encoding, see `p2pkm.methods.init.lean`; local ones until the agreed
+        ones arrive. None without compact encoding.
     """
 
-    routes: Routes
+    routes: LocalTree
     own: Tables
-    front: Front
+    front: PendingTables
     told: Any
     candidates: Tables
     box: Floats | None = None
 
 
 @register("tree-summaries")
-class RootedState(NamedTuple):
+class TreeSummariesState(NamedTuple):
     """State of a batch.
 
     Attributes
     ----------
     centroids : float64[n, k, d]
-        +inf until the candidates, or the chosen one, have come down.
+        +inf until the end of the last pass.
     converged : bool[n]
-    walk : Walk or None
-        None at the end of the last way.
+    walk : TreePassState or None
+        None after the last pass.
     """
 
     centroids: Floats
     converged: Mask
-    walk: Walk | None
+    walk: TreePassState | None
 
 
 @dataclass(frozen=True)
 class TreeSummaries(MethodBase):
-    """Collect the pairs (centroid, count) of all devices at the root of a tree, and send clusterings down.
+    """Initialization by clustering the local centroids of all devices at the root of a spanning tree.
 
-    As `FloodedSummaries` with all hops, but the pairs travel only the links between their device and the root, which
-    alone clusters. A device that would pass on more than `rows` of them passes on half as many clusters of them
-    instead, by weighted k-means. With several candidates the losses of all devices are summed on their way up, and
-    the number of the smallest sum (lowest index on ties) comes down. The tree, breadth first from near the middle of
-    each component, is known to all, like the colors. Each way takes as many turns as the tree has layers below its
-    root; all are one round.
-
-    Message: at most `rows` pairs up, d + 1 columns; k rows per candidate down; one row of losses up and of the choice
-    down.
+    All devices of a component end with the same centroids.
 
     Attributes
     ----------
     k : int
+        Number of clusters.
     tree : Tree
-    candidates : int
+        Breadth-first tree from near the middle of each component. Public: it follows from the graph.
+    candidates : int, default=1
+        Number of clusterings among which the devices select.
     rows : int or None
-        At least 20 k; None: 40 k.
+        Largest number of rows of a message, at least 20 k; None: 40 k.
+
+    See Also
+    --------
+    FloodedSummaries : the same clustering on every device, by flooding.
+
+    Notes
+    -----
+    **Update.** All in one round; each pass takes as many turns as the tree has layers below the root.
+
+    1. Up: summary rows (centroid, count) of each device's local k-means. A device with more than `rows` rows replaces
+       them by half as many clusters (weighted k-means).
+    2. Down: the root clusters all rows; the candidates are sent to all devices.
+    3. With several candidates, up: sums of the local losses of each candidate; down: the number of the smallest sum,
+       the lowest on ties.
+
+    **Messages.** Up at most `rows` rows of d + 1 columns; down k rows per candidate; with several candidates one row of
+    losses up and one number down.
+
+    **Privacy.** No guarantee. The devices on the path to the root receive the local centroids and counts of a device; a
+    centroid of one point is that point. With a `min_cluster_size` p centroids of fewer than p points are not sent.
+
+    **Faults.** A lost message would remove a subtree. With faults, ``init=global`` floods if that is affordable.
     """
 
     name: ClassVar[str] = "tree-summaries"
-    extra: ClassVar[int] = 1  # columns of a row beside the coordinates
-    needs_within: ClassVar[bool] = False  # the SSE of rows does not change which centroids cost the least
+    # Columns of a row in addition to the coordinates.
+    extra: ClassVar[int] = 1
+    # The SSE of rows is the same for all centroids, so the search for the cheapest ones does not need it.
+    needs_within: ClassVar[bool] = False
     traits: ClassVar[MethodTraits] = MethodTraits(
         message_content=MessageContent.FORWARDED_CENTROIDS, one_round=True, common_centroids=True
     )
@@ -113,174 +139,205 @@ class TreeSummaries(MethodBase):
     rows: int | None = None
 
     @property
-    def most(self) -> int:
-        """Return how many rows a message may have."""
-        return self.rows or ROWS * self.k
+    def max_rows(self) -> int:
+        """Largest number of rows of a message."""
+        return self.rows or ROWS_PER_CLUSTER * self.k
 
     @property
-    def own_rows(self) -> int:
-        """Return how many rows a device sends of its own points at most."""
+    def rows_per_device(self) -> int:
+        """Largest number of rows of a device's local points."""
         return self.k
 
     def sends_all(self, known: Known) -> bool:
-        """Return whether every device has so many rows for sure."""
-        return known.fills(self.own_rows)
+        """Check whether every device is certain to have `rows_per_device` rows."""
+        return known.fills(self.rows_per_device)
 
     def summarize(self, devices: Devices) -> Tables:
-        """Return what every device sends of its own points: rows (origin, centroid, count)."""
-        return tell_pairs(devices, self.k)
+        """Summarize the local points of every device as rows (origin, centroid, count)."""
+        return summarize_with_origins(devices, self.k)
 
-    def find(self, devices: Devices, collections: list[Floats]) -> Floats:
-        """Return the candidates that a root finds among what it has collected, float64[collections, q, k, d]."""
+    def find_candidates(self, devices: Devices, collections: list[Floats]) -> Floats:
+        """Cluster the rows of each root, float64[collections, q, k, d]."""
         return cluster_collections(devices, collections, (self.candidates, self.k))
 
     @property
-    def ways(self) -> int:
-        """Return how often the tree is walked."""
+    def end_of_passes(self) -> int:
+        """Number of the last tree pass, plus 1."""
         return 2 if self.candidates == 1 else 4
 
     @property
-    def first_way(self) -> int:
-        """Return the number of the first way."""
-        return PAIRS
+    def first_pass(self) -> int:
+        """Number of the first tree pass."""
+        return ROWS_UP
 
-    def encode(self, messages: SparseMessages, way: int, walk: Walk, devices: Devices) -> SparseMessages:
-        """Return the messages with their bytes on the wire, if they are encoded."""
+    def encode(self, messages: SparseMessages, tree_pass: int, walk: TreePassState, devices: Devices) -> SparseMessages:
+        """Add the encoded bytes to messages, with compact encoding."""
         return messages
 
-    def pack(self, front: Front, walk: Walk, devices: Devices) -> Front:
-        """Return the tables as they are read once they have been encoded, if they are."""
+    def pack(self, front: PendingTables, walk: TreePassState, devices: Devices) -> PendingTables:
+        """Round tables to their encoded values, with compact encoding."""
         return front
 
     @property
     def schedule(self) -> str:
-        """Return the schedule: one round has all the turns."""
-        return f"jacobi*{max(1, int(self.tree.layer.max())) * (self.ways - self.first_way)}"
+        """Schedule: all tree passes are turns of one round."""
+        return f"jacobi*{max(1, int(self.tree.layer.max())) * (self.end_of_passes - self.first_pass)}"
 
     def expected_messages(self, known: Known) -> TreePasses:
-        """Return pairs up, clusterings down; with several of them their losses up and the choice down."""
+        """Count rows up and clusterings down; with several candidates also losses up and the choice down."""
         (parent, layers), q, d = self.tree, self.candidates, known.features
-        one, sure = np.ones(len(layers), np.int64), np.ones(len(layers), np.bool_)
-        pairs, counted = self._count_pairs(self.sends_all(known))
-        ways = (
-            TreePass(True, pairs, d + self.extra, counted),
-            TreePass(False, one * q * self.k, d, known.pools(self.k) & sure),
-            TreePass(True, one, q, sure),
-            TreePass(False, one, 1, sure),
+        single_row = np.ones(len(layers), np.int64)
+        exact = np.ones(len(layers), np.bool_)
+        rows, is_exact = self._count_rows(self.sends_all(known))
+        passes = (
+            TreePass(True, rows, d + self.extra, is_exact),
+            TreePass(False, single_row * q * self.k, d, known.pools(self.k) & exact),
+            TreePass(True, single_row, q, exact),
+            TreePass(False, single_row, 1, exact),
         )
-        return TreePasses(parent, layers, ways[: self.ways])
+        return TreePasses(parent, layers, passes[: self.end_of_passes])
 
-    def _count_pairs(self, sure: bool) -> tuple[Integers, Mask]:
-        """Return how many rows each device passes on at most, int64[n], and which of them so many for sure, bool[n].
+    def _count_rows(self, complete: bool) -> tuple[Integers, Mask]:
+        """Count the rows that each device sends up.
 
-        sure: every device has `own_rows`. More than `most` rows become half as many; of a number that is not sure it is
-        not known whether it is more.
+        Parameters
+        ----------
+        complete : bool
+            Whether every device has `rows_per_device` rows.
+
+        Returns
+        -------
+        rows : int64[n]
+            Upper bound.
+        exact : bool[n]
+            Devices that send exactly this many rows.
         """
         parent, layers = self.tree
-        rows, exact = np.full(len(layers), self.own_rows), np.full(len(layers), sure)
+        rows = np.full(len(layers), self.rows_per_device)
+        exact = np.full(len(layers), complete)
         order = np.argsort(-layers, kind="stable")[: int((layers > 0).sum())]
-        for one in np.split(order, np.cumsum(np.bincount(layers)[:0:-1])[:-1]):
-            large = rows[one] > self.most
-            rows[one[large]] = np.where(exact[one[large]], self.most // 2, self.most)
-            exact[one[large]] = False
-            np.add.at(rows, parent[one], rows[one])
-            np.logical_and.at(exact, parent[one], exact[one])
+        for layer in np.split(order, np.cumsum(np.bincount(layers)[:0:-1])[:-1]):
+            large = rows[layer] > self.max_rows
+            # An exact number above the limit is reduced to half of it. A bound above it may stand for a number that is
+            # not reduced, so the limit itself is the bound.
+            rows[layer[large]] = np.where(exact[layer[large]], self.max_rows // 2, self.max_rows)
+            exact[layer[large]] = False
+            np.add.at(rows, parent[layer], rows[layer])
+            np.logical_and.at(exact, parent[layer], exact[layer])
         return rows, exact
 
     def finds_all(self, known: Known, before: bool) -> bool:
-        """Return whether every device has k centroids in the end, for sure."""
+        """Check whether every device is certain to end with k centroids."""
         return known.pools(self.k)
 
-    def initial_state(self, devices: Devices, start: Any) -> RootedState:
-        """Summarize the own points; the deepest layer sends first."""
+    def initial_state(self, devices: Devices, start: Any) -> TreeSummariesState:
+        """Summarize the local points; the deepest layer sends first."""
         n = len(devices)
-        routes, pairs = route(self.tree, devices), self.summarize(devices)
-        deepest = begin(routes, devices)
-        nothing = np.broadcast_to(np.inf, (n, self.k, devices.d))  # one number that stands for all
-        front = Front(deepest, pairs.take(deepest))
-        return RootedState(nothing, np.zeros(n, np.bool_), Walk(routes, pairs, front, None, pairs.take(deepest[:0])))
+        routes = local_tree(self.tree, devices)
+        rows = self.summarize(devices)
+        deepest = first_senders(routes, devices)
+        # A 0-stride view of a single number: needs no memory.
+        absent = np.broadcast_to(np.inf, (n, self.k, devices.d))
+        front = PendingTables(deepest, rows.take(deepest))
+        walk = TreePassState(routes, rows, front, None, rows.take(deepest[:0]))
+        return TreeSummariesState(absent, np.zeros(n, np.bool_), walk)
 
-    def message(self, state: RootedState, devices: Devices) -> SparseMessages:
-        """Send to the parents or to the children what is due, layer by layer."""
+    def message(self, state: TreeSummariesState, devices: Devices) -> SparseMessages:
+        """Send tables to the parents or to the children, one layer per turn."""
         walk = state.walk
         if walk is None:
             return SparseMessages.empty()
-        way, step = divmod(devices.turn + 1 if devices.round else 0, walk.routes.depth)
-        way += self.first_way
-        if way in (BOX, _CANDIDATES, _CHOICE):
-            return self.encode(descend(walk.routes, walk.front, step, devices), way, walk, devices)
-        return self.encode(climb(walk.routes, walk.front, header=int(way == PAIRS)), way, walk, devices)
+        number, step = divmod(devices.turn + 1 if devices.round else 0, walk.routes.depth)
+        tree_pass = number + self.first_pass
+        if tree_pass in (BOX_DOWN, _CANDIDATES, _CHOICE):
+            messages = send_to_children(walk.routes, walk.front, step, devices)
+        else:
+            # Summary rows have a header column, the origin, which is not counted.
+            messages = send_to_parents(walk.routes, walk.front, header=int(tree_pass == ROWS_UP))
+        return self.encode(messages, tree_pass, walk, devices)
 
-    def update(self, state: RootedState, inbox: Delivery, devices: Devices) -> RootedState:
-        """Take in what came up or down; at the end of a way, turn it round."""
+    def update(self, state: TreeSummariesState, inbox: Delivery, devices: Devices) -> TreeSummariesState:
+        """Collect or adopt received tables; at the end of a tree pass, start the next one."""
         walk = state.walk
         if walk is None:
             return state
-        way, step = divmod(devices.turn, walk.routes.depth)
-        way += self.first_way
-        last = step == walk.routes.depth - 1
-        if way in (BOX, _CANDIDATES, _CHOICE):
-            front = Front(source_of(devices, inbox.edges), keep(inbox.tables, walk.front.tables))
+        number, step = divmod(devices.turn, walk.routes.depth)
+        tree_pass = number + self.first_pass
+        is_last = step == walk.routes.depth - 1
+        if tree_pass in (BOX_DOWN, _CANDIDATES, _CHOICE):
+            tables = share_equal_tables(inbox.tables, walk.front.tables)
+            front = PendingTables(source_devices(devices, inbox.edges), tables)
             walk = walk._replace(front=front, told=(front, walk.told))
-            return state._replace(walk=walk) if not last else self.arrive(state, walk, way, devices)
+            return self.finish_broadcast(state, walk, tree_pass, devices) if is_last else state._replace(walk=walk)
         layer = walk.routes.layer(walk.routes.depth - 1 - step)
-        front = Front(layer, walk.own.take(layer))
-        if way == _LOSSES:
+        front = PendingTables(layer, walk.own.take(layer))
+        if tree_pass == _LOSSES:
             front = _add(front, inbox, devices)
-            return state._replace(walk=turn(walk, _choose(front)) if last else walk._replace(front=front))
-        front = join(front, inbox, devices)
-        if last:
-            return self.turn_round(state, walk, front, devices)
-        return state._replace(walk=walk._replace(front=self.pack(reduce(front, self.most, devices), walk, devices)))
+            walk = start_broadcast(walk, _choose(front)) if is_last else walk._replace(front=front)
+            return state._replace(walk=walk)
+        front = append_received(front, inbox, devices)
+        if is_last:
+            return self.answer_at_roots(state, walk, front, devices)
+        front = self.pack(reduce_tables(front, self.max_rows, devices), walk, devices)
+        return state._replace(walk=walk._replace(front=front))
 
-    def arrive(self, state: RootedState, walk: Walk, way: int, devices: Devices) -> RootedState:
-        """Price the candidates that have come to all devices, or take the chosen one."""
-        found = gather(walk.told, walk.front.tables.values, len(devices))
+    def finish_broadcast(
+        self, state: TreeSummariesState, walk: TreePassState, tree_pass: int, devices: Devices
+    ) -> TreeSummariesState:
+        """Compute the losses of the candidates that all devices have received, or adopt the selected one."""
+        received = gather_received(walk.told, walk.front.tables.values, len(devices))
         walk = walk._replace(told=None)
-        if way == _CANDIDATES:
-            walk = walk._replace(candidates=found)
+        if tree_pass == _CANDIDATES:
+            walk = walk._replace(candidates=received)
             if self.candidates > 1:
-                return state._replace(walk=self._price(walk, devices))
+                return state._replace(walk=self._start_losses(walk, devices))
             choice = np.zeros(len(devices), np.int64)
         else:
-            choice = np.clip(np.rint(found.flat()[:, 0]), 0, self.candidates - 1).astype(np.int64)
-        return RootedState(choose_sets(walk.candidates, choice, self.k), np.ones(len(devices), np.bool_), None)
+            choice = np.clip(np.rint(received.flat()[:, 0]), 0, self.candidates - 1).astype(np.int64)
+        return TreeSummariesState(choose_sets(walk.candidates, choice, self.k), np.ones(len(devices), np.bool_), None)
 
     @staticmethod
-    def collect(roots: Front) -> list[Floats]:
-        """Return the rows that each root has collected, in the order of origins, without these."""
-        pairs, rows = roots.tables.flat(), roots.tables.rows
-        pairs = pairs[np.lexsort((pairs[:, 0], np.repeat(np.arange(len(rows)), rows)))]
-        return np.split(pairs[:, 1:], np.cumsum(rows)[:-1])[: len(rows)]
+    def collect(roots: PendingTables) -> list[Floats]:
+        """Sort the rows of each root by origin, and remove the origins."""
+        # Sorted, so that the result does not depend on the tree or on the order in which rows arrived.
+        flat, rows = roots.tables.flat(), roots.tables.rows
+        flat = flat[np.lexsort((flat[:, 0], np.repeat(np.arange(len(rows)), rows)))]
+        return np.split(flat[:, 1:], np.cumsum(rows)[:-1])[: len(rows)]
 
-    def turn_round(self, state: RootedState, walk: Walk, roots: Front, devices: Devices) -> RootedState:
-        """Let each root find candidates among what it has collected, and begin their way down."""
-        found = self.find(devices, self.collect(roots))
-        real = np.isfinite(found).any(axis=(1, 2, 3))
-        height = self.candidates * self.k  # absent rows are at +inf: they keep their place
-        tables = Tables(found.reshape(-1, devices.d), np.arange(len(found)) * height, np.where(real, height, 0))
-        return state._replace(walk=turn(walk, Front(roots.who, tables)))
+    def answer_at_roots(
+        self, state: TreeSummariesState, walk: TreePassState, roots: PendingTables, devices: Devices
+    ) -> TreeSummariesState:
+        """Compute the candidates at each root, and start to send them down."""
+        candidates = self.find_candidates(devices, self.collect(roots))
+        real = np.isfinite(candidates).any(axis=(1, 2, 3))
+        # Absent rows (+inf) are sent, too, so that all tables have the same height.
+        height = self.candidates * self.k
+        starts = np.arange(len(candidates)) * height
+        tables = Tables(candidates.reshape(-1, devices.d), starts, np.where(real, height, 0))
+        return state._replace(walk=start_broadcast(walk, PendingTables(roots.who, tables)))
 
-    def _price(self, walk: Walk, devices: Devices) -> Walk:
-        """Begin the way of the losses of all candidates on the own points."""
+    def _start_losses(self, walk: TreePassState, devices: Devices) -> TreePassState:
+        """Compute the losses of all candidates on the local points, and start to send them up."""
         n, q = len(devices), self.candidates
-        losses, judging = np.empty((n, q)), judges(devices, self.k)
+        losses = np.empty((n, q))
+        evaluated = evaluation_points(devices, self.k)
         for number in range(q):
-            losses[:, number] = price(devices, judging, choose_sets(walk.candidates, np.full(n, number), self.k))
+            sets = choose_sets(walk.candidates, np.full(n, number), self.k)
+            losses[:, number] = candidate_costs(devices, evaluated, sets)
         tables = Tables(losses, np.arange(n), np.ones(n, np.int64))
         deepest = walk.routes.layer(walk.routes.depth)
-        return walk._replace(own=tables, front=Front(deepest, tables.take(deepest)))
+        return walk._replace(own=tables, front=PendingTables(deepest, tables.take(deepest)))
 
 
 def choose_sets(candidates: Tables, choice: Integers, k: int) -> Floats:
-    """Choose one set of k centroids of each device, float64[n, k, d]; +inf at devices without candidates.
+    """Select one of the candidate sets of each device, float64[n, k, d]; +inf at devices without candidates.
 
     Parameters
     ----------
     candidates : Tables
-        Rows of whole sets, one after another, of each of n devices.
+        Rows of the q sets of each of n devices, one set after another.
     choice : int64[n]
-        Number of the set that is chosen.
+        Number of the selected set.
     """
     d = candidates.values.shape[1]
     blocks = candidates.values.reshape(-1, k * d)
@@ -292,28 +349,38 @@ def choose_sets(candidates: Tables, choice: Integers, k: int) -> Floats:
     return sets
 
 
-def turn(walk: Walk, front: Front) -> Walk:
-    """Begin a way down with what the roots send."""
+def start_broadcast(walk: TreePassState, front: PendingTables) -> TreePassState:
+    """Start a pass down with the tables of the roots."""
     return walk._replace(front=front, told=(front, None))
 
 
-def gather(told: Any, values: Floats, n: int) -> Tables:
-    """Return what each device received, from all fronts; the values of each begin with those of the one before."""
-    starts, rows = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    while told is not None:
-        front, told = told
-        starts[front.who], rows[front.who] = front.tables.starts, front.tables.rows
+def gather_received(fronts: Any, values: Floats, n: int) -> Tables:
+    """Collect the table that each device received in a pass down.
+
+    Parameters
+    ----------
+    fronts : tuple or None
+        See `TreePassState.told`.
+    values : float64[rows, w]
+        Values of the last front; they begin with those of all earlier ones (`share_equal_tables`).
+    """
+    starts = np.zeros(n, np.int64)
+    rows = np.zeros(n, np.int64)
+    while fronts is not None:
+        front, fronts = fronts
+        starts[front.who] = front.tables.starts
+        rows[front.who] = front.tables.rows
     return Tables(values, starts, rows)
 
 
-def _add(own: Front, received: Delivery, devices: Devices) -> Front:
-    """Return the one row of each device plus those that it received, by neighbor."""
-    total = own.tables.flat()
-    np.add.at(total, np.searchsorted(own.who, source_of(devices, received.edges)), received.tables.flat())
-    return single_rows(own.who, total)
+def _add(pending: PendingTables, received: Delivery, devices: Devices) -> PendingTables:
+    """Add the received rows to the single row of each device, in the order of neighbors."""
+    total = pending.tables.flat()
+    np.add.at(total, np.searchsorted(pending.who, source_devices(devices, received.edges)), received.tables.flat())
+    return single_rows(pending.who, total)
 
 
-def _choose(roots: Front) -> Front:
-    """Return the number of the smallest sum at each root."""
+def _choose(roots: PendingTables) -> PendingTables:
+    """Find the candidate with the smallest sum of losses at each root."""
     choice = np.argmin(roots.tables.flat(), axis=1).astype(np.float64)
     return single_rows(roots.who, choice[:, None])

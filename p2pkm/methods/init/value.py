@@ -1,4 +1,4 @@
-"""How the devices get their first centroids, as a value and as text; `init.registry` has the stages of it."""
+"""Initialization as a value object and as text. `init.registry` creates its stages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from p2pkm.methods.init.registry import CANDIDATES, INITS, known
 
 @dataclass(frozen=True)
 class Init:
-    """An initialization and its options; made by the functions below, such as ``Init.tree_summaries(rows=200)``.
+    """Initialization and its options, created by the methods below, for example ``Init.tree_summaries(rows=200)``.
 
-    One of another package is made from its text: ``Init.of("NAME:key=value")``.
+    Initializations of other packages are created from text: ``Init.of("NAME:key=value")``.
 
     Attributes
     ----------
     name : str
     options : tuple of (str, value)
-        Those that were given.
+        Options with values other than the defaults.
 
     Examples
     --------
@@ -33,26 +33,26 @@ class Init:
     options: tuple[tuple[str, Any], ...] = ()
 
     def __str__(self) -> str:
-        """Return the text of the command line, such as ``tree-summaries:rows=200``."""
+        """Format as on the command line, for example ``tree-summaries:rows=200``."""
         return str(Spec(self.name, dict(self.options)))
 
     @classmethod
     def of(cls, given: "Init | str") -> "Init":
-        """Return the value of a text; a value stays as it is, see `p2pkm.core.spec.read_value`."""
+        """Parse an initialization from text; an `Init` is returned unchanged. See `p2pkm.core.spec.read_value`."""
         kinds = known(given) if isinstance(given, str) else INITS
-        return read_value(Init, given, kinds, "init", lambda spec: _make_from(spec, kinds[spec.name]))
+        return read_value(Init, given, kinds, "init", lambda spec: _parse(spec, kinds[spec.name]))
 
     @classmethod
     def global_(cls, *, candidates: int = CANDIDATES) -> "Init":
         """Choose among clusterings of the summaries of all devices, which are sent up a tree.
 
-        Where messages are changed, late or lost, or links change, they are flooded instead, if that is affordable.
+        If messages can be changed, late or lost, or links change, the summaries are flooded instead, if affordable.
         """
         return _make("global", (("candidates", candidates, CANDIDATES),))
 
     @classmethod
     def local(cls) -> "Init":
-        """Start every device from its own points."""
+        """Draw the centroids of every device from its local points."""
         return cls("local")
 
     @classmethod
@@ -62,7 +62,7 @@ class Init:
 
     @classmethod
     def leader(cls) -> "Init":
-        """Spread the local centroids of one device along a tree."""
+        """Broadcast the local centroids of one device along a tree."""
         return cls("leader")
 
     @classmethod
@@ -82,27 +82,28 @@ class Init:
 
     @property
     def lean(self) -> bool:
-        """Return whether what is sent before the method is encoded in few bits."""
+        """Whether messages of the initialization use compact integer encoding."""
         return dict(self.options).get("lean") is True
 
     @classmethod
     def rows(cls, *, per_cluster: int = 2, least: int = 1, lean: bool = False) -> "Init":
-        """Search thoroughly among `per_cluster` k rows of every device, of at least `least` points, sent up a tree.
+        """Search thoroughly among ``per_cluster * k`` rows of every device, of at least `least` points, sent up a tree.
 
-        lean: in few bits.
+        With `lean`, rows and centroids are sent in compact integer encoding.
         """
         return _make("rows", (("per_cluster", per_cluster, 2), ("least", least, 1), ("lean", lean, False)))
 
 
-def _make_from(spec: Spec, kind: Callable[..., Any]) -> Init:
-    """Return the value of a spec; the defaults are those of the function that makes the stages."""
-    usual = signature(kind).parameters
-    return _make(spec.name, tuple((key, spec.options[key], usual[key].default) for key in usual if key in spec.options))
+def _parse(spec: Spec, create: Callable[..., Any]) -> Init:
+    """Create an initialization from a spec; the defaults are those of the function that creates the stages."""
+    parameters = signature(create).parameters
+    options = tuple((key, spec.options[key], parameters[key].default) for key in parameters if key in spec.options)
+    return _make(spec.name, options)
 
 
 def _make(name: str, options: tuple[tuple[str, Any, Any], ...]) -> Init:
-    """Return the value with the options that are not the default ones."""
-    for key, value, usual in options:
-        if value is not None and not isinstance(usual, (bool, str, float)):
+    """Create an initialization from (key, value, default); defaults are not stored."""
+    for key, value, default in options:
+        if value is not None and not isinstance(default, (bool, str, float)):
             check_integer(value, 1, f"init {name}:{key}")
-    return Init(name, tuple((key, value) for key, value, usual in options if value != usual))
+    return Init(name, tuple((key, value) for key, value, default in options if value != default))

@@ -70,7 +70,7 @@ def sums(n, k, d, seed, *, skew=False):
 @pytest.mark.parametrize("skew", [False, True])
 def test_a_rehearsal_solves_the_equations_of_the_method(skew, few, monkeypatch):
     """Against the dense system, device by device: every centroid's excess at the coupling that was found."""
-    monkeypatch.setattr("p2pkm.methods.building_blocks.coupling_choice._FEW", few)  # more devices: sparse
+    monkeypatch.setattr("p2pkm.methods.building_blocks.coupling_choice._MAX_DENSE", few)  # more devices: sparse
     n, k, d = 14, 3, 2
     graph = topologies.tree(n)
     topology = Topology.from_graph(graph)

@@ -293,7 +293,7 @@ def test_standard_scaling_alone_floods_which_is_refused_where_devices_are_many(m
     monkeypatch.setattr("p2pkm.methods.init.pipelines._MOST_FLOODING", 1)
     setting = InitContext(arrange(blobs(5, 4), [(0, 1)]).topology, np.array([5, 4]), 0, 3, 2)
     assert scaling_stage("minmax", setting).name == "min-max-scaling"
-    with pytest.raises(ExperimentError, match="--scale standard floods the graph"):
+    with pytest.raises(ExperimentError, match="at most 1 with --scale standard, which floods the graph"):
         scaling_stage("standard", setting)
 
 
@@ -356,6 +356,6 @@ def test_flooding_is_decided_from_clusters_and_coordinates(monkeypatch):
 @pytest.mark.parametrize(("memory", "rows", "possible"), [(1984, 96, True), (1983, 96, False), (1984, 95, False)])
 def test_summaries_are_flooded_if_memory_and_rows_suffice(monkeypatch, memory, rows, possible):
     ring = Topology.from_links(4, np.array([[0, 1, 1.0], [1, 2, 1.0], [2, 3, 1.0], [0, 3, 1.0]]))
-    monkeypatch.setattr(registry, "_MEMORY", memory)  # 4 n^2 + 24 n * 2 in a layer * k (d + 2)
-    monkeypatch.setattr(registry, "_ROWS", rows)  # 8 directed edges * n * (k + 1)
+    monkeypatch.setattr(registry, "_MAX_FLOOD_MEMORY", memory)  # 4 n^2 + 24 n * 2 in a layer * k (d + 2)
+    monkeypatch.setattr(registry, "_MAX_FLOOD_ROWS", rows)  # 8 directed edges * n * (k + 1)
     assert registry.can_flood(ring, 2, 3) == possible

@@ -100,7 +100,7 @@ def test_what_is_read_is_near_and_stays_as_it_is(seed, counts, within):
 @given(SEEDS, COUNTS, st.booleans(), st.booleans())
 def test_a_message_of_the_counted_length_is_read_as_it_was(seed, counts, within, apart):
     tables, boxes = draw(seed, counts)
-    packed = pack_rows(tables, boxes, 2.0, within=within, apart=apart)
+    packed = pack_rows(tables, boxes, 2.0, within=within, with_origins=apart)
     below = np.full(len(counts), 4) if apart else None
     lengths = count_row_bytes(packed, boxes, 2.0, within=within, below=below)
     cells = CoordinateGrid(*(part[:1] for part in CoordinateGrid.of(boxes)))

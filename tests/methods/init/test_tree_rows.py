@@ -32,10 +32,10 @@ def test_searches_go_on_until_two_have_found_the_least_cost(costs, rows, searche
         numbers.append(first)
         return np.full((4, 2), float(first)), costs[first]
 
-    monkeypatch.setattr(tree_rows, "search", search)
+    monkeypatch.setattr(tree_rows, "search_centroids", search)
     devices = arrange([np.zeros((1, 2))], []).devices
     table = np.ones((rows, 4))
-    found = TreeRows(4, build_spanning_tree(Topology.from_graph(topologies.path(2)))).find(devices, [table])
+    found = TreeRows(4, build_spanning_tree(Topology.from_graph(topologies.path(2)))).find_candidates(devices, [table])
     assert numbers == list(range(searches))
     assert_array_equal(found, np.full((1, 1, 4, 2), float(best)))
 

@@ -211,7 +211,7 @@ def test_reducing_keeps_weight_and_mean_and_leaves_small_tables_alone():
         assert (after[:, f] * after[:, -1]).sum() == pytest.approx((before[:, f] * before[:, -1]).sum(), rel=1e-9)
 
 
-@pytest.mark.parametrize("name", ["_ROWS", "_MEMORY"])
+@pytest.mark.parametrize("name", ["_MAX_FLOOD_ROWS", "_MAX_FLOOD_MEMORY"])
 def test_init_global_floods_where_messages_are_disturbed_up_to_a_bound(monkeypatch, name):
     graph, shards = GRAPHS["small world"], deal(16)
     plain = p2pkm.simulate(p2pkm.GTVMin(3), graph, shards, rounds=0, quantize="none")
@@ -220,7 +220,7 @@ def test_init_global_floods_where_messages_are_disturbed_up_to_a_bound(monkeypat
     rows, memory = 64 * 16 * 4, 4 * 16 * 16 + 3 * 16 * 8 * 3 * (shards.d + 2) * int(np.bincount(
         build_spanning_tree(p2pkm.Topology.from_graph(graph)).layer).max())  # fmt: skip
     for less, expected in ((0, "flooded-summaries"), (1, "tree-summaries")):
-        monkeypatch.setattr(recipe, name, {"_ROWS": rows, "_MEMORY": memory}[name] - less)
+        monkeypatch.setattr(recipe, name, {"_MAX_FLOOD_ROWS": rows, "_MAX_FLOOD_MEMORY": memory}[name] - less)
         found = p2pkm.simulate(p2pkm.GTVMin(3), graph, shards, rounds=0, faults="loss=0.1")
         assert found.summary["init"] == f"{expected}:candidates=5"
         assert found.rounds[0]["stage"] == expected

@@ -330,7 +330,7 @@ def test_nothing_comes_before_it_and_it_takes_no_start():
 @SPREADS
 def test_graphs_whose_devices_cannot_all_remember_each_other_are_refused(spread, monkeypatch):
     monkeypatch.setattr(recipe, "_MOST_FLOODING", 3)
-    with pytest.raises(ExperimentError, match="coreset floods"):
+    with pytest.raises(ExperimentError, match="at most 3 with coreset, which floods the graph"):
         p2pkm.simulate(Coreset(2, spread=spread), topologies.ring(4), grid(4, points=3))
 
 

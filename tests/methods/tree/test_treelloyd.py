@@ -403,7 +403,7 @@ def test_a_start_that_differs_is_refused():
     same = p2pkm.simulate(p2pkm.TreeLloyd(3), topologies.ring(9), deal(9), start=start)
     assert same.summary["descent"] == "certified"
     start[4, 0] += 1.0
-    with pytest.raises(p2pkm.DataError, match="other centroids for device 4"):
+    with pytest.raises(p2pkm.DataError, match="start differs between device 0 and device 4"):
         p2pkm.simulate(p2pkm.TreeLloyd(3), topologies.ring(9), deal(9), start=start)
 
 
