@@ -18,7 +18,7 @@ from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import check_choice, check_integer, check_positive
 from p2pkm.deep.networks import Network, check_network
-from p2pkm.deep.training import Learner, Session, find_shape, make_learner, parse_shape, require_jax
+from p2pkm.deep.training import Session, Trainer, find_shape, make_learner, parse_shape, require_jax
 from p2pkm.methods.registry import find
 
 _STARTS = 20  # of k-means on the own features alone
@@ -153,11 +153,11 @@ class DeepMethod(MethodBase):
         if (played := method._played) is not None:
             played.check(run, points._replace(d=method.learner(points.d).width))
 
-    def learner(self, d: int) -> Learner:
+    def learner(self, d: int) -> Trainer:
         """Return the network and its training for images of d numbers."""
         require_jax()
         return make_learner(
-            Learner(
+            Trainer(
                 self.network if isinstance(self.network, str) else Network(*self.network),
                 find_shape(self.shape, d),
                 self.features,

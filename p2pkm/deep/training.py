@@ -116,7 +116,7 @@ class Session(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Learner:
+class Trainer:
     """A network for images of one shape, and how it is trained; every function is compiled once per learner.
 
     Parameters
@@ -381,6 +381,6 @@ def _key(word: Any) -> Any:
 
 
 @lru_cache(maxsize=16)
-def make_learner(learner: Learner) -> Learner:
+def make_learner(learner: Trainer) -> Trainer:
     """Return the learner that is equal to this one and was made first: what it has compiled is used again."""
     return learner

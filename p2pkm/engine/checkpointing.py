@@ -24,10 +24,10 @@ class CheckpointSink(Protocol):
     def due(self, t: int) -> bool:
         """Return whether it is time for one after round t of a stage."""
 
-    def begin(self) -> None:
+    def start_timer(self) -> None:
         """Take the time from which on a checkpoint is being made."""
 
-    def excuse(self, reason: str) -> None:
+    def report_unavailable(self, reason: str) -> None:
         """Report why there are none in this run."""
 
     def put(self, outline: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -98,10 +98,12 @@ class Checkpointer:
         if strange:
             self._done = True
             if self._vault is not None:
-                self._vault.excuse(f"{', '.join(strange)} is not registered, see p2pkm.core.states.register")
+                self._vault.report_unavailable(
+                    f"{', '.join(strange)} is not registered, see p2pkm.core.states.register"
+                )
             return
         if self._vault is not None:
-            self._vault.begin()
+            self._vault.start_timer()
         if self._marks is None:
             self._marks = fingerprint(self._own, self._kernels)
         narrowed = network.total(np.array([not devices.active_edges.all()], np.int64))[0] > 0

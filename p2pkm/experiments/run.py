@@ -165,7 +165,7 @@ def execute(
 
     try:
         with asked_to_stop() as interrupted:
-            hooks = RootHooks(sink=sink, tell=progress.tell, scores=prepared.scores, names=inputs)
+            hooks = RootHooks(on_record=sink, tell=progress.tell, scores=prepared.scores, names=inputs)
             if folder is not None:
                 identity = partial(identify, resolved.to_mapping(), run)
                 hooks = replace(

@@ -214,7 +214,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     with ExitStack() as stack:
         if progress and world.rank == 0:
             line = stack.enter_context(closing(ProgressLine(algorithm.name, config.rounds)))
-            hooks = replace(hooks, sink=line)
+            hooks = replace(hooks, on_record=line)
         writer, saved, refusal = None, None, None
         if folder is not None and world.rank == 0:
             writer, saved, refusal = _open(folder, checkpoint_every, _identify(config, start_centroids), stack)

@@ -140,22 +140,22 @@ class CheckpointWriter:
         self._next = time.monotonic() + _PAUSE
         self._begun = 0.0
 
-    def due(self, t: int) -> bool:
+    def is_due(self, t: int) -> bool:
         """Return whether it is time for one after round t of a stage."""
         if self._every is None:
             return time.monotonic() >= self._next
         return self._every > 0 and t % self._every == 0
 
     @property
-    def open(self) -> bool:
+    def is_enabled(self) -> bool:
         """Return whether there are ever any."""
         return self._every != 0
 
-    def begin(self) -> None:
+    def start_timer(self) -> None:
         """Take the time from which on a checkpoint is being made."""
         self._begun = time.monotonic()
 
-    def excuse(self, reason: str) -> None:
+    def report_unavailable(self, reason: str) -> None:
         """State why there is no checkpoint."""
         self._tell(f"no checkpoint could be written: {reason}; the run goes on without")
 
@@ -169,7 +169,7 @@ class CheckpointWriter:
             (place / FOLDER).mkdir(exist_ok=True)
             write(place / FOLDER, f"{number:08}.bin", Checkpoint(self._facts(), outline, arrays))
         except OSError as error:
-            self.excuse(str(error.strerror or error))
+            self.report_unavailable(str(error.strerror or error))
         else:
             self._remove(there[_KEPT - 1 :])
         now = time.monotonic()

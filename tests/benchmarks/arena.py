@@ -66,7 +66,7 @@ class Arena:
         monitor: Any = Blind(self.network)
         context = RunContext(self.devices, self.topology.colors, monitor, stamp)
         start = Start(self.start(), np.ones(len(self.devices), np.bool_))
-        ending = run_stage(Stage("gtvmin", algorithm, rounds), start, context, closing=False)
+        ending = run_stage(Stage("gtvmin", algorithm, rounds), start, context, is_method_stage=False)
         return ending, np.diff(stamps).tolist()
 
     def clock(self, rounds: int, schedule: str = "jacobi") -> list[float]:

@@ -87,7 +87,7 @@ class Heard(NamedTuple):
     counts: list
     fresh: list
     turns: list
-    trouble: FaultInjector
+    injector: FaultInjector
 
 
 def follow(topology, lines, rounds, *, stale="keep", schedule="jacobi", kept_after=None):
@@ -95,10 +95,10 @@ def follow(topology, lines, rounds, *, stale="keep", schedule="jacobi", kept_aft
     table = arrange([np.zeros((1, 1))] * topology.n, list(zip(topology.sources, topology.indices, strict=True)), d=1)
     network = LocalNetwork(place(topology, 0, 1))
     faults = TraceFaults(parse_trace(events(*lines), topology, "trace"), topology.n)
-    trouble = FaultInjector(faults, StalePolicy.of(stale), topology, network.placement)
-    method, schedule = trouble.wrap(Counter(), make(schedule, table.devices, topology.colors), network)
-    network.open(trouble)
-    state, heard = method.initial_state(table.devices, None), Heard([], [], [], trouble)
+    injector = FaultInjector(faults, StalePolicy.of(stale), topology, network.placement)
+    method, schedule = injector.wrap(Counter(), make(schedule, table.devices, topology.colors), network)
+    network.open(injector)
+    state, heard = method.initial_state(table.devices, None), Heard([], [], [], injector)
 
     def speak(devices):
         inbox = network.exchange(method.message(state, devices))
@@ -116,8 +116,8 @@ def follow(topology, lines, rounds, *, stale="keep", schedule="jacobi", kept_aft
         if t == kept_after:
             other = FaultInjector(faults, StalePolicy.of(stale), topology, network.placement)
             other.wrap(Counter(), make("jacobi", table.devices, topology.colors), network)
-            other.restore(trouble.snapshot())
-            trouble.__dict__ = other.__dict__
+            other.restore(injector.snapshot())
+            injector.__dict__ = other.__dict__
     return heard
 
 
@@ -128,7 +128,7 @@ def test_one_message_is_lost():
     heard = follow(PATH, [loss(2, 0, 1)], 3)
     assert heard.counts == [[0] * 4, [1] * 4, [2, 1, 2, 2], [3] * 4]
     assert [row[1] for row in heard.fresh] == [True, True, False, True]
-    assert heard.trouble.lost == 1
+    assert heard.injector.lost == 1
 
 
 def test_a_message_that_is_late_is_heard_then_unless_a_newer_one_has_come():
@@ -137,7 +137,7 @@ def test_a_message_that_is_late_is_heard_then_unless_a_newer_one_has_come():
     assert over == [0, 0, 0, 1, 4, 4 + 1, 6]  # that of round 2 comes in round 4, together with a newer one
     assert [row[1] for row in heard.fresh] == [True, False, False, True, True, True, True]
     assert [row[0] for row in heard.counts] == [0, 1, 1, 3, 4, 5, 6]
-    assert heard.trouble.lost == 0
+    assert heard.injector.lost == 0
 
 
 def test_a_link_that_is_down_loses_what_is_said_both_ways():
@@ -145,7 +145,7 @@ def test_a_link_that_is_down_loses_what_is_said_both_ways():
     assert [row[0] for row in heard.counts] == [0, 1, 2, 2, 2, 2, 6]
     assert [row[1] for row in heard.counts] == [0, 1, 2, 2, 2, 2, 6]
     assert [row[2] for row in heard.counts] == list(range(7))
-    assert heard.trouble.lost == 6
+    assert heard.injector.lost == 6
 
 
 def test_who_is_away_stays_as_it_was_says_nothing_and_hears_nothing():
@@ -155,15 +155,15 @@ def test_who_is_away_stays_as_it_was_says_nothing_and_hears_nothing():
     assert [row[0] for row in heard.counts] == [0, 1, 1, 1, 2, 3]  # 0 hears 1
     assert [row[1] for row in heard.counts] == [0, 1, 1, 1, 4, 5]  # 1 hears 0
     assert [row[0] for row in heard.fresh] == [True, True, False, False, True, True]
-    assert heard.trouble.lost == 4  # what 0 and 2 said to 1
-    assert heard.trouble.away == 2 and heard.trouble.rounds == 5
+    assert heard.injector.lost == 4  # what 0 and 2 said to 1
+    assert heard.injector.away == 2 and heard.injector.rounds == 5
 
 
 def test_who_is_asleep_hears_and_finds_it_new_when_it_wakes():
     heard = follow(PATH, [{"kind": "asleep", "round": 2, "device": 1, "rounds": 2}], 4)
     assert [row[1] for row in heard.turns] == [0, 1, 1, 1, 2]
     assert [row[1] for row in heard.counts] == [0, 1, 2, 3, 4]
-    assert heard.trouble.lost == 0 and heard.trouble.away == 0
+    assert heard.injector.lost == 0 and heard.injector.away == 0
 
 
 def test_what_a_sleeper_was_told_stays_new_until_it_is_awake():
@@ -204,52 +204,52 @@ def test_no_more_tables_are_kept_than_rounds_unless_delays_hold_them_up():
 def test_dropping_takes_what_is_late_as_lost():
     heard = follow(PATH, [delay(2, 0, 1, 1)], 4, stale="drop")
     assert [row[1] for row in heard.counts] == [0, 1, None, 3, 4]
-    assert heard.trouble.lost == 1
+    assert heard.injector.lost == 1
 
 
 def test_a_loss_may_be_of_one_turn():
     heard = follow(PATH, [loss(1, 0, 1, turn=1)], 2, schedule="jacobi*3")
     assert [row[1] for row in heard.counts] == [0, 1, 1, 3, 4, 5, 6]
-    assert follow(PATH, [loss(1, 0, 1)], 1, schedule="jacobi*3").trouble.lost == 3
+    assert follow(PATH, [loss(1, 0, 1)], 1, schedule="jacobi*3").injector.lost == 3
 
 
 def test_a_late_message_to_one_who_is_away_by_then_is_lost():
     heard = follow(PATH, [delay(1, 0, 1, 1), away(2, 1)], 3)
     assert [row[1] for row in heard.counts] == [0, 0, 0, 3]
-    assert heard.trouble.lost == 3
-    assert heard.trouble.snapshot()["losses"].tolist() == [0, 3, 0]  # kept by receiver, for any number of ranks
+    assert heard.injector.lost == 3
+    assert heard.injector.snapshot()["losses"].tolist() == [0, 3, 0]  # kept by receiver, for any number of ranks
 
 
 def test_an_empty_table_is_a_message_and_one_without_links_has_none():
-    trouble = follow(PATH, [loss(9, 0, 1)], 0).trouble
-    ages, fresh = trouble.receive(SentTables(np.array([0, -1, 1]), 8, None))
+    injector = follow(PATH, [loss(9, 0, 1)], 0).injector
+    ages, fresh = injector.receive(SentTables(np.array([0, -1, 1]), 8, None))
     assert ages.tolist() == [0] * 4 and fresh.tolist() == [False, True, True, False]
     alone = follow(Topology.from_links(1, np.zeros((0, 3))), [away(1, 0)], 2)
-    assert alone.turns == [[0], [0], [1]] and alone.trouble.lost == 0
+    assert alone.turns == [[0], [0], [1]] and alone.injector.lost == 0
     at, here = locate(np.zeros(0, np.int64), np.array([3, 4]))
     assert at.tolist() == [] and here.tolist() == [False, False]
 
 
 def test_what_was_on_its_way_when_a_stage_ended_does_not_keep_the_next_one_from_ending():
     network = LocalNetwork(place(PATH, 0, 1))
-    trouble = follow(PATH, [delay(1, 0, 1, 9)], 1).trouble
-    trouble.note(0, np.ones(3, bool))
-    assert trouble.check_termination("silent") == ""
-    trouble.wrap(Counter(), make("jacobi", arrange([np.zeros((1, 1))] * 3, []).devices, PATH.colors), network)
-    trouble.note(0, np.ones(3, bool))
-    assert trouble.check_termination("silent") == "silent"
+    injector = follow(PATH, [delay(1, 0, 1, 9)], 1).injector
+    injector.note(0, np.ones(3, bool))
+    assert injector.check_termination("silent") == ""
+    injector.wrap(Counter(), make("jacobi", arrange([np.zeros((1, 1))] * 3, []).devices, PATH.colors), network)
+    injector.note(0, np.ones(3, bool))
+    assert injector.check_termination("silent") == "silent"
 
 
 def test_silence_is_no_end_while_somebody_is_away_or_a_message_on_its_way():
     heard = follow(PATH, [away(1, 0, 2), delay(3, 0, 1, 5)], 1)
-    heard.trouble.note(0, np.array([False, True, True]))
-    assert heard.trouble.check_termination("silent") == ""  # 0 is away, and not converged
-    assert heard.trouble.check_termination("converged") == "converged"
-    heard.trouble.note(0, np.ones(3, bool))
-    assert heard.trouble.check_termination("silent") == "silent"
+    heard.injector.note(0, np.array([False, True, True]))
+    assert heard.injector.check_termination("silent") == ""  # 0 is away, and not converged
+    assert heard.injector.check_termination("converged") == "converged"
+    heard.injector.note(0, np.ones(3, bool))
+    assert heard.injector.check_termination("silent") == "silent"
     late = follow(PATH, [delay(1, 0, 1, 5)], 1)
-    late.trouble.note(0, np.ones(3, bool))
-    assert late.trouble.check_termination("silent") == ""
+    late.injector.note(0, np.ones(3, bool))
+    assert late.injector.check_termination("silent") == ""
 
 
 lines = st.one_of(
@@ -315,7 +315,7 @@ def test_everybody_hears_what_a_look_at_every_message_says(trace, kept_after):
     heard, (counts, lost) = follow(RING, trace, 7, stale="keep:age=64", kept_after=kept_after), naive(trace, 7)
     assert heard.counts == counts
     assert heard.fresh == follow(RING, trace, 7, stale="keep:age=64").fresh
-    assert heard.trouble.lost == lost
+    assert heard.injector.lost == lost
 
 
 # --- runs ---
@@ -470,10 +470,10 @@ def balance(method, lines, rounds):
     table = arrange([rng.normal(size=(i + 1, 2)) for i in range(5)], links)
     topology, devices, network = table
     trace = parse_trace(events(*lines), topology, "trace")
-    trouble = FaultInjector(TraceFaults(trace, 5), StalePolicy.keep(), topology, network.placement)
+    injector = FaultInjector(TraceFaults(trace, 5), StalePolicy.keep(), topology, network.placement)
     schedule = make(method.schedule, devices, topology.colors)
-    played, schedule = trouble.wrap(method, schedule, network)
-    network.open(trouble)
+    played, schedule = injector.wrap(method, schedule, network)
+    network.open(injector)
     centroids = np.tile(rng.normal(size=(1, method.k, 2)), (5, 1, 1))
     state = played.initial_state(devices, Start(centroids, np.ones(5, bool)))
     inbox = network.exchange(played.message(state, devices.at_stage_start(schedule.opening)))

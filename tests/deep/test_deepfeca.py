@@ -13,7 +13,7 @@ import topologies
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.protocols import RunOutline, Work
 from p2pkm.deep.pooled import deep_cluster
-from p2pkm.deep.training import Learner
+from p2pkm.deep.training import Trainer
 from p2pkm.engine.build_run import build_run
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import parse_method
@@ -246,7 +246,7 @@ def test_the_linear_classifier_trains_too(jax):
 
 @pytest.mark.slow
 def test_a_loss_that_is_no_number_ends_the_run_and_leaves_a_checkpoint(jax, tmp_path, monkeypatch):
-    folder, train = tmp_path / "run", Learner.train
+    folder, train = tmp_path / "run", Trainer.train
 
     def diverge(self, theta, images, labels, prototypes, session):
         theta, loss = train(self, theta, images, labels, prototypes, session)
@@ -255,7 +255,7 @@ def test_a_loss_that_is_no_number_ends_the_run_and_leaves_a_checkpoint(jax, tmp_
     words = ("--algorithm", "deepfeca:network=mlp,epochs=1", "--data", "digits", "--devices", 3, "--rounds", 4,
              "--checkpoint-every", 1, "--no-plot", "--quiet", "--out", folder, "--partition", "iid")  # fmt: skip
     with monkeypatch.context() as patched:
-        patched.setattr(Learner, "train", diverge)
+        patched.setattr(Trainer, "train", diverge)
         ending = here(*words)
     assert ending.code == 4 and "Traceback" not in ending.err
     assert "training diverged in round 3 at device 0: the loss is nan. Take a rate below 0.02" in ending.err

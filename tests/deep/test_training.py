@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.deep.networks import Network, check_network, convolve
-from p2pkm.deep.training import Learner, Session, augment, find_shape, make_views, parse_shape
+from p2pkm.deep.training import Session, Trainer, augment, find_shape, make_views, parse_shape
 from tests.support.images import digits
 
 SIDE = (8, 8, 1)
@@ -57,8 +57,8 @@ def test_no_two_epochs_of_a_device_draw_the_same(monkeypatch):
         drawn.append((tuple(numbers), tuple(key)))
         return row, velocity, 0.0
 
-    monkeypatch.setattr(Learner, "_step", staticmethod(step))  # nothing is trained, so that JAX is not needed
-    learner, (images, labels) = Learner("mlp", SIDE, batch=8), digits(8)
+    monkeypatch.setattr(Trainer, "_step", staticmethod(step))  # nothing is trained, so that JAX is not needed
+    learner, (images, labels) = Trainer("mlp", SIDE, batch=8), digits(8)
     for t in (1, 2, 3):
         learner.train(np.zeros(4, np.float32), images, labels, np.eye(32)[:10], Session(5, t, 3, 0.1))
     assert len(drawn) == 9
@@ -75,9 +75,9 @@ def test_every_epoch_sees_every_image_once_with_its_label(monkeypatch):
         seen.extend(numbers[mask > 0])
         return row, velocity, 3.0
 
-    monkeypatch.setattr(Learner, "_step", staticmethod(step))
+    monkeypatch.setattr(Trainer, "_step", staticmethod(step))
     theta = np.zeros(4, np.float32)
-    _, loss = Learner("mlp", SIDE, batch=8).train(theta, images, labels, np.eye(32)[:10], Session(5, 1, 2, 0.1))
+    _, loss = Trainer("mlp", SIDE, batch=8).train(theta, images, labels, np.eye(32)[:10], Session(5, 1, 2, 0.1))
     assert_array_equal(np.sort(np.reshape(seen, (2, 21))), [np.arange(21)] * 2)
     assert loss == 3.0
 
@@ -88,7 +88,7 @@ def test_every_epoch_sees_every_image_once_with_its_label(monkeypatch):
 def test_gradients_are_those_of_the_loss(jax, network, classifier):
     rng = np.random.default_rng(1)
     with jax.enable_x64(True):
-        learner = Learner(network, SIDE, features=4, classifier=classifier, temperature=0.5)
+        learner = Trainer(network, SIDE, features=4, classifier=classifier, temperature=0.5)
         views = rng.normal(size=(2, 5, *SIDE))
         labels, mask, present = rng.integers(0, 3, 5), np.array([1.0, 1, 1, 1, 0]), np.array([True] * 3 + [False])
         rows = rng.normal(size=(4, learner.width))
@@ -109,7 +109,7 @@ def test_gradients_are_those_of_the_loss(jax, network, classifier):
 
 @pytest.mark.slow
 def test_no_epoch_and_no_rate_leave_the_parameters_alone(jax):
-    learner, (images, labels) = Learner("mlp", SIDE), digits(40)
+    learner, (images, labels) = Trainer("mlp", SIDE), digits(40)
     theta, rows = learner.init(1), np.eye(32)[:10]
     for session in (Session(5, 1, 0, 0.1), Session(5, 1, 3, 0.0)):
         assert learner.train(theta, images, labels, rows, session)[0] is theta
@@ -119,7 +119,7 @@ def test_no_epoch_and_no_rate_leave_the_parameters_alone(jax):
 
 @pytest.mark.slow
 def test_the_order_of_prototypes_does_not_matter(jax):
-    learner, (images, labels) = Learner("mlp", SIDE), digits(40)
+    learner, (images, labels) = Trainer("mlp", SIDE), digits(40)
     rng = np.random.default_rng(0)
     rows, theta, session = rng.normal(size=(10, 32)), learner.init(1), Session(5, 1, 2, 0.05)
     order = rng.permutation(10)
@@ -130,7 +130,7 @@ def test_the_order_of_prototypes_does_not_matter(jax):
 
 @pytest.mark.slow
 def test_an_absent_prototype_gets_no_logit(jax):
-    learner, (images, labels) = Learner("mlp", SIDE), digits(40)
+    learner, (images, labels) = Trainer("mlp", SIDE), digits(40)
     rows, theta, session = np.eye(32)[:10], learner.init(1), Session(5, 1, 2, 0.05)
     more = np.concatenate((rows, np.full((3, 32), np.inf)))
     assert_allclose(
@@ -144,7 +144,7 @@ def test_centered_prototypes_are_those_without_their_mean(jax):
     images, labels = digits(40)
     rows = np.random.default_rng(0).normal(size=(10, 32))
     more, session = np.concatenate((rows + 7.0, np.full((2, 32), np.inf))), Session(5, 1, 2, 0.05)
-    plain, centered = (Learner("mlp", SIDE, classifier=kind) for kind in ("prototypes", "centered"))
+    plain, centered = (Trainer("mlp", SIDE, classifier=kind) for kind in ("prototypes", "centered"))
     expected, _ = plain.train(plain.init(1), images, labels, rows - rows.mean(axis=0), session)
     assert_allclose(centered.train(centered.init(1), images, labels, more, session)[0], expected, atol=2e-6)
     one, _ = plain.train(plain.init(1), images, 0 * labels, rows[:1], session)
@@ -153,7 +153,7 @@ def test_centered_prototypes_are_those_without_their_mean(jax):
 
 @pytest.mark.slow
 def test_streams_depend_on_device_and_round_alone(jax):
-    learner, (images, labels) = Learner("mlp", SIDE), digits(50)
+    learner, (images, labels) = Trainer("mlp", SIDE), digits(50)
     theta, rows = learner.init(1), np.eye(32)[:10]
 
     def trained(key, t):
@@ -166,7 +166,7 @@ def test_streams_depend_on_device_and_round_alone(jax):
 
 @pytest.mark.slow
 def test_true_labels_teach_the_network_to_tell_digits_apart(jax):
-    learner, (images, labels) = Learner("mlp", SIDE), digits(1200)
+    learner, (images, labels) = Trainer("mlp", SIDE), digits(1200)
     rows = np.eye(32)[:10]
     theta, _ = learner.train(learner.init(1), images[:900], labels[:900], rows, Session(5, 1, 15, 0.05))
     _, features = learner.embed(theta, images[900:])
@@ -211,7 +211,7 @@ def test_views_are_two_small_changes_of_each_image(jax):
 @pytest.mark.slow
 @pytest.mark.parametrize(("network", "count"), [("linear", 4096), ("mlp", 22816), ("conv", 29648), ("resnet18", None)])
 def test_the_networks_are_as_large_as_documented(jax, network, count):
-    learner = Learner(network, SIDE)
+    learner = Trainer(network, SIDE)
     assert learner.width == (64 if network == "linear" else 32)
     assert count is None or learner.parameters == count
     if network == "resnet18":
@@ -248,7 +248,7 @@ def test_a_convolution_is_normalized_by_groups_of_channels(jax, stride):
 @pytest.mark.slow
 def test_the_residual_network_learns(jax):
     images, labels = digits(16)
-    learner, rows = Learner("resnet18", SIDE, batch=16, views=False), np.eye(32)[:10]
+    learner, rows = Trainer("resnet18", SIDE, batch=16, views=False), np.eye(32)[:10]
     theta = learner.init(1)
     losses = []
     for t in (1, 2, 3):
@@ -260,14 +260,14 @@ def test_the_residual_network_learns(jax):
 @pytest.mark.slow
 def test_a_network_of_ones_own(jax):
     own = Network(lambda key, shape: {"a": jax.numpy.ones(3)}, lambda params, images: (images[:, 0, :, 0],) * 2)
-    assert Learner(own, SIDE).width == 8
+    assert Trainer(own, SIDE).width == 8
     flat = Network(own.init, lambda params, images: (images[:, 0, :, 0], images[:, 0, 0, 0]))
     with pytest.raises(ExperimentError, match=r"shapes \[\(64, 8\), \(64,\)\]; expected"):
-        _ = Learner(flat, SIDE).width
+        _ = Trainer(flat, SIDE).width
     for wrong in (None, {"body": 0, "features": 1}):
         other = Network(own.init, lambda params, x, wrong=wrong: wrong and dict.fromkeys(wrong, x[:, 0, :, 0]))
         with pytest.raises(ExperimentError, match=f"returns a {type(wrong).__name__} .* expected a pair"):
-            _ = Learner(other, SIDE).width
+            _ = Trainer(other, SIDE).width
 
 
 @pytest.mark.slow

@@ -24,12 +24,12 @@ class Vault:
 
     def __init__(self):
         self.kept, self.excuses = [], []
-        self.excuse = self.excuses.append
+        self.report_unavailable = self.excuses.append
 
-    def due(self, t):
+    def is_due(self, t):
         return True
 
-    def begin(self):
+    def start_timer(self):
         """Take no time."""
 
     def put(self, outline, arrays):
@@ -102,7 +102,7 @@ def test_nothing_is_kept_where_nobody_takes_it_after_the_last_scene_or_of_states
     for one, last in ((state, True), (Strange(np.zeros((3, 1, 1))), False)):
         keeper = build()
         for kept in (False, True):
-            assert keeper.open == keeper.due(1) != kept
+            assert keeper.open == keeper.is_due(1) != kept
             keeper.keep(StageState(one, inbox, ""), table.devices, Links({}), last=last)
     assert len(vault.kept) == len(vault.excuses) == 1 and "Strange is not registered" in vault.excuses[0]
     vault.open = False
@@ -115,10 +115,10 @@ def test_the_next_checkpoint_is_due_after_30_s_or_40_times_the_last_duration(tmp
     with Lock(tmp_path / "run") as held:
         writer = CheckpointWriter(held, None, dict, print)
         for took, pause in ((0.5, 30.0), (2.0, 80.0), (0.0, 30.0)):
-            writer.begin()
+            writer.start_timer()
             now[0] += took
             writer.put({}, {})
             ends = now[0]
             for later, due in ((0.0, False), (pause - 0.1, False), (pause + 0.1, True)):
                 now[0] = ends + later
-                assert writer.due(7) == due
+                assert writer.is_due(7) == due

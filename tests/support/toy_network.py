@@ -12,7 +12,7 @@ WIDTH = 32
 
 @dataclass(frozen=True)
 class Toy:
-    """Implementation of `Learner` for images of d numbers."""
+    """Implementation of `Trainer` for images of d numbers."""
 
     d: int
     width = WIDTH

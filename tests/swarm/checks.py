@@ -144,7 +144,7 @@ def check_plan(case: Case) -> Iterator[str]:
     planned = stage_traffic(plan)
     real = prepare(replace(config, out="none"), None)
     trace: list[dict[str, Any]] = []
-    run_job(real.run, RankPart(read(real.shards)), connect(), RootHooks(sink=trace.append))
+    run_job(real.run, RankPart(read(real.shards)), connect(), RootHooks(on_record=trace.append))
     before, at = (0, 0), -1
     for record in trace:
         at += record["round"] == 0

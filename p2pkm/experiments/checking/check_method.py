@@ -286,7 +286,7 @@ class _Trial:
             with warnings.catch_warnings():
                 # Of divisions by zero and the like, whose results the check "finite" reports.
                 warnings.simplefilter("ignore", RuntimeWarning)
-                result = run_job(config, part, world, RootHooks(sink=records.append, checkpoints=checkpoints))
+                result = run_job(config, part, world, RootHooks(on_record=records.append, checkpoints=checkpoints))
         except Exception as error:
             if "read-only" in str(error):
                 advice = "Arguments are read-only: work on a copy"
@@ -322,19 +322,19 @@ class _Trial:
 class _CheckpointsInMemory:
     """Checkpoints after every round, kept in memory; implements `p2pkm.engine.checkpointing.CheckpointSink`."""
 
-    open = True
+    is_enabled = True
 
     def __init__(self) -> None:
         self.saved: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self.reason = ""  # why no checkpoint can be written
 
-    def due(self, t: int) -> bool:
+    def is_due(self, t: int) -> bool:
         return True
 
-    def begin(self) -> None:
+    def start_timer(self) -> None:
         pass
 
-    def excuse(self, reason: str) -> None:
+    def report_unavailable(self, reason: str) -> None:
         self.reason = reason
 
     def put(self, outline: dict[str, Any], arrays: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from p2pkm.channel.fault_model import build_fault_model, record
+from p2pkm.channel.fault_model import build_fault_model, record_faults
 from p2pkm.channel.fault_trace import KIND, WORDS, FaultTrace, write_trace
 from p2pkm.channel.sampled_faults import Faults
 from p2pkm.core.errors import NetworkError
@@ -66,7 +66,7 @@ def write_fault_trace(request: TraceRequest, out: str | None) -> tuple[list[str]
         topology = build_topology(spec, request.devices, _DEVICES)
         print_file_summary(topology.file_summary)
     model = build_fault_model(Faults.of(request.faults), topology, request.seed)
-    trace = record(model, topology, request.rounds, request.turns)
+    trace = record_faults(model, topology, request.rounds, request.turns)
     lines, summary = list(write_trace(trace, topology.clients)), _count(trace, request.rounds)
     if out is None:
         return lines, summary

@@ -116,9 +116,9 @@ def _find_malformed_messages(plan: RunPlan) -> ByzantineMessages | None:
 def _count(sent: SentByRound, stage: Stage, plan: RunPlan, byzantine: ByzantineMessages | None) -> VolumeByRound:
     """Count messages and bytes of each round, with an extra row in the malformed tables of Byzantine devices."""
     behavior = None if byzantine is None else byzantine.begin(stage, closing=False)
-    if byzantine is None or behavior is None or not behavior.acts:
+    if byzantine is None or behavior is None or not behavior.is_active:
         return lambda t: add_up(sent(t))
-    is_byzantine, only_in_opening = np.isin(np.arange(plan.topology.n), byzantine.ids), behavior.opening
+    is_byzantine, only_in_opening = np.isin(np.arange(plan.topology.n), byzantine.ids), behavior.initial_exchange_only
 
     def count(t: int) -> MessageVolume:
         parts = sent(t)

@@ -107,7 +107,7 @@ def _run_pilot(pilot: Prepared, method: Any) -> _Clock:
     method = method.replaced(tol=0.0) if "tol" in vars(method) else method
     clock = _Clock(method.name)
     part = RankPart(pilot.shards, interrupted=clock.end_round)
-    run_job(replace(pilot.run, algorithm=method), part, LocalWorld(), RootHooks(sink=clock.record))
+    run_job(replace(pilot.run, algorithm=method), part, LocalWorld(), RootHooks(on_record=clock.record))
     return clock
 
 

@@ -41,7 +41,7 @@ def compare(**options):
     plan = build_plan(experiment, None)
     real = prepare(plan.experiment, None)
     trace = []
-    run_job(real.run, RankPart(real.shards), connect(), RootHooks(sink=trace.append))
+    run_job(real.run, RankPart(real.shards), connect(), RootHooks(on_record=trace.append))
     planned, before, at, rows = stage_traffic(plan), (0, 0), -1, []
     for record in trace:
         at += record["round"] == 0

@@ -45,7 +45,7 @@ def spend(**options):
     plan = build_plan(experiment, None)
     real = prepare(plan.experiment, None)
     trace, found, last, at = [], [], (0, 0), -1
-    run_job(real.run, RankPart(real.shards), connect(), RootHooks(sink=trace.append))
+    run_job(real.run, RankPart(real.shards), connect(), RootHooks(on_record=trace.append))
     planned = stage_traffic(plan)
     for record in trace:
         at += record["round"] == 0

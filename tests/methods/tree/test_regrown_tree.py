@@ -38,12 +38,12 @@ def play(data, links, start, absences, rounds, **options):
     events = np.array([(kind, t, i, -1, last, -1) for kind, t, i, last in absences], np.int64).reshape(-1, 6)
     events = events[np.argsort(events[:, 1], kind="stable")]
     network = LocalNetwork(place(table.topology, 0, 1))
-    trouble = FaultInjector(TraceFaults(FaultTrace(events), len(data)), StalePolicy.keep(), table.topology,
+    injector = FaultInjector(TraceFaults(FaultTrace(events), len(data)), StalePolicy.keep(), table.topology,
                             network.placement)  # fmt: skip
     method = p2pkm.TreeLloyd(len(start), **{"tol": 0.0} | options).under_faults(table.topology).on(table.topology)
     devices, plain = table.devices, make(method.schedule, table.devices, table.topology.colors)
-    played, schedule = trouble.wrap(method, plain, network)
-    network.open(trouble)
+    played, schedule = injector.wrap(method, plain, network)
+    network.open(injector)
     state = played.initial_state(devices, Start(np.array([start] * len(data)), np.ones(len(data), bool)))
     inbox = network.exchange(played.message(state, devices.at_stage_start(schedule.opening)))
     states, traffic = [state], [(0, 0, 0)]
