@@ -78,7 +78,7 @@ NO_BLAS = {  # calls outside of `single_thread` that are none of BLAS, or whose 
     "p2pkm/privacy/run_attack.py": {"noisy_sums": "norm of whole numbers, compared"},
     "p2pkm/privacy/pair_leaks.py": {"combine": "within pair_leaks"},
     "p2pkm/methods/tree/regrown_tree.py": {"_compare_offers": "whole numbers"},
-    "p2pkm/deep/networks.py": {"_apply_linear": "JAX", "_through": "JAX"},
+    "p2pkm/deep/networks.py": {"_apply_linear": "JAX", "_apply_dense": "JAX"},
     "p2pkm/deep/training.py": {"loss": "JAX"},
     "p2pkm/network/ledger.py": {"totals": "whole numbers", "wire_total": "whole numbers"},
     "p2pkm/privacy/row_space.py": {"multiply_modulo": "exact products and sums"},

@@ -504,7 +504,7 @@ def test_partial_fit_knows_the_devices_by_their_names_and_refuses_others():
 
 def test_partial_fit_of_methods_that_start_by_themselves_and_of_open_k():
     served = P2PKMeans(4, algorithm="fkm", random_state=0).partial_fit(X)
-    with pytest.raises(ValueError, match="leave start out"):
+    with pytest.raises(ValueError, match="start cannot be combined with"):
         served.partial_fit(X)
     model = P2PKMeans("auto", random_state=0, k_max=6).fit(X, devices=OWNER)
     found = model.n_clusters_

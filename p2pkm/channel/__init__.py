@@ -1,1 +1,1 @@
-"""What happens to messages between a method and the wire: faults, Byzantine devices, suppression, rejection."""
+"""Operations on messages between method and network: suppression, noise, integers, Byzantine devices, faults."""

@@ -1,8 +1,8 @@
-"""Byzantine devices: some send wrong tables; who they are, and what they send in the place of their own message.
+"""Byzantine devices: their selection, and the wrong tables that they send.
 
-The message is replaced between the algorithm and the network: the device's own state goes on as if it were honest, with
-what it receives from others. What it sends is a function of (seed, stage, round, turn, device), so it is the same on
-any number of ranks.
+A message is replaced between the algorithm and the network. The state of a Byzantine device evolves as if the device
+were honest, with the messages it receives. The replacement is a function of (seed, stage, round, turn, device), so it
+is bit-identical on any number of ranks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,11 +24,16 @@ from p2pkm.methods.registry import suggest_methods
 from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network
 
-_PACE = 0.05  # of the spans of the data: what a drifting table moves in a round
-_FAR = 3.0  # spans of the data: how far away colluding devices meet
+# "drift": distance that a row moves per round, in spans of the data.
+_DRIFT_STEP = 0.05
+# "collude": least distance of the common rows from the lower corner of the data, in spans.
+_COLLUSION_DISTANCE = 3.0
+# Finite, but above the largest number that receivers accept (1e100, `p2pkm.channel.rejection`).
 _ABSURD = 1e101
-_NAMED = 10  # Byzantine devices in a note
-_MISSHAPEN = 3  # of the four kinds of tables that are none: it ends within a row
+# Byzantine devices that a note lists.
+_LISTED_DEVICES = 10
+# "nan" draws one of four kinds of malformed tables: NaN, infinity, absurd numbers, and this one, a wrong shape.
+_WRONG_SHAPE = 3
 
 
 @dataclass(frozen=True)
@@ -38,18 +43,23 @@ class Byzantine:
     Attributes
     ----------
     count : int
+        Number of Byzantine devices.
     kind : {"random", "flip", "drift", "nan", "collude"}
-        random: rows drawn anew in every turn, uniformly in the box of all points; flip: the own rows mirrored at the
-        mean of all points; drift: the own rows, moved by a twentieth of the spans of the data more in every round, each
-        Byzantine device in a direction of its own; nan: NaN, infinite or absurd numbers or a table of the wrong shape;
-        collude: all Byzantine devices send the same rows, three to four spans of the data away.
+        Rows that Byzantine devices send instead of the correct ones.
+
+        * "random": drawn in every turn, uniformly in the bounding box of all points.
+        * "flip": the correct rows, mirrored at the mean of all points.
+        * "drift": the correct rows, moved by a further 5 % of the spans of the data in every round; each device moves
+          them in one random direction.
+        * "nan": malformed tables: NaN, infinite or absurd numbers, or a table of the wrong shape.
+        * "collude": the same rows for all Byzantine devices, three to four spans of the data away.
     place : {"random", "central", "peripheral"}
-        Drawn from the seed, or the devices of largest or smallest centrality; of equals the lower id.
+        Selection of the devices: by the seed, or those of largest or smallest centrality (ties: the lower id).
     by : {"closeness", "betweenness"}
-        Which centrality: see `topologies.measures`, exact up to 1,000 devices.
+        Centrality, see `topologies.measures`; exact up to 1,000 devices.
     stages : {"method", "all"}
-        Whether Byzantine devices are honest in what comes before the method, or Byzantine in the opening of these
-        stages, too.
+        "method": Byzantine devices are honest in the stages before the method. "all": they also send wrong tables in
+        the initial exchange of these stages.
 
     Examples
     --------
@@ -66,73 +76,87 @@ class Byzantine:
     stages: Literal["method", "all"] = "method"
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Validate the parameters."""
         check_integer(self.count, 0, "byzantine")
         for name, words in parameters(Byzantine).items():
             convert(vars(self)[name], words, f"byzantine {name}")
 
     def __str__(self) -> str:
-        """Return the spec in full."""
+        """Return the complete spec."""
         return str(complete(Spec(str(self.count), vars(self)), {str(self.count): Byzantine}, 0))
 
     @classmethod
-    def of(cls, given: "Byzantine | str | int | None") -> "Byzantine | None":
-        """Return the value of a text such as ``2:kind=flip,place=central``, or of a number; others stay as they are.
+    def of(cls, value: "Byzantine | str | int | None") -> "Byzantine | None":
+        """Convert a text such as ``2:kind=flip,place=central``, or a number; other values are returned unchanged.
 
         Raises
         ------
         ExperimentError
-            If it does not begin with a whole number, or a key or value is not known.
+            If the text does not begin with a whole number, or a key or value is unknown.
         """
-        if given is None or isinstance(given, Byzantine):
-            return given
-        if not isinstance(given, str):
-            return cls(given)
-        name = given.partition(":")[0].strip()
+        if value is None or isinstance(value, Byzantine):
+            return value
+        if not isinstance(value, str):
+            return cls(value)
+        name = value.partition(":")[0].strip()
         count = read_count(name)
         if count is None:
             raise ExperimentError(
-                f"byzantine is {given!r}; expected how many devices are Byzantine, and perhaps how, as in "
+                f"byzantine is {value!r}; expected a number of devices, with options if needed, for example "
                 "2:kind=flip,place=central"
             )
-        return cls(count, **parse(given, {name: cls}, "byzantine").options)
+        return cls(count, **parse(value, {name: cls}, "byzantine").options)
 
 
 def select_byzantine(spec: Byzantine | None, topology: Topology, seed: int) -> Integers:
-    """Return the ids of the Byzantine devices, ascending; the server is never among them."""
+    """Select the Byzantine devices.
+
+    Parameters
+    ----------
+    spec : Byzantine or None
+    topology : Topology
+    seed : int
+
+    Returns
+    -------
+    int64[b]
+        Ids, ascending; never that of the server.
+    """
     if spec is None or not spec.count:
         return np.zeros(0, np.int64)
     if spec.place == "random":
-        merit = uniforms(seed, Stream.PLACE, [0], topology.n)[0]
+        rank_key = uniforms(seed, Stream.PLACE, [0], topology.n)[0]
     else:
         from topologies import CSRGraph, measures
 
         sign = -1.0 if spec.place == "central" else 1.0
         graph = CSRGraph(topology.indptr, topology.indices, topology.weights)
-        merit = sign * np.round(getattr(measures, spec.by)(graph, seed=seed), 12)  # equals stay equal
-    return np.sort(np.argsort(merit[: topology.clients], kind="stable")[: spec.count])
+        # Rounded, so that devices of equal centrality stay equal despite rounding errors and are ordered by id.
+        rank_key = sign * np.round(getattr(measures, spec.by)(graph, seed=seed), 12)
+    return np.sort(np.argsort(rank_key[: topology.clients], kind="stable")[: spec.count])
 
 
 @dataclass
 class ByzantineMessages(PlacedOnGraph, Transform):
-    """What the Byzantine devices of a batch send.
+    """Transform that replaces the messages of the Byzantine devices.
 
     Attributes
     ----------
     spec : Byzantine
     ids : int64[b]
-        Of all Byzantine devices.
+        Ids of all Byzantine devices of the system.
     method : type
-        Of the stage that the run is about.
+        Class of the method.
     low, high, mean : float64[d]
-        Box and mean of all points, in the units that the method sends in.
-    opening : bool
-        Whether they send wrong tables in the opening of the stage alone.
+        Bounding box and mean of all points, in the units of the method's messages.
+    initial_exchange_only : bool
+        Whether the devices send wrong tables in the initial exchange of the current stage only.
     content : MessageContent
-        What the stage sends.
-    started : list of bool
-        Not empty once the method has begun. Not kept: after a resume the stage of the checkpoint begins again, and what
-        comes between two stages of the method sends in its opening alone.
+        Content of the messages of the current stage.
+    method_started : list of bool
+        Not empty once the method has begun; a list, because the copies for the stages share it. It is not part of
+        checkpoints: after a resume the stage of the checkpoint begins again, and a stage between two stages of the
+        method sends wrong tables in its initial exchange only.
     """
 
     spec: Byzantine
@@ -141,9 +165,9 @@ class ByzantineMessages(PlacedOnGraph, Transform):
     low: Floats = field(default_factory=lambda: np.zeros(0))
     high: Floats = field(default_factory=lambda: np.zeros(0))
     mean: Floats = field(default_factory=lambda: np.zeros(0))
-    opening: bool = False
+    initial_exchange_only: bool = False
     content: MessageContent = MessageContent.CENTROIDS
-    started: list[bool] = field(default_factory=list)
+    method_started: list[bool] = field(default_factory=list)
 
     name: ClassVar[str] = "byzantine"
     order: ClassVar[Order] = Order.REPLACE
@@ -161,33 +185,34 @@ class ByzantineMessages(PlacedOnGraph, Transform):
 
     @classmethod
     def disturbs(cls, settings: Settings) -> bool:
-        """Return whether there is a Byzantine device at all."""
+        """Check whether there is any Byzantine device."""
         return settings["spec"].count > 0
 
     @classmethod
     def check(cls, settings: Settings, algorithm: Any) -> None:
-        """Refuse methods whose messages have no rows that could be replaced."""
-        if not _replaceable(algorithm.traits):
+        """Validate that the messages of the method contain rows that can be replaced."""
+        if not _is_replaceable(algorithm.traits):
             raise ExperimentError(
-                f"byzantine is {settings['spec']}, but {algorithm.name} sends nothing that a Byzantine device could "
-                "replace by other centroids. Remove --byzantine, or use "
-                f"{suggest_methods(lambda other: _replaceable(other.traits))}"
+                f"--byzantine {settings['spec']} cannot be combined with {algorithm.name}: the method sends nothing "
+                "that a Byzantine device could replace by other centroids. Remove --byzantine, or use "
+                f"{suggest_methods(lambda other: _is_replaceable(other.traits))}"
             )
 
     @classmethod
     def place(
         cls, settings: Settings, topology: Topology, seed: int, arrays: Mapping[str, Any] | None = None
     ) -> Settings:
-        """Choose the devices; refuse more than there can be."""
+        """Select the devices, at most all except one."""
         spec = settings["spec"]
         if not spec.count < topology.clients:
             raise ExperimentError(
-                f"byzantine is {spec.count} of {topology.clients} devices; expected fewer, so that one is honest"
+                f"byzantine is {spec.count} of {topology.clients} devices; expected at most {topology.clients - 1}, so "
+                "that one device is honest. Reduce --byzantine"
             )
         return {"spec": spec, "ids": select_byzantine(spec, topology, seed)}
 
     def start(self, stages: Sequence[Stage], devices: Devices, network: Network) -> None:
-        """Measure all points in the units of these stages."""
+        """Compute bounding box and mean of all points in the units of these stages."""
         if not len(self.ids):
             return
         method = find_method_stage(stages).algorithm
@@ -195,80 +220,82 @@ class ByzantineMessages(PlacedOnGraph, Transform):
         self.low, self.high, self.mean = convert_box(_measure(devices, network), method.traits.normalization)
 
     def begin(self, stage: Stage, *, closing: bool) -> "ByzantineMessages | None":
-        """Return what is sent in a stage, None if every device is honest in it; see `acts`, too."""
-        own, traits = isinstance(stage.algorithm, self.method), stage.algorithm.traits
-        if not _replaceable(traits) or not len(self.ids):
+        """Return the transform of a stage, None if all devices are honest in it; see also `is_active`."""
+        is_method, traits = isinstance(stage.algorithm, self.method), stage.algorithm.traits
+        if not _is_replaceable(traits) or not len(self.ids):
             return None
-        if own:
-            self.started.append(True)
-        return replace(self, opening=not own, content=traits.message_content)
+        if is_method:
+            self.method_started.append(True)
+        return replace(self, initial_exchange_only=not is_method, content=traits.message_content)
 
     @property
-    def acts(self) -> bool:
-        """Return whether wrong tables are sent by now."""
-        return bool(self.started) or self.spec.stages == "all"
+    def is_active(self) -> bool:
+        """Whether wrong tables are sent: once the method has begun, or from the first stage on."""
+        return bool(self.method_started) or self.spec.stages == "all"
 
     def figures(self, network: Network) -> dict[str, Any]:
-        """Return the spec."""
+        """Return the spec for the summary."""
         return {"byzantine": str(self.spec)}
 
     def outgoing(self, messages: Messages, context: Context) -> Messages:
-        """Return the messages with those of the Byzantine devices replaced, all marked as not to be trusted.
+        """Replace the messages of the Byzantine devices, and request the check for malformed tables on all messages.
 
-        Of what is flooded a Byzantine device replaces its own rows alone, whenever it sends them; it forwards others as
-        they are.
+        In flooding a Byzantine device replaces only its local rows, whenever it sends them, and forwards the rows of
+        other devices unchanged.
         """
-        devices, summaries = context.devices, self.content is MessageContent.SUMMARIES
-        forwards = summaries and self.spec.kind != "nan"
-        if (
-            isinstance(messages, SparseMessages)
-            or not self.acts
-            or (self.opening and devices.round > 0 and not forwards)
-        ):
+        devices = context.devices
+        forwards = self.content is MessageContent.SUMMARIES and self.spec.kind != "nan"
+        is_over = self.initial_exchange_only and devices.round > 0 and not forwards
+        if isinstance(messages, SparseMessages) or not self.is_active or is_over:
             return messages
-        who = np.flatnonzero(np.isin(devices.ids, self.ids) & (messages.rows > 0))
+        # Positions in the batch of the Byzantine devices that send.
+        senders = np.flatnonzero(np.isin(devices.ids, self.ids) & (messages.rows > 0))
+        # Receivers check messages only if `malformed` is set, see `p2pkm.channel.rejection`.
         messages = messages._replace(malformed=np.zeros(len(devices), np.bool_))
-        if not len(who):
+        if not len(senders):
             return messages
         if self.spec.kind == "nan":
-            return self._malform(messages, who, context)
+            return self._malform(messages, senders, context)
         values, first, last = messages.values.copy(), messages.header, messages.header + devices.d
-        own = values[who, :, :1] == devices.ids[who, None, None] if forwards else True
-        unit = values[who, :, last:] if self.content is MessageContent.SUMS else np.ones(1)
+        is_local = values[senders, :, :1] == devices.ids[senders, None, None] if forwards else True
+        # A row of a sum is (sum, weight). The mean is replaced, and the weight stays.
+        weight = values[senders, :, last:] if self.content is MessageContent.SUMS else np.ones(1)
         with np.errstate(invalid="ignore", divide="ignore"):
-            rows = np.where(unit != 0.0, values[who, :, first:last] / unit, 0.0)
-        invented = self._invent(rows, who, context) * unit
-        values[who, :, first:last] = np.where(own, invented, values[who, :, first:last])
+            rows = np.where(weight != 0.0, values[senders, :, first:last] / weight, 0.0)
+        fabricated = self._fabricate_rows(rows, senders, context) * weight
+        values[senders, :, first:last] = np.where(is_local, fabricated, values[senders, :, first:last])
         return messages._replace(values=values)
 
-    def _invent(self, rows: Floats, who: Integers, context: Context) -> Floats:
-        """Return what the Byzantine devices send instead of their rows, float64[w, r, d]."""
+    def _fabricate_rows(self, rows: Floats, senders: Integers, context: Context) -> Floats:
+        """Compute the rows that Byzantine devices send instead of their correct ones, float64[b, r, d]."""
         devices = context.devices
-        kind, span, (_, r, d), ids = self.spec.kind, self.high - self.low, rows.shape, devices.ids[who]
+        kind, span, (_, r, d), ids = self.spec.kind, self.high - self.low, rows.shape, devices.ids[senders]
         if kind == "flip":
             return 2.0 * self.mean - rows
         if kind == "drift":
-            way = 2.0 * context.draw(Stream.BYZANTINE, ids, d, always=True) - 1.0
-            way /= np.sqrt(np.cumsum(way * way, axis=1)[:, -1:])
-            return rows + (devices.round + 1) * _PACE * (way * span)[:, None, :]
+            direction = 2.0 * context.draw(Stream.BYZANTINE, ids, d, always=True) - 1.0
+            # A cumulative sum adds in a fixed order, unlike `sum`.
+            direction /= np.sqrt(np.cumsum(direction * direction, axis=1)[:, -1:])
+            return rows + (devices.round + 1) * _DRIFT_STEP * (direction * span)[:, None, :]
         if kind == "collude":
-            drawn = _FAR + context.draw(Stream.BYZANTINE, np.zeros(1, np.int64), r * d, always=True)
+            drawn = _COLLUSION_DISTANCE + context.draw(Stream.BYZANTINE, np.zeros(1, np.int64), r * d, always=True)
         else:
             drawn = context.draw(Stream.BYZANTINE, ids, r * d)
         return self.low + np.broadcast_to(drawn.reshape(-1, r, d), rows.shape) * span
 
-    def _malform(self, messages: DenseMessages, who: Integers, context: Context) -> DenseMessages:
-        """Return the messages with tables in it that are none."""
+    def _malform(self, messages: DenseMessages, senders: Integers, context: Context) -> DenseMessages:
+        """Replace the tables of the Byzantine devices by malformed ones, of a random kind each."""
         values, rows = messages.values.copy(), messages.rows.copy()
-        which = (4.0 * context.draw(Stream.BYZANTINE, context.devices.ids[who], 1)[:, 0]).astype(np.int64)
-        values[who] = np.array([np.nan, np.inf, _ABSURD, 0.0])[which][:, None, None]
-        broken = np.zeros(len(rows), np.bool_)
-        broken[who[which == _MISSHAPEN]] = True
-        return messages._replace(values=values, rows=rows + broken, malformed=broken)
+        kind = (4.0 * context.draw(Stream.BYZANTINE, context.devices.ids[senders], 1)[:, 0]).astype(np.int64)
+        values[senders] = np.array([np.nan, np.inf, _ABSURD, 0.0])[kind][:, None, None]
+        has_wrong_shape = np.zeros(len(rows), np.bool_)
+        has_wrong_shape[senders[kind == _WRONG_SHAPE]] = True
+        # The array of a batch cannot hold a table of another shape: such a table is marked, and counts as a row more.
+        return messages._replace(values=values, rows=rows + has_wrong_shape, malformed=has_wrong_shape)
 
 
 def _measure(devices: Devices, network: Network) -> Floats:
-    """Return lower end, upper end and mean of all points, float64[3, d]."""
+    """Compute lower end, upper end and mean of all points, float64[3, d]."""
     low, high = (extreme(devices.stored, axis=0, initial=start) for extreme, start in
                  ((np.min, np.inf), (np.max, -np.inf)))  # fmt: skip
     ends = network.allgather_by_device(np.broadcast_to(np.concatenate((low, -high)), (len(devices), 2 * devices.d)))
@@ -289,15 +316,16 @@ def convert_box(box: Floats, normalization: str | tuple[float, float]) -> Floats
 
 
 def byzantine_note(ids: Integers) -> list[str]:
-    """Return a note on which devices were Byzantine, and that no score is about them."""
+    """Write a note that lists the Byzantine devices; metrics of quality exclude them."""
     if not len(ids):
         return []
-    names = ", ".join(str(i) for i in ids[:_NAMED]) + f" and {len(ids) - _NAMED:,} more" * (len(ids) > _NAMED)
+    unlisted = len(ids) - _LISTED_DEVICES
+    names = ", ".join(str(i) for i in ids[:_LISTED_DEVICES]) + f" and {unlisted:,} more" * (unlisted > 0)
     devices = "1 device is" if len(ids) == 1 else f"{len(ids):,} devices are"
     return [f"{devices} Byzantine ({names}): scores are over the others, objective and variation over all"]
 
 
-def _replaceable(traits: MethodTraits) -> bool:
-    """Return whether rows stand for centroids that could be replaced, where no honesty is required."""
+def _is_replaceable(traits: MethodTraits) -> bool:
+    """Check whether rows are centroids or sums that can be replaced, and the method tolerates wrong ones."""
     closed = (MessageContent.OTHER, MessageContent.KEYED_POINTS)
     return not traits.needs_honest_messages and traits.message_content not in closed

@@ -1,4 +1,4 @@
-"""Faults: which devices, links and messages fail in which round, drawn from a seed or read from a trace."""
+"""Fault models: failures of devices, links and messages by round, drawn from a seed or read from a fault trace."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -15,144 +15,197 @@ from p2pkm.network.graph import Topology
 
 
 class FaultModel(Protocol):
-    """Faults of a run on its graph; every rank asks alike."""
+    """Faults of a run on its graph, identical on all ranks."""
 
     @property
     def stages(self) -> str:
-        """Return "method", or "all" if the stages before the method's own are affected, too."""
+        """Affected stages: "method", or "all" if the stages before the method are affected, too."""
 
     @property
     def ignored_events(self) -> int:
-        """Return how many events were left out because the graph has no such device or link."""
+        """Number of events that were ignored because their device or link is not in the graph."""
 
     @property
-    def longest(self) -> int:
-        """Return the longest delay there is, in rounds."""
+    def max_delay(self) -> int:
+        """Largest delay of a message, in rounds."""
 
     @property
-    def absence_only(self) -> bool:
-        """Return whether no link and no message between devices that are there ever fails."""
+    def device_faults_only(self) -> bool:
+        """Whether only devices fail: no link does, and no message between available devices is lost or delayed."""
 
     def to_arrays(self) -> dict[str, Any]:
-        """Return what other ranks need beside the experiment, for `rebuild_fault_model`."""
+        """Collect the arrays that `rebuild_fault_model` needs on other ranks, in addition to the options."""
 
     def begin(self, t: int) -> Integers:
-        """Return what happens to devices and links from round t on: events as in `FaultTrace`, of the whole graph."""
+        """Return the faults of devices and links that begin in round t: events of `FaultTrace`, on the whole graph."""
 
     def message_delays(self, t: int, turn: int, source: Integers, target: Integers) -> Integers:
-        """Return what becomes of a message over each edge, int64[e]: -1: lost, else so many rounds late."""
+        """Return the delay of a message over each edge, int64[e], in rounds; -1 if it is lost."""
 
 
 class TraceFaults:
-    """Apply a fault trace on its graph; see `FaultModel` for the meaning of each method."""
+    """Faults of a fault trace, an implementation of `FaultModel`."""
 
     def __init__(self, trace: FaultTrace, n: int) -> None:
-        self.stages, self._n, self._trace, self.ignored_events = trace.stages, n, trace, trace.ignored_events
-        message = trace.events[:, KIND] >= LOSS
-        self.absence_only = not (trace.events[:, KIND] >= LINK).any()
-        self._begins, self._messages = trace.events[~message], trace.events[message]
-        held = self._messages[self._messages[:, KIND] == DELAY]
-        self.longest = int(held[:, ROUNDS].max(initial=0))
+        self.stages = trace.stages
+        self.ignored_events = trace.ignored_events
+        self._n = n
+        self._trace = trace
+        self.device_faults_only = not (trace.events[:, KIND] >= LINK).any()
+        is_message_fault = trace.events[:, KIND] >= LOSS
+        self._begins, self._messages = trace.events[~is_message_fault], trace.events[is_message_fault]
+        delayed = self._messages[self._messages[:, KIND] == DELAY]
+        self.max_delay = int(delayed[:, ROUNDS].max(initial=0))
 
     def to_arrays(self) -> dict[str, Any]:
-        """Return the trace, which other ranks may not be able to read."""
+        """Collect the events: other ranks may lack access to the file."""
         return {"trace_events": self._trace.events, "trace_all": np.array(self.stages == "all"),
                 "trace_ignored_events": np.array(self.ignored_events)}  # fmt: skip
 
     def begin(self, t: int) -> Integers:
-        """Return the trace's events of devices and links from round t on."""
-        return _of(self._begins, t)
+        """Return the events of devices and links that begin in round t."""
+        return _select_round(self._begins, t)
 
     def message_delays(self, t: int, turn: int, source: Integers, target: Integers) -> Integers:
-        """Return the trace's delay of a message over each edge; a loss overrides a delay, the longest one counts."""
-        events = _of(self._messages, t)
+        """Return the delay of a message over each edge; of several the largest counts, and a loss overrides them."""
+        events = _select_round(self._messages, t)
         events = events[(events[:, TURN] < 0) | (events[:, TURN] == turn)]
-        message_delays, edges = np.zeros(len(source), np.int64), target * self._n + source  # ascending
-        at, here = locate(edges, events[:, B] * self._n + events[:, A])
-        lost = events[here, KIND] == LOSS
-        np.maximum.at(message_delays, at[~lost], events[here][~lost, ROUNDS])
-        message_delays[at[lost]] = -1
+        message_delays = np.zeros(len(source), np.int64)
+        # The edges of a rank are sorted by receiver, then by sender, so these keys are ascending.
+        edge_keys = target * self._n + source
+        edge, is_local = find_sorted(edge_keys, events[:, B] * self._n + events[:, A])
+        is_lost = events[is_local, KIND] == LOSS
+        np.maximum.at(message_delays, edge[~is_lost], events[is_local][~is_lost, ROUNDS])
+        message_delays[edge[is_lost]] = -1
         return message_delays
 
 
 def build_fault_model(faults: Faults | None, topology: Topology, seed: int) -> FaultModel | None:
-    """Return what goes wrong on a graph, None if nothing ever does; see `read_trace` for errors."""
+    """Build the fault model of a run; None without faults. Raises the errors of `read_trace`."""
     if faults is None or faults.empty:
         return None
     if faults.trace is not None:
-        return play_trace(read_trace(faults.trace, topology), topology.n)
+        return build_trace_model(read_trace(faults.trace, topology), topology.n)
     return SampledFaults(faults, topology, seed)
 
 
 def rebuild_fault_model(
     faults: Faults | None, order: Mapping[str, Any], topology: Topology, seed: int
 ) -> FaultModel | None:
-    """Return the same as `build_fault_model` on a rank that got what `FaultModel.to_arrays` returns."""
+    """Build the fault model on a rank that received the arrays of `FaultModel.to_arrays`."""
     if "trace_events" in order:
         stages = "all" if order["trace_all"] else "method"
-        return play_trace(FaultTrace(order["trace_events"], stages, int(order["trace_ignored_events"])), topology.n)
+        trace = FaultTrace(order["trace_events"], stages, int(order["trace_ignored_events"]))
+        return build_trace_model(trace, topology.n)
     return None if faults is None or faults.trace is not None else build_fault_model(faults, topology, seed)
 
 
-def play_trace(trace: FaultTrace, n: int) -> FaultModel | None:
-    """Return the events of a fault trace, None if it has none."""
+def build_trace_model(trace: FaultTrace, n: int) -> FaultModel | None:
+    """Build the fault model of a trace; None without events."""
     return TraceFaults(trace, n) if len(trace.events) else None
 
 
-def record(faults: FaultModel | None, topology: Topology, rounds: int, turns: int = 1) -> FaultTrace:
-    """Return what goes wrong in rounds 0 to `rounds`; with one turn a message's fate is that of its round."""
+def record_faults(faults: FaultModel | None, topology: Topology, rounds: int, turns: int = 1) -> FaultTrace:
+    """Record the faults of rounds 0 to `rounds` as a trace.
+
+    Parameters
+    ----------
+    faults : FaultModel or None
+    topology : Topology
+    rounds : int
+    turns : int, default=1
+        Turns of a round. With one turn, message faults are recorded for all turns of their round.
+
+    Returns
+    -------
+    FaultTrace
+
+    Raises
+    ------
+    ExperimentError
+        If there are too many events.
+    """
     if faults is None:
         return FaultTrace(np.zeros((0, 6), np.int64))
     source, target = topology.indices, topology.sources
-    found: list[Integers] = []
+    recorded: list[Integers] = []
     for t in range(rounds + 1):
-        found.append(faults.begin(t))
+        recorded.append(faults.begin(t))
         for turn in range(turns):
             message_delays = faults.message_delays(t, turn, source, target)
-            struck = np.flatnonzero(message_delays)
-            events = np.full((len(struck), 6), turn if turns > 1 else -1)
-            events[:, KIND], events[:, ROUND] = np.where(message_delays[struck] < 0, LOSS, DELAY), t
-            events[:, A], events[:, B], events[:, ROUNDS] = (
-                source[struck],
-                target[struck],
-                np.abs(message_delays[struck]),
+            affected = np.flatnonzero(message_delays)
+            events = np.full((len(affected), 6), turn if turns > 1 else -1)
+            events[:, KIND] = np.where(message_delays[affected] < 0, LOSS, DELAY)
+            events[:, ROUND] = t
+            events[:, A] = source[affected]
+            events[:, B] = target[affected]
+            events[:, ROUNDS] = np.abs(message_delays[affected])
+            recorded.append(events)
+        if sum(map(len, recorded)) > MOST:
+            raise ExperimentError(
+                f"the fault trace has more than {MOST:,} events by round {t}; expected at most {MOST:,}. Reduce "
+                "--rounds"
             )
-            found.append(events)
-        if sum(map(len, found)) > MOST:
-            raise ExperimentError(f"the fault trace has over {MOST:,} events by round {t}; take fewer --rounds")
-    return FaultTrace(np.concatenate(found), faults.stages)
+    return FaultTrace(np.concatenate(recorded), faults.stages)
 
 
-def check_faults(algorithm: Any, *, absence_only: bool) -> None:
-    """Refuse a method that overshoots or needs every message; absence_only: devices leave and return, and no more."""
+def check_faults(algorithm: Any, *, device_faults_only: bool) -> None:
+    """Validate that a method tolerates faults.
+
+    Parameters
+    ----------
+    algorithm : Algorithm or ServerMethod
+    device_faults_only : bool
+        Whether only devices fail.
+
+    Raises
+    ------
+    ExperimentError
+        If the method uses over-relaxation, or requires reliable messages.
+    """
     relaxation = algorithm.traits.relaxation
     if relaxation is not None and relaxation > 1.0:
         raise ExperimentError(
-            f"relaxation is {relaxation:g} with faults: devices go on with the last tables that they received, and "
-            "overshooting on old ones diverges. Take up to 1"
+            f"relaxation is {relaxation:g}; expected at most 1 with --faults: over-relaxation on old tables diverges. "
+            "Reduce relaxation, or remove --faults"
         )
-    why, absence = algorithm.traits.needs_reliable_links, algorithm.traits.tolerates_absence
-    if not why or (absence and absence_only):
+    reason, tolerates_absence = algorithm.traits.needs_reliable_links, algorithm.traits.tolerates_absence
+    if not reason or (tolerates_absence and device_faults_only):
         return
-    others = suggest_methods(lambda other: not other.traits.needs_reliable_links)
-    if absence:
+    suggestion = suggest_methods(lambda method: not method.traits.needs_reliable_links)
+    if tolerates_absence:
         raise ExperimentError(
-            f"{algorithm.name} {why}; of all faults it runs with those of devices alone: dropout, late_join, "
-            f"straggler, and in a trace away and asleep. Remove the others, or use {others}"
+            f"method {algorithm.name!r} supports only faults of devices (dropout, late_join, straggler; in a trace "
+            f"away and asleep): it {reason}. Remove the other faults, or use {suggestion}"
         )
-    raise ExperimentError(f"{algorithm.name} {why}; it cannot run with --faults. Remove --faults, or use {others}")
+    raise ExperimentError(
+        f"--faults cannot be combined with {algorithm.name}: the method {reason}. Remove --faults, or use {suggestion}"
+    )
 
 
-def locate(places: Integers, wanted: Integers) -> tuple[Integers, Any]:
-    """Return where the wanted numbers are among ascending places, and which of them are there, bool[b]."""
-    if not len(places):
-        return np.zeros(0, np.int64), np.zeros(len(wanted), np.bool_)
-    at = np.minimum(np.searchsorted(places, wanted), len(places) - 1)
-    here = places[at] == wanted
-    return at[here], here
+def find_sorted(ascending: Integers, requested: Integers) -> tuple[Integers, Any]:
+    """Find numbers in an ascending array.
+
+    Parameters
+    ----------
+    ascending : int64[a]
+    requested : int64[b]
+
+    Returns
+    -------
+    position : int64[c]
+        Positions of the numbers that exist.
+    exists : bool[b]
+        Marks them in `requested`.
+    """
+    if not len(ascending):
+        return np.zeros(0, np.int64), np.zeros(len(requested), np.bool_)
+    position = np.minimum(np.searchsorted(ascending, requested), len(ascending) - 1)
+    exists = ascending[position] == requested
+    return position[exists], exists
 
 
-def _of(events: Integers, t: int) -> Integers:
-    """Return the events of a round."""
+def _select_round(events: Integers, t: int) -> Integers:
+    """Select the events of a round."""
     first, last = np.searchsorted(events[:, ROUND], (t, t + 1))
     return events[first:last]

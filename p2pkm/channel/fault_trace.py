@@ -1,6 +1,7 @@
-"""Traces of faults: what goes wrong in which round, one event after the other, and as lines of JSON.
+"""Fault traces: lists of fault events by round, read from and written to lines of JSON.
 
-A line is one event; docs/faults.md lists the kinds with their keys. An event takes so many rounds from its own one on.
+Each line is one event; docs/faults.md lists the kinds with their keys. An event lasts from its round on for the number
+of rounds in its key "rounds".
 """
 
 import json
@@ -14,11 +15,16 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.json_lines import MOST, EventKeys, read_event, read_file, read_number, shorten
 from p2pkm.network.graph import Topology
 
+# Kinds of events: unavailable device, straggler, link down, message lost, message delayed.
 AWAY, ASLEEP, LINK, LOSS, DELAY = range(5)
-KIND, ROUND, A, B, ROUNDS, TURN = range(6)  # columns of a table of events
+# Names of the kinds in files.
 WORDS = ("away", "asleep", "link", "loss", "delay")
-LONGEST = 64  # rounds of a delay
-_END = 10**9  # a round
+# Columns of a table of events.
+KIND, ROUND, A, B, ROUNDS, TURN = range(6)
+# Largest delay of a message, in rounds.
+LONGEST = 64
+# Largest number of a round.
+_END = 10**9
 _DEVICE, _EDGE = ("device", "round"), ("src", "dst", "round")
 _KEYS = EventKeys(
     {"trace": (), "away": _DEVICE, "asleep": _DEVICE, "link": _EDGE, "loss": _EDGE, "delay": _EDGE,
@@ -35,11 +41,12 @@ class FaultTrace(NamedTuple):
     Attributes
     ----------
     events : int64[b, 6]
-        Kind, round, device or sender, receiver (-1: none), rounds, turn (-1: every turn of the round), by round.
+        Sorted by round. Columns: kind, round, device or sender, receiver (-1 if there is none), number of rounds, turn
+        (-1 for every turn of the round).
     stages : {"method", "all"}
-        Whether the stages before the method's own are affected, too.
+        Affected stages: that of the method, or those before it, too.
     ignored_events : int
-        Events that were left out because the graph has no such link, or no server.
+        Number of events that were ignored because their link, or a server, is not in the graph.
     """
 
     events: Integers
@@ -53,15 +60,16 @@ def read_trace(path: str, topology: Topology) -> FaultTrace:
     Raises
     ------
     ExperimentError
-        If there is no such file or a line is not an event; the message names the line and what was expected.
+        If the file cannot be read, or a line is not an event; the message names the line and the expected form.
     """
     return read_file(path, "fault trace", lambda lines: parse_trace(lines, topology, path))
 
 
 def parse_trace(lines: Iterable[bytes | str], topology: Topology, where: str) -> FaultTrace:
-    """Return the events of the lines; see `read_trace` for the errors. Empty lines are passed over."""
+    """Parse the lines of a trace; empty lines are skipped. Raises the errors of `read_trace`."""
     rows: list[tuple[int, ...]] = []
-    cuts, stages = [np.zeros((0, 6), np.int64)], "method"
+    partitions = [np.zeros((0, 6), np.int64)]
+    stages = "method"
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -71,15 +79,15 @@ def parse_trace(lines: Iterable[bytes | str], topology: Topology, where: str) ->
         if kind == "trace":
             stages = _read_head(event, topology, place)
         elif kind == "partition":
-            cuts.append(_cut(event, topology, place))
+            partitions.append(_expand_partition(event, topology, place))
         else:
             rows.append(_row(event, topology, place))
-        if len(rows) + sum(map(len, cuts)) > MOST:
-            raise ExperimentError(f"{place}: more than {MOST:,} events; expected at most so many")
-    events = np.concatenate((np.array(rows, np.int64).reshape(-1, 6), *cuts))
+        if len(rows) + sum(map(len, partitions)) > MOST:
+            raise ExperimentError(f"{place}: more than {MOST:,} events; expected at most {MOST:,}. Split the trace")
+    events = np.concatenate((np.array(rows, np.int64).reshape(-1, 6), *partitions))
     fits = _fits(events, topology)
-    kept = events[fits]
-    return FaultTrace(kept[np.argsort(kept[:, ROUND], kind="stable")], stages, int(np.sum(~fits)))
+    fitting = events[fits]
+    return FaultTrace(fitting[np.argsort(fitting[:, ROUND], kind="stable")], stages, int(np.sum(~fits)))
 
 
 def write_trace(trace: FaultTrace, devices: int) -> Iterator[str]:
@@ -92,21 +100,22 @@ def write_trace(trace: FaultTrace, devices: int) -> Iterator[str]:
 
 
 def crossing(topology: Topology, side: Integers) -> Integers:
-    """Return the links between these devices and the others, int64[b, 2], the lower end first."""
+    """Find the links between some devices and all others, int64[b, 2], the lower id first."""
     inside = np.zeros(topology.n, np.bool_)
     inside[side] = True
-    cut = (topology.sources < topology.indices) & (inside[topology.sources] != inside[topology.indices])
-    return np.column_stack((topology.sources[cut], topology.indices[cut]))
+    is_crossing = (topology.sources < topology.indices) & (inside[topology.sources] != inside[topology.indices])
+    return np.column_stack((topology.sources[is_crossing], topology.indices[is_crossing]))
 
 
 def lower_half(topology: Topology) -> Integers:
-    """Return one side of a partition without a given division: the devices with the lower ids."""
+    """Return the default side of a network partition: the half of the devices with the lower ids."""
     return np.arange(topology.clients // 2)
 
 
 def _row(event: dict[str, Any], topology: Topology, place: str) -> tuple[int, ...]:
     kind = WORDS.index(event["kind"])
-    last = topology.clients  # the id of a server, if there were one
+    # The id of a server. Events of a server are read for every graph, and ignored where there is none.
+    last = topology.clients
     ends = [read_number(event, key, (0, last), place) for key in _KEYS.needed[event["kind"]][:-1]]
     if len(ends) == 2 and ends[0] == ends[1]:
         raise ExperimentError(f"{place}: src and dst are both {ends[0]}; expected the two ends of a link")
@@ -116,20 +125,22 @@ def _row(event: dict[str, Any], topology: Topology, place: str) -> tuple[int, ..
     return kind, t, ends[0], ends[1] if len(ends) == 2 else -1, rounds, turn
 
 
-def _cut(event: dict[str, Any], topology: Topology, place: str) -> Integers:
-    """Return a partition as what it does to the links between its sides."""
+def _expand_partition(event: dict[str, Any], topology: Topology, place: str) -> Integers:
+    """Expand a network partition into failures of the links between its sides."""
     t, rounds = read_number(event, "round", (0, _END), place), read_number(event, "rounds", (1, _END), place, 1)
     side = event.get("devices", lower_half(topology).tolist())
     if not isinstance(side, list):
         raise ExperimentError(f"{place}: devices is {shorten(side)}; expected a list of the devices on one side")
-    ids = [read_number({"devices": one}, "devices", (0, topology.clients), place) for one in side]
+    ids = [read_number({"devices": device}, "devices", (0, topology.clients), place) for device in side]
     return links_down(crossing(topology, np.array([i for i in ids if i < topology.n], np.int64)), t, rounds)
 
 
 def links_down(links: Integers, t: int, rounds: int) -> Integers:
-    """Return the events of links, int64[b, 2], that fail in a round."""
+    """Return the events of links, int64[b, 2], that fail in round t for a number of rounds."""
     events = np.full((len(links), 6), -1)
-    events[:, KIND], events[:, ROUND], events[:, ROUNDS] = LINK, t, rounds
+    events[:, KIND] = LINK
+    events[:, ROUND] = t
+    events[:, ROUNDS] = rounds
     events[:, A:ROUNDS] = links
     return events
 
@@ -138,7 +149,8 @@ def _read_head(event: dict[str, Any], topology: Topology, place: str) -> str:
     devices = read_number(event, "devices", (1, _END), place, topology.clients)
     if devices != topology.clients:
         raise ExperimentError(
-            f"{place}: the fault trace is for {devices} devices, but there are {topology.clients}; make them equal"
+            f"{place}: the fault trace is for {devices} devices; expected {topology.clients}, as in the graph. Change "
+            "the graph or the trace"
         )
     stages = event.get("stages", "method")
     if stages not in ("method", "all"):
@@ -147,11 +159,12 @@ def _read_head(event: dict[str, Any], topology: Topology, place: str) -> str:
 
 
 def _fits(events: Integers, topology: Topology) -> Any:
-    """Return which events the graph has the device or the link for, bool[b]."""
-    there = events[:, [A, B]].max(axis=1, initial=-1) < topology.n
-    links = there & (events[:, B] >= 0)
-    places = topology.sources * topology.n + topology.indices  # ascending
-    wanted = events[links, A] * topology.n + events[links, B]
-    at = np.minimum(np.searchsorted(places, wanted), len(places) - 1)
-    there[links] = places[at] == wanted if len(places) else False
-    return there
+    """Mark the events whose device or link is in the graph, bool[b]."""
+    fits = events[:, [A, B]].max(axis=1, initial=-1) < topology.n
+    is_link = fits & (events[:, B] >= 0)
+    # Edges are sorted by sender, then by receiver, so these keys are ascending.
+    edge_keys = topology.sources * topology.n + topology.indices
+    requested = events[is_link, A] * topology.n + events[is_link, B]
+    position = np.minimum(np.searchsorted(edge_keys, requested), len(edge_keys) - 1)
+    fits[is_link] = edge_keys[position] == requested if len(edge_keys) else False
+    return fits

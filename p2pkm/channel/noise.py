@@ -1,8 +1,8 @@
-"""Gaussian noise on every row of centroids that a device sends: an example of a transform, and no privacy guarantee.
+"""Gaussian noise on the rows of centroids that devices send: an example of a transform, without privacy guarantee.
 
-The noise comes from `--seed`, so anyone who knows the seed can subtract it. It is drawn anew for every message, so any
-device that receives many messages of a device can average it out. Nothing is clipped, no budget is kept, and counts
-travel unchanged. It shows how robust a method is to imprecise messages.
+The noise is determined by `--seed`, so anyone who knows the seed can subtract it. It is drawn for every message, so a
+device that receives many messages of the same sender can average it out. Nothing is clipped, no budget is spent, and
+counts are sent unchanged. The transform shows how robust a method is to imprecise messages.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,8 @@ from p2pkm.methods.registry import suggest_methods
 from p2pkm.methods.server.star import StarState
 from p2pkm.network.transport import Network
 
-_FIRST = (MessageContent.OPENING_CENTROIDS, MessageContent.FORWARDED_CENTROIDS)  # a row is new in the opening alone
+# Contents whose rows are new in the initial exchange only, and forwarded later.
+_FIRST = (MessageContent.OPENING_CENTROIDS, MessageContent.FORWARDED_CENTROIDS)
 _ROWS = (MessageContent.CENTROIDS, MessageContent.SUMMARIES, *_FIRST)
 
 
@@ -33,10 +34,10 @@ class GaussianNoise(Transform):
 
         sd * s * z,    z ~ N(0, 1),    s^2 = total variance of all points / d
 
-    Rows are perturbed where they are sent first: what a device floods or sends up a tree of its own, not what it
-    forwards. Other columns (counts, radii) and other messages (boxes, keys, losses, votes) are left alone. A server is
-    a device like the others: its centroids are perturbed, too. In stages that work in scaled units the noise is scaled
-    alike.
+    Rows are perturbed at the device that sends them first: local rows that it floods or sends up a tree, not rows that
+    it forwards. Other columns (counts, radii) and other messages (boxes, keys, losses, votes) are not changed. The
+    centroids of a server are perturbed like those of other devices. In stages with scaled units the noise is scaled,
+    too.
 
     Parameters
     ----------
@@ -52,7 +53,8 @@ class GaussianNoise(Transform):
     }
 
     def __init__(self, *, sd: float) -> None:
-        self._sd, self._content = sd, MessageContent.OTHER
+        self._sd = sd
+        self._content = MessageContent.OTHER
 
     @classmethod
     def configure(cls, options: Settings) -> Settings | None:
@@ -62,59 +64,73 @@ class GaussianNoise(Transform):
 
     @classmethod
     def check(cls, settings: Settings, algorithm: Any) -> None:
-        """Reject methods that do not send rows of centroids."""
+        """Validate that the method sends rows of centroids."""
         if not _sends_centroids(algorithm):
             raise ExperimentError(
-                f"noise is {settings['sd']:g}, but {algorithm.name} does not send rows of centroids that it could be "
-                f"added to. Remove --noise, or use {suggest_methods(_sends_centroids)}"
+                f"--noise {settings['sd']:g} cannot be combined with {algorithm.name}: the method does not send rows "
+                f"of centroids. Remove --noise, or use {suggest_methods(_sends_centroids)}"
             )
 
     def notes(self, stages: Sequence[Stage]) -> list[str]:
-        """Return which stages send no rows of centroids."""
-        bare = ", ".join(dict.fromkeys(stage.name for stage in stages if not _has_rows(stage)))
-        return [f"no noise in {bare}: no rows of centroids are sent there"] if bare else []
+        """Write a note that names the stages without noise."""
+        names = ", ".join(dict.fromkeys(stage.name for stage in stages if not _has_rows(stage)))
+        return [f"no noise in {names}: no rows of centroids are sent there"] if names else []
 
     def begin(self, stage: Stage, *, closing: bool) -> "GaussianNoise | None":
-        """Act where rows of centroids are sent."""
+        """Return the transform for stages that send rows of centroids, None for others."""
         self._content = stage.algorithm.traits.message_content
         return self if _has_rows(stage) else None
 
     def outgoing(self, messages: Messages, context: Context) -> Messages:
-        """Return the messages with noise on what each device sends of its own."""
+        """Add noise to the local rows of each device."""
         ids, last = context.devices.ids, messages.header + context.devices.d
         if isinstance(messages, SparseMessages):
             if not messages.header:
                 return messages
             table, counts = messages.tables.flat(), messages.tables.rows
             sender = np.repeat(messages.senders, counts)
-            own = np.flatnonzero(table[:, 0] == ids[sender])
-            table[own, messages.header : last] += self._draw(sender[own], context)
+            # The first column is the id of the origin of a row.
+            is_local = np.flatnonzero(table[:, 0] == ids[sender])
+            table[is_local, messages.header : last] += self._draw(sender[is_local], context)
             return messages._replace(tables=Tables(table, np.cumsum(counts) - counts, counts))
         if self._content in _FIRST and context.devices.round > 0:
             return messages
-        real = np.arange(messages.values.shape[1]) < messages.rows[:, None]
+        is_perturbed = np.arange(messages.values.shape[1]) < messages.rows[:, None]
         if messages.header:
-            real &= messages.values[:, :, 0] == ids[:, None]
-        who, row = np.nonzero(real)
+            is_perturbed &= messages.values[:, :, 0] == ids[:, None]
+        sender, row = np.nonzero(is_perturbed)
         values = messages.values.copy()
-        values[who, row, messages.header : last] += self._draw(who, context)
+        values[sender, row, messages.header : last] += self._draw(sender, context)
         return messages._replace(values=values)
 
     def figures(self, network: Network) -> dict[str, Any]:
-        """Return the standard deviation."""
+        """Return the standard deviation for the summary."""
         return {"noise": self._sd}
 
-    def _draw(self, who: Integers, context: Context) -> Floats:
-        """Return the noise on rows of these devices (positions, ascending), float64[b, d]; a device's rows in order."""
+    def _draw(self, positions: Integers, context: Context) -> Floats:
+        """Draw the noise of rows.
+
+        Parameters
+        ----------
+        positions : int64[b]
+            Position in the batch of the sender of each row, ascending.
+        context : Context
+
+        Returns
+        -------
+        float64[b, d]
+        """
         devices, state = context.devices, context.state
-        senders, first, counts = np.unique(who, return_index=True, return_counts=True)
+        senders, first, counts = np.unique(positions, return_index=True, return_counts=True)
         most, d = int(counts.max(initial=0)), devices.d
         draws = context.draw(self.purpose, devices.ids[senders], most * d).reshape(len(senders), most, d)
         sender = np.repeat(np.arange(len(senders)), counts)
-        noise = as_normal(draws[sender, np.arange(len(who)) - first[sender]])
+        noise = as_normal(draws[sender, np.arange(len(positions)) - first[sender]])
         noise *= self._sd * devices.data_std / np.sqrt(d)
-        if isinstance(state, StarState):  # the server's centroids travel in the units of the data
-            noise /= np.where((devices.ids[who] == devices.server)[:, None], 1.0, state.span[who])
+        # Clients of a server method send in normalized units, the server in the units of the data.
+        if isinstance(state, StarState):
+            is_server = devices.ids[positions] == devices.server
+            noise /= np.where(is_server[:, None], 1.0, state.span[positions])
         return noise
 
 

@@ -1,9 +1,12 @@
-"""Messages of integers: tables travel as differences in whole steps, and what was sent is what both ends go on with.
+"""Integer encoding of messages: tables are sent as differences in multiples of a step size.
 
-The step is ``2^-b sqrt(total variance)``, with a total variance that the devices sum up along a tree before anything
-else (`p2pkm.methods.init.total_variance`). A method that can (`MethodTraits.moves_on_grid`) moves its centroids by
-whole steps, so that its state is what its neighbors hold, what is claimed of its objective stays true, and a device
-that has not moved is silent. Of any other method the rows are rounded where they are sent.
+The step size is ``2^-b sqrt(total variance)``. The devices compute the total variance along a tree before all other
+stages (`p2pkm.methods.init.total_variance`). Both ends of a link continue with the table that was sent, not with the
+exact one.
+
+A method with `MethodTraits.moves_on_grid` moves its centroids by multiples of the step. So its state equals the tables
+that its neighbors hold, guarantees for its objective remain true, and a device whose centroids did not move sends
+nothing. Rows of any other method are rounded when they are sent.
 """
 
 from collections.abc import Sequence
@@ -46,25 +49,32 @@ from p2pkm.network.transport import Network
 _ROWS = (MessageContent.CENTROIDS, MessageContent.SUMS)
 _CODES = ("rice", "int8")
 _OPEN, _REAL = "auto", "none"
-_USUAL = 12  # bits of the step of a method whose neighbors do not hold it back
-_LARGEST = 2.0**52  # steps; a table with a longer way travels as it is
-_NUMBER = 64  # bits of a number that is not rounded
+# b of the step size of methods without a coupling.
+_DEFAULT_BITS = 12
+# Differences, in steps, below which float64 holds every integer. A table with a larger one is sent unrounded.
+_LARGEST = 2.0**52
+# Bits of a number that is sent unrounded.
+_BITS_PER_NUMBER = 64
 
 
 @dataclass(frozen=True)
 class Quantization:
-    """How tables travel as integers.
+    """Integer encoding of messages.
 
     Attributes
     ----------
     code : {"auto", "none", "rice", "int8"}
-        Rice or adaptive code, whichever is shorter, or a fixed width of 8 bits (16, 32 or 64 where they are needed),
-        see `p2pkm.core.wire_format`. None: real numbers; auto: rice where the method has it as its default and nothing
-        keeps the run from it, else real numbers.
+        See `p2pkm.core.wire_format` for the codes.
+
+        * "rice": Rice or adaptive code, whichever is shorter.
+        * "int8": fixed width of 8 bits, or 16, 32 or 64 where required.
+        * "none": real numbers.
+        * "auto": rice if it is the default of the method and can be combined with all other options, otherwise none.
     bits : int or None
-        b of the step ``2^-b sqrt(total variance)``; None: ``ceil(log2(64 (1 + 2 c)))`` at a coupling c, else 12.
+        b of the step size ``2^-b sqrt(total variance)``; None for ``ceil(log2(64 (1 + 2 c)))`` with coupling c, and for
+        12 without a coupling.
     threshold : int
-        A row of which no coordinate moves by so many steps is not sent.
+        A row is sent only if one of its coordinates moves by at least this number of steps.
 
     Examples
     --------
@@ -79,7 +89,7 @@ class Quantization:
     threshold: int = 2
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Validate the parameters."""
         if check_scalar(self.code, "quantize") not in _READ:
             raise ExperimentError(f"unknown quantize {self.code!r}. {suggest(str(self.code), _READ)}")
         check_integer(self.threshold, 1, "quantize:threshold")
@@ -88,166 +98,208 @@ class Quantization:
 
     def __str__(self) -> str:
         """Return the text of the command line, such as ``rice:bits=10``."""
-        given = {"bits": self.bits} if self.bits is not None else {}
-        return str(Spec(self.code, given | ({"threshold": self.threshold} if self.threshold != 2 else {})))
+        options = {"bits": self.bits} if self.bits is not None else {}
+        return str(Spec(self.code, options | ({"threshold": self.threshold} if self.threshold != 2 else {})))
 
     @property
     def in_integers(self) -> bool:
-        """Return whether it names a code."""
+        """Whether messages are encoded as integers."""
         return self.code in _CODES
 
     @property
-    def is_open(self) -> bool:
-        """Return whether it is left to the run."""
+    def is_auto(self) -> bool:
+        """Whether the run decides about the encoding."""
         return self.code == _OPEN
 
     @classmethod
-    def of(cls, given: "Quantization | str | None") -> "Quantization":
-        """Return the value of a text such as ``rice:threshold=1``; None: real numbers; a value stays as it is.
+    def of(cls, value: "Quantization | str | None") -> "Quantization":
+        """Convert a text such as ``rice:threshold=1``; None means real numbers, a `Quantization` is returned unchanged.
 
         Raises
         ------
         ExperimentError
-            If it cannot be read, or a figure is out of range.
+            If the text cannot be read, or a number is out of range.
         """
-        return read_value(cls, _REAL if given is None else given, _READ, "quantize", cls._make)
+        return read_value(cls, _REAL if value is None else value, _READ, "quantize", cls._make)
 
     @classmethod
     def _make(cls, spec: Spec) -> "Quantization":
         return cls(spec.name, **spec.options)  # type: ignore[arg-type]
 
 
-def _take_options(*, bits: int | None = None, threshold: int = 2) -> None:
-    """Declare the keys of a spec."""
+def _declare_options(*, bits: int | None = None, threshold: int = 2) -> None:
+    """Declare the keys of a spec by its signature."""
 
 
-def _take_nothing() -> None:
+def _declare_nothing() -> None:
     """Declare a spec without keys."""
 
 
-_READ = dict.fromkeys((_OPEN, _REAL), _take_nothing) | dict.fromkeys(_CODES, _take_options)
+_READ = dict.fromkeys((_OPEN, _REAL), _declare_nothing) | dict.fromkeys(_CODES, _declare_options)
 
 
 class StepCoder:
-    """Step sizes of the devices in a stage, and tables in whole steps with their lengths.
+    """Step sizes of the devices in a stage, and rounding of tables to multiples of them.
 
     Attributes
     ----------
     algorithm : Algorithm
-        Its parameters determine the step.
+        Its coupling determines the step size.
     moves : bool
-        Whether it moves its centroids by whole steps.
+        Whether the algorithm moves its centroids by multiples of the step.
     sums : bool
-        Whether rows are sums, whose last column is in steps, too.
+        Whether rows are sums, whose last column (the weight) is rounded, too.
     rice : bool
+        Whether the code is Rice or adaptive, otherwise of fixed width.
     """
 
     def __init__(self, spec: Quantization, algorithm: Any) -> None:
-        self.algorithm, self.rice = algorithm, spec.code == "rice"
+        self.algorithm = algorithm
+        self.rice = spec.code == "rice"
         self.moves = algorithm.traits.moves_on_grid
         self.sums = algorithm.traits.message_content is MessageContent.SUMS
         self._bits = spec.bits
-        self._known: tuple[Any, ...] = (None,) * 3  # inputs of the steps below
+        # Inputs that the cached step sizes were computed from.
+        self._inputs: tuple[Any, ...] = (None,) * 3
         self._steps = np.zeros(0)
 
     def find_steps(self, agreed: Floats, devices: Devices, state: Any = None) -> Floats:
-        """Return the step of each device in the units of the points, float64[n].
+        """Compute the step size of each device.
 
-        agreed: mean and total variance of all points, float64[n, d + 1].
+        Parameters
+        ----------
+        agreed : float64[n, d + 1]
+            Mean and total variance of all points, as each device received them.
+        devices : Devices
+        state : NamedTuple, optional
+            Contains the calibrated coupling, if there is one.
+
+        Returns
+        -------
+        float64[n]
+            In the units of the points.
         """
-        known = agreed, optional(state, "rehearsed"), devices.total_weight
-        if known[0] is not self._known[0] or known[1] is not self._known[1] or known[2] != self._known[2]:
-            bits = self._bits or (step_bits(self.algorithm.settle(state), devices) if self.moves else _USUAL)
-            self._known, self._steps = known, np.sqrt(agreed[:, -1]) * 2.0**-bits
+        inputs = agreed, optional(state, "rehearsed"), devices.total_weight
+        cached = self._inputs
+        if inputs[0] is not cached[0] or inputs[1] is not cached[1] or inputs[2] != cached[2]:
+            bits = self._bits or (step_bits(self.algorithm.settle(state), devices) if self.moves else _DEFAULT_BITS)
+            self._inputs = inputs
+            self._steps = np.sqrt(agreed[:, -1]) * 2.0**-bits
         return self._steps
 
     def round(
-        self, values: Floats, reference: Floats, steps: Floats, real: Mask, devices: Devices
+        self, values: Floats, reference: Floats, steps: Floats, is_sent: Mask, devices: Devices
     ) -> tuple[Floats, Integers]:
-        """Return the tables in whole steps from a reference, and their bits.
+        """Round tables to multiples of the step from a reference.
 
-        A table with a number that is not finite or more than 2^52 steps away travels as it is, 64 bits a number. So
-        does a column of figures other than coordinates and sums, unless all of them are whole numbers.
+        A table is sent unrounded, with 64 bits per number, if one of its numbers is not finite or at least 2^52 steps
+        from the reference. Columns other than coordinates and sums are sent unrounded, except for integers.
+
+        Parameters
+        ----------
+        values, reference : float64[n, r, w]
+        steps : float64[n, w]
+            Step of each column.
+        is_sent : bool[n, r, w]
+            Marks the numbers that are sent.
+        devices : Devices
+
+        Returns
+        -------
+        rounded : float64[n, r, w]
+        bits : int64[n]
+            Encoded length of each table.
         """
         n, _, width = values.shape
-        rounds = width if self.sums else devices.d
+        rounded_columns = width if self.sums else devices.d
         with np.errstate(invalid="ignore", over="ignore"):
-            way = np.rint(_divide(np.where(real, values - reference, 0.0), steps[:, None, :]))
-            lost = (steps[:, None, :] == 0.0) & real & (values != reference)
-            short = np.asarray((np.abs(way) < _LARGEST) & ~lost)
-        rows, rounded, bits = real[:, :, 0].sum(axis=1), values.copy(), np.ones(n, np.int64)
-        fits: Mask = np.all(short[:, :, :rounds], axis=(1, 2))
-        way = np.where(short, way, 0.0)
-        moved = np.where(real, reference + steps[:, None, :] * way, values)[:, :, :rounds]
-        rounded[:, :, :rounds] = np.where(fits[:, None, None], moved, values[:, :, :rounds])
-        bits += np.where(fits, self.count_bits(way[:, :, :rounds], rows, devices), _NUMBER * rounds * rows)
-        for column in range(rounds, width):
-            one = slice(column, column + 1)
-            rest = np.where(real, values, 0.0)[:, :, one]
-            bits += number_bits(rest, rows, rice=self.rice, kernel=devices.kernels.integer_bits)
+            counts = np.rint(_divide(np.where(is_sent, values - reference, 0.0), steps[:, None, :]))
+            # Points without variance have step 0. Then only a table that equals its reference can be represented.
+            is_lost = (steps[:, None, :] == 0.0) & is_sent & (values != reference)
+            is_representable = np.asarray((np.abs(counts) < _LARGEST) & ~is_lost)
+        rows, rounded = is_sent[:, :, 0].sum(axis=1), values.copy()
+        # One bit tells whether the table is rounded.
+        bits = np.ones(n, np.int64)
+        fits: Mask = np.all(is_representable[:, :, :rounded_columns], axis=(1, 2))
+        counts = np.where(is_representable, counts, 0.0)
+        moved = np.where(is_sent, reference + steps[:, None, :] * counts, values)[:, :, :rounded_columns]
+        rounded[:, :, :rounded_columns] = np.where(fits[:, None, None], moved, values[:, :, :rounded_columns])
+        integer_bits = self.count_bits(counts[:, :, :rounded_columns], rows, devices)
+        bits += np.where(fits, integer_bits, _BITS_PER_NUMBER * rounded_columns * rows)
+        for column in range(rounded_columns, width):
+            numbers = np.where(is_sent, values, 0.0)[:, :, column : column + 1]
+            bits += number_bits(numbers, rows, rice=self.rice, kernel=devices.kernels.integer_bits)
         return rounded, bits
 
-    def count_bits(self, steps: Floats, rows: Integers, devices: Devices) -> Integers:
-        """Return the length of each table of whole steps, int64[n]."""
-        return devices.kernels.integer_bits(steps.astype(np.int64), rows, rice=self.rice)
+    def count_bits(self, counts: Floats, rows: Integers, devices: Devices) -> Integers:
+        """Compute the encoded length of tables of integers, int64[n] in bits."""
+        return devices.kernels.integer_bits(counts.astype(np.int64), rows, rice=self.rice)
 
 
 @dataclass
 class _Measuring:
-    """The stage that sums up the variance, whose messages are left alone."""
+    """Encoding of the stage that computes the total variance: its messages are real numbers."""
 
     references: References = field(default_factory=References)
 
 
 @dataclass
 class _GridMoves:
-    """Tables of a method that moves on the grid: the moves of the devices that have moved; the others are silent.
+    """Encoding of a method that moves on the grid: devices that moved send their moves, the others are silent.
 
     Attributes
     ----------
     coder : StepCoder
     common : bool
-        Whether neighbors know the first table.
+        Whether all devices start from the same centroids, so that neighbors know the first table.
     references : References
-    waiting : int
-        Devices that have not converged.
+    not_converged : int
+        Local devices that have not converged.
     """
 
     coder: StepCoder
     common: bool
     references: References = field(default_factory=References)
-    waiting: int = 0
+    not_converged: int = 0
 
     def extend(self, schedule: Schedule, network: Network) -> Schedule:
-        """Return the schedule, in which silence is the end only once every device has converged."""
+        """Return the schedule with a stricter termination: silence ends it only once all devices have converged."""
 
+        # A device sends nothing in a round in which it is not active or its centroids do not move on the grid. Until it
+        # has converged it may move in a later round, so an exchange without messages is not the end.
         def check_termination(stop: str) -> str:
-            left = network.total(np.array([self.waiting]))[0]
-            return schedule.check_termination("" if stop == "silent" and left else stop)
+            not_converged = network.total(np.array([self.not_converged]))[0]
+            return schedule.check_termination("" if stop == "silent" and not_converged else stop)
 
         return schedule._replace(check_termination=check_termination)
 
     def encode(self, messages: DenseMessages, context: Context, agreed: Floats) -> DenseMessages:
-        """Return the messages of those who have moved on the grid."""
+        """Return the messages of the devices whose centroids moved, with their encoded bytes."""
         rows, last = messages.rows, self.references.tables
-        self.waiting = int(np.sum(~context.state.converged))
-        now = np.where(find_sent(messages), messages.values, 0.0 if last is None else last)
-        self.references.tables = now
-        if last is None:  # the opening, of which nothing has to travel if neighbors know what is in it
+        self.not_converged = int(np.sum(~context.state.converged))
+        tables = np.where(find_sent(messages), messages.values, 0.0 if last is None else last)
+        self.references.tables = tables
+        # Initial exchange. If all devices start from the same centroids, the tables are known: 0 bytes.
+        if last is None:
             return messages._replace(wire=np.zeros_like(rows) if self.common else None)
-        moved = (now != last).any(axis=(1, 2))
-        who, wire = np.flatnonzero(moved), np.zeros_like(rows)
-        step = self.coder.find_steps(agreed, context.devices, context.state)[who, None, None]
-        steps = np.rint(_divide(now[who] - last[who], step))
-        wire[who] = to_bytes(self.coder.count_bits(steps, rows[who], context.devices))
-        return messages._replace(rows=np.where(moved, rows, -1), wire=wire)
+        has_moved = (tables != last).any(axis=(1, 2))
+        moved, wire = np.flatnonzero(has_moved), np.zeros_like(rows)
+        step = self.coder.find_steps(agreed, context.devices, context.state)[moved, None, None]
+        counts = np.rint(_divide(tables[moved] - last[moved], step))
+        wire[moved] = to_bytes(self.coder.count_bits(counts, rows[moved], context.devices))
+        return messages._replace(rows=np.where(has_moved, rows, -1), wire=wire)
 
 
 @dataclass
 class _PeerTables:
-    """Tables of peers in whole steps from the last one, at first from the mean of all points.
+    """Encoding of other peer methods: differences to the last table, at first to the mean of all points.
 
-    Attributes are those of `_GridMoves`.
+    Attributes
+    ----------
+    coder : StepCoder
+    common : bool
+        Whether all devices start from the same centroids, which are then the first reference.
+    references : References
     """
 
     coder: StepCoder
@@ -255,16 +307,15 @@ class _PeerTables:
     references: References = field(default_factory=References)
 
     def encode(self, messages: DenseMessages, context: Context, agreed: Floats) -> DenseMessages:
-        """Return the messages as they are read."""
+        """Return the rounded messages, with their encoded bytes."""
         devices, values = context.devices, messages.values
         if self.references.tables is None:
             first = self.references.tables = np.zeros(values.shape)
             if self.coder.algorithm.traits.message_content is MessageContent.CENTROIDS:
                 first[:, :, : devices.d] = agreed[:, None, :-1]
-                if self.common:  # what all start from
-                    first[:, :, : devices.d] = np.where(
-                        np.isfinite(context.state.centroids), context.state.centroids, first[:, :, : devices.d]
-                    )
+                if self.common:
+                    centroids = context.state.centroids
+                    first[:, :, : devices.d] = np.where(np.isfinite(centroids), centroids, first[:, :, : devices.d])
         steps = self._find_column_steps(agreed, devices, values.shape[2])
         reference = self.references.find(messages)
         rounded, bits = self.coder.round(values, reference, steps, find_sent(messages), devices)
@@ -273,67 +324,74 @@ class _PeerTables:
         return sent
 
     def _find_column_steps(self, agreed: Floats, devices: Devices, width: int) -> Floats:
-        """Return the step of each column, float64[n, w].
+        """Compute the step of each column, float64[n, w].
 
-        A sum is in steps of a centroid times the mean weight of a row; its weight, which multiplies coordinates, in
-        such steps over the root mean square of all points.
+        A row of a sum is (sum, weight), and its mean is sent to the precision of a centroid: the step of the sum is
+        that of a centroid times the mean weight of a row, and the step of the weight is smaller by the root mean square
+        of all points, since the weight multiplies coordinates.
         """
         step, d = self.coder.find_steps(agreed, devices), devices.d
         steps = np.ones((len(devices), width))
         steps[:, :d] = step[:, None]
         if self.coder.sums:
             mean, variance = agreed[:, :-1], agreed[:, -1]
-            size = np.sqrt(np.cumsum(mean * mean, axis=1)[:, -1] + variance)
-            steps[:, d] = _divide(step, size)
+            root_mean_square = np.sqrt(np.cumsum(mean * mean, axis=1)[:, -1] + variance)
+            steps[:, d] = _divide(step, root_mean_square)
             steps *= devices.total_weight / (devices.total * self.coder.algorithm.k)
         return steps
 
 
 @dataclass
 class _ServerReports:
-    """Tables of clients and server in whole steps from the nearest row of the server's last table.
+    """Encoding of server methods: differences to the nearest row of the server's last table.
 
     Attributes
     ----------
     coder : StepCoder
     references : References
-        Of the server, float64[n, k, d]; elsewhere +inf.
+        Last table of the server, float64[n, k, d]; +inf at other devices.
     """
 
     coder: StepCoder
     references: References = field(default_factory=References)
 
     def encode(self, messages: DenseMessages, context: Context, agreed: Floats) -> DenseMessages:
-        """Return the messages as they are read."""
+        """Return the rounded messages, with their encoded bytes, which include the number of each reference row."""
         devices, state, d = context.devices, context.state, context.devices.d
-        hub, values, real = devices.ids == devices.server, messages.values, find_sent(messages)
-        shift, span = (np.where(hub[:, None], usual, part) for usual, part in ((0.0, state.shift), (1.0, state.span)))
+        is_server, values, is_sent = devices.ids == devices.server, messages.values, find_sent(messages)
+        # The server sends in the units of the points, clients in their normalized units.
+        shift = np.where(is_server[:, None], 0.0, state.shift)
+        span = np.where(is_server[:, None], 1.0, state.span)
         last = np.full(state.centroids.shape, np.inf) if self.references.tables is None else self.references.tables
-        known = np.where(hub[:, None, None], last, state.centroids)
+        # The centroids of a client are the last table that it received from the server.
+        known = np.where(is_server[:, None, None], last, state.centroids)
         reference, bits = np.zeros(values.shape), np.zeros(len(values), np.int64)
         for i in np.flatnonzero(messages.rows > 0):
-            held = known[i, known[i, :, 0] < np.inf]
-            rows = (held - shift[i]) / span[i] if len(held) else (agreed[i : i + 1, :-1] - shift[i]) / span[i]
-            apart = values[i, : messages.rows[i], None, :d] - rows
-            nearest = np.argmin(np.cumsum(apart * apart, axis=2)[:, :, -1], axis=1)
+            known_rows = known[i, known[i, :, 0] < np.inf]
+            # Before the first table of the server, the reference is the mean of all points.
+            known_rows = known_rows if len(known_rows) else agreed[i : i + 1, :-1]
+            rows = (known_rows - shift[i]) / span[i]
+            difference = values[i, : messages.rows[i], None, :d] - rows
+            nearest = np.argmin(np.cumsum(difference * difference, axis=2)[:, :, -1], axis=1)
             reference[i, : messages.rows[i], :d] = rows[nearest]
             bits[i] = messages.rows[i] * int(len(rows) - 1).bit_length()
         steps = np.ones((len(values), values.shape[2]))
         steps[:, :d] = self.coder.find_steps(agreed, devices)[:, None] / span
-        rounded, more = self.coder.round(values, reference, steps, real, devices)
-        if (messages.rows[hub] >= 0).any():
+        rounded, table_bits = self.coder.round(values, reference, steps, is_sent, devices)
+        if (messages.rows[is_server] >= 0).any():
             last = last.copy()
-            last[hub] = np.inf
-            last[hub, : values.shape[1]] = np.where(real, rounded, np.inf)[hub, : last.shape[1], :d]
+            last[is_server] = np.inf
+            sent = np.where(is_sent, rounded, np.inf)
+            last[is_server, : values.shape[1]] = sent[is_server, : last.shape[1], :d]
         self.references.tables = last
-        return messages._replace(values=rounded, wire=to_bytes(bits + more))
+        return messages._replace(values=rounded, wire=to_bytes(bits + table_bits))
 
 
 _Mode = _Measuring | _GridMoves | _PeerTables | _ServerReports
 
 
 class Quantizer(PlacedOnGraph, ReshapesMethod, Transform):
-    """Send the tables of a method as integers.
+    """Transform that encodes the tables of a method as integers.
 
     Parameters
     ----------
@@ -344,18 +402,22 @@ class Quantizer(PlacedOnGraph, ReshapesMethod, Transform):
     order: ClassVar[Order] = Order.PERTURB
     option: ClassVar[str] = "quantize"
     incompatible_with: ClassVar[Reasons] = {
-        "noise": "noise is no whole number of steps",
-        "byzantine": "Byzantine devices send tables that are no differences",
+        "noise": "noise is not a multiple of the step size",
+        "byzantine": "Byzantine devices send tables that are not differences",
         **REFERENCES_AT_BOTH_ENDS,
     }
 
     def __init__(self, *, spec: Quantization) -> None:
         self._spec = spec
-        self._agreed = np.zeros((0, 0))  # mean and total variance of all points, as each device knows them
-        self._own: Any = None  # the run's method
-        self._common = False  # whether neighbors know the first table
+        # Mean and total variance of all points, as each device received them, float64[n, d + 1].
+        self._agreed = np.zeros((0, 0))
+        # Method of the run.
+        self._method: Any = None
+        # Whether all devices start from the same centroids.
+        self._common = False
         self._mode: _Mode = _Measuring()
-        self._counts = False  # whether the stage sends whole numbers by itself
+        # Whether the stage sends integers without this transform.
+        self._sends_integers = False
 
     @classmethod
     def configure(cls, options: Settings) -> Settings | None:
@@ -365,12 +427,13 @@ class Quantizer(PlacedOnGraph, ReshapesMethod, Transform):
 
     @classmethod
     def check(cls, settings: Settings, algorithm: Any) -> None:
-        """Reject methods whose messages cannot be integers."""
-        why = _explain_refusal(algorithm)
-        if why:
-            others = suggest_methods(lambda other: not _explain_refusal(other))
+        """Validate that the messages of the method can be integers."""
+        reason = _find_obstacle(algorithm)
+        if reason:
+            suggestion = suggest_methods(lambda method: not _find_obstacle(method))
             raise ExperimentError(
-                f"quantize is {str(settings['spec'])!r}, but {algorithm.name} {why}. Remove --quantize, or use {others}"
+                f"--quantize {settings['spec']} cannot be combined with {algorithm.name}: the method {reason}. Remove "
+                f"--quantize, or use {suggestion}"
             )
 
     @classmethod
@@ -380,115 +443,118 @@ class Quantizer(PlacedOnGraph, ReshapesMethod, Transform):
 
     @classmethod
     def prepare(cls, settings: Settings, at: InitContext) -> tuple[Stage, ...]:
-        """Return the stage that sums up the total variance."""
+        """Return the stage that computes the total variance."""
         tree = build_spanning_tree(at.topology)
         return (Stage(TotalVariance.name, TotalVariance(at.k, tree), 1),)
 
     def adapt(self, algorithm: Any, topology: Topology) -> Any:
-        """Note whether the method moves on the grid: then its state is what is sent, and nothing is altered."""
+        """Return the method unchanged; if it moves on the grid, its messages are exact, so `alters` is set to False."""
         self.alters = not algorithm.traits.moves_on_grid
         return algorithm
 
     def start(self, stages: Sequence[Stage], devices: Devices, network: Network) -> None:
-        """Note whether all devices will begin with the same centroids."""
-        own = find_method_stage(stages)
-        self._own = own.algorithm
-        before = [stage.algorithm.traits for stage in stages[1 : stages.index(own)]]
-        self._common = bool(before) and all(one.common_centroids for one in before)
+        """Determine whether all devices begin the method with the same centroids."""
+        method_stage = find_method_stage(stages)
+        self._method = method_stage.algorithm
+        # The first stage computes the total variance; the others, up to the method, are the initialization.
+        init_traits = [stage.algorithm.traits for stage in stages[1 : stages.index(method_stage)]]
+        self._common = bool(init_traits) and all(traits.common_centroids for traits in init_traits)
         self._agreed = np.zeros((len(devices), devices.d + 1))
 
     def begin(self, stage: Stage, *, closing: bool) -> "Quantizer | None":
-        """Act where the variance is summed up, where a stage is on the grid, and where the run's own method sends.
+        """Return the transform for the stage of the total variance, stages on the grid and the method, else None.
 
-        The steps are those of the stage's algorithm, after the run's method those of that method.
+        The step size is that of the algorithm of the stage; in stages after the method it is that of the method.
         """
-        self._counts = stage.algorithm.traits.counts_on_grid
+        self._sends_integers = stage.algorithm.traits.counts_on_grid
         if stage.name == TotalVariance.name:
             self._mode = _Measuring()
             return self
-        coder = StepCoder(self._spec, self._own if stage.after else stage.algorithm)
+        coder = StepCoder(self._spec, self._method if stage.after else stage.algorithm)
         if coder.moves:
             self._mode = _GridMoves(coder, self._common)
         elif isinstance(stage.algorithm, Star):
             self._mode = _ServerReports(coder)
         else:
             self._mode = _PeerTables(coder, self._common)
-        return self if closing or coder.moves or self._counts else None
+        return self if closing or coder.moves or self._sends_integers else None
 
     def wrap(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple[Any, Schedule]:
-        """Let the method move on the grid, if it can; silence is the end once every device has converged."""
-        if self._counts:
-            return _OnGrid(algorithm, self), schedule
+        """Wrap a method that moves on the grid, so that it knows the grid; other methods are returned unchanged."""
+        if self._sends_integers:
+            return _GridMethod(algorithm, self), schedule
         if isinstance(self._mode, _GridMoves):
-            return _OnGrid(algorithm, self), self._mode.extend(schedule, network)
+            return _GridMethod(algorithm, self), self._mode.extend(schedule, network)
         return algorithm, schedule
 
     def grid(self, devices: Devices, state: Any) -> Grid:
-        """Return the steps of the devices."""
+        """Return the grid of each device."""
         assert not isinstance(self._mode, _Measuring)
         coder = self._mode.coder
         return Grid(coder.find_steps(self._agreed, devices, state), self._spec.threshold, coder.rice)
 
     def outgoing(self, messages: Messages, context: Context) -> Messages:
-        """Return the messages as they are read, with their lengths."""
+        """Encode the messages: rounded as the receivers read them, with their encoded bytes."""
         if isinstance(self._mode, _Measuring):
             self._agreed = context.state.agreed
             return messages
         return messages if isinstance(messages, SparseMessages) else self._mode.encode(messages, context, self._agreed)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what the devices agreed on and sent last."""
+        """Return mean and variance of all points, and the last tables."""
         return {"agreed": self._agreed, "last": self._mode.references.tables}
 
-    def restore(self, kept: dict[str, Any]) -> None:
+    def restore(self, snapshot: dict[str, Any]) -> None:
         """Continue from a snapshot."""
-        self._agreed, self._mode.references.tables = kept["agreed"], kept["last"]
+        self._agreed = snapshot["agreed"]
+        self._mode.references.tables = snapshot["last"]
 
     def figures(self, network: Network) -> dict[str, Any]:
-        """Return the spec."""
+        """Return the spec for the summary."""
         return {"quantize": str(self._spec)}
 
 
 @dataclass(frozen=True)
-class _OnGrid:
-    """An algorithm whose devices know the grid."""
+class _GridMethod:
+    """Algorithm whose batch contains the grid."""
 
     algorithm: Any
     quantizer: Quantizer
 
     def initial_state(self, devices: Devices, start: Any) -> Any:
-        """Return the state before the opening."""
-        return self.algorithm.initial_state(self._place(devices, start), start)
+        """Return the state before the initial exchange."""
+        return self.algorithm.initial_state(self._with_grid(devices, start), start)
 
     def message(self, state: Any, devices: Devices) -> Messages:
-        """Return what the devices send."""
-        messages: Messages = self.algorithm.message(state, self._place(devices, state))
+        """Return the messages of the algorithm."""
+        messages: Messages = self.algorithm.message(state, self._with_grid(devices, state))
         return messages
 
     def update(self, state: Any, inbox: Inbox, devices: Devices) -> Any:
-        """Return the state after a turn."""
-        return self.algorithm.update(state, inbox, self._place(devices, state))
+        """Return the state of the algorithm after a turn."""
+        return self.algorithm.update(state, inbox, self._with_grid(devices, state))
 
-    def _place(self, devices: Devices, state: Any) -> Devices:
+    def _with_grid(self, devices: Devices, state: Any) -> Devices:
         return devices.on_grid(self.quantizer.grid(devices, state))
 
 
 def step_bits(algorithm: Any, devices: Devices) -> int:
-    """Count the bits of the step size at the coupling of a method."""
-    found = algorithm.resolved_parameters(devices)
-    coupling = found["coupling"]
-    if coupling is None:  # a raw alpha, in the unit of the weights
-        coupling = found["alpha"] * algorithm.k * devices.total / devices.total_weight
+    """Compute b of the step size from the coupling of a method."""
+    parameters = algorithm.resolved_parameters(devices)
+    coupling = parameters["coupling"]
+    # `alpha` is in units of point weight: convert it to a coupling without unit.
+    if coupling is None:
+        coupling = parameters["alpha"] * algorithm.k * devices.total / devices.total_weight
     return count_bits(coupling)
 
 
 def _divide(values: Floats, steps: Floats) -> Floats:
-    """Return values in steps, 0 where the step is 0."""
+    """Divide values by steps; 0 where the step is 0."""
     steps = np.broadcast_to(steps, values.shape)
     return np.divide(values, steps, out=np.zeros_like(values), where=steps > 0.0)
 
 
-def _explain_refusal(algorithm: Any) -> str:
+def _find_obstacle(algorithm: Any) -> str:
     """Return the reason why the messages of a method cannot be integers, empty if they can."""
     traits = algorithm.traits
     if traits.no_quantization or traits.message_content not in _ROWS:

@@ -40,7 +40,7 @@ class References:
 
 
 def find_sent(messages: DenseMessages) -> Mask:
-    """Return which numbers of the tables are sent, bool[n, r, w]."""
+    """Mark the numbers of the tables that are sent, bool[n, r, w]."""
     rows: Mask = np.less(np.arange(messages.values.shape[1]), messages.rows[:, None])
     return np.broadcast_to(rows[:, :, None], messages.values.shape)
 
@@ -49,6 +49,6 @@ def _fit(tables: Floats | None, shape: tuple[int, ...]) -> Floats:
     """Return a copy of tables in a shape, cut or extended by zeros."""
     fitted = np.zeros(shape)
     if tables is not None:
-        both = tuple(slice(min(pair)) for pair in zip(shape, tables.shape, strict=True))
-        fitted[both] = tables[both]
+        overlap = tuple(slice(min(pair)) for pair in zip(shape, tables.shape, strict=True))
+        fitted[overlap] = tables[overlap]
     return fitted

@@ -1,4 +1,4 @@
-"""The transforms by name: those of this package, and those of others, which `--transforms` asks for."""
+"""Transforms by name: those of this package, and those of plug-ins, which `--transforms` selects."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ TRANSFORMS: dict[str, type[Transform]] = {
 
 @dataclass(frozen=True)
 class PluginTransforms:
-    """Transforms of other packages with their options, each a class and its spec."""
+    """Transforms of plug-ins with their options, each a class and its spec."""
 
     parts: tuple[tuple[type[Transform], Spec], ...]
 
@@ -33,18 +33,20 @@ class PluginTransforms:
         return ",".join(str(spec) for _, spec in self.parts)
 
     @classmethod
-    def of(cls, given: "PluginTransforms | str | None") -> "PluginTransforms | None":
-        """Return the value of a list of specs; a value and None stay as they are.
+    def of(cls, value: "PluginTransforms | str | None") -> "PluginTransforms | None":
+        """Convert a text of specs, separated by commas; other values are returned unchanged.
 
         Raises
         ------
         ExperimentError
-            If there is none of a name, it cannot be imported, or a key or value is not known.
+            If a name, a key or a value is unknown, or a plug-in cannot be imported.
+        ContractError
+            If a class is not a transform, or lacks a mixin for the methods that it defines.
         """
-        if given is None or isinstance(given, PluginTransforms):
-            return given
-        found: list[tuple[Any, Spec]] = []
-        for text in [] if check_scalar(given, "transforms") == "" else split_specs([given]):
+        if value is None or isinstance(value, PluginTransforms):
+            return value
+        parts: list[tuple[Any, Spec]] = []
+        for text in [] if check_scalar(value, "transforms") == "" else split_specs([value]):
             kinds = extend(TRANSFORMS, GROUP, text)
             name = text.partition(":")[0]
             kind: Any = kinds.get(name, Transform)
@@ -62,6 +64,6 @@ class PluginTransforms:
                     f"transforms is {text!r}, but no installed package adds a transform. Remove --transforms, or "
                     "install the package (docs/transforms.md shows how one is written)"
                 )
-            spec = parse(text, {one: kind for one, kind in kinds.items() if one not in TRANSFORMS}, "transform")
-            found.append((kinds[spec.name], spec))
-        return cls(tuple(found))
+            spec = parse(text, {name: kind for name, kind in kinds.items() if name not in TRANSFORMS}, "transform")
+            parts.append((kinds[spec.name], spec))
+        return cls(tuple(parts))

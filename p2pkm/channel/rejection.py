@@ -1,8 +1,8 @@
-"""What receivers reject: tables that cannot be tables of numbers, whichever device sent them.
+"""Rejection of malformed tables: NaN, infinite or absurd numbers, and wrong shapes.
 
-The rule looks at the table alone, so all receivers of a table come to the same verdict, and one look, before delivery,
-serves all of them. A table that is rejected counts as sent; for its receivers its sender was silent, so that the last
-valid table stays in use.
+The rule depends on the table only, so all receivers of a table reach the same decision, and it is checked once, before
+delivery. A rejected table counts as sent. Its receivers treat the sender as silent, and continue to use its last valid
+table.
 """
 
 from typing import ClassVar
@@ -16,26 +16,27 @@ from p2pkm.core.validation import LARGEST
 
 
 def reject_malformed(messages: DenseMessages) -> DenseMessages:
-    """Return the messages with a mark on what is refused: NaN, infinite and absurd numbers (above 1e100), wrong shapes.
+    """Mark the malformed tables: NaN, infinite and absurd numbers (above 1e100), and wrong shapes.
 
-    A table of the wrong shape has no place in the array of its batch, so it comes marked.
+    The array of a batch cannot hold a table of the wrong shape, so such a table is already marked.
     """
     values, rows = messages.values, messages.rows
     with np.errstate(invalid="ignore"):
-        wild = ~(np.abs(values) <= LARGEST).all(axis=2)
-    malformed: Mask = np.any(wild & (np.arange(values.shape[1]) < rows[:, None]), axis=1)
+        is_absurd = ~(np.abs(values) <= LARGEST).all(axis=2)
+    malformed: Mask = np.any(is_absurd & (np.arange(values.shape[1]) < rows[:, None]), axis=1)
     if messages.malformed is not None:
         malformed = malformed | messages.malformed
-    found = malformed if malformed.any() else None
-    return messages if found is messages.malformed else messages._replace(malformed=found)
+    marks = malformed if malformed.any() else None
+    return messages if marks is messages.malformed else messages._replace(malformed=marks)
 
 
 class Rejection(Transform):
-    """Mark the malformed tables among messages that may be some, for `DenseMessages.accepted`."""
+    """Transform that marks malformed tables for `DenseMessages.accepted`, if another transform may create them."""
 
     name: ClassVar[str] = "rejection"
     order: ClassVar[Order] = Order.ACCEPT
-    alters = False  # it rejects what Byzantine devices send
+    # Honest devices send valid tables, which are not changed.
+    alters = False
 
     @classmethod
     def configure(cls, options: Settings) -> Settings:
@@ -43,7 +44,7 @@ class Rejection(Transform):
         return {}
 
     def outgoing(self, messages: Messages, context: Context) -> Messages:
-        """Return the messages with a mark on what is rejected, if another transform has set `malformed`."""
+        """Mark malformed tables, if another transform has set `malformed`."""
         if isinstance(messages, SparseMessages) or messages.malformed is None:
             return messages
         return reject_malformed(messages)

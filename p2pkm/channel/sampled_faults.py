@@ -1,7 +1,7 @@
-"""Faults drawn from a seed: how often what goes wrong, and the draws.
+"""Faults drawn from a seed: their probabilities, and the draws.
 
-What is drawn is a function of (seed, round, device), (seed, round, link) or (seed, round, turn, sender, receiver), so
-the same faults meet every method on a graph, on any number of ranks.
+A draw is a function of (seed, round, device), (seed, round, link) or (seed, round, turn, sender, receiver). So on a
+given graph all methods have the same faults, on any number of ranks.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -18,12 +18,13 @@ from p2pkm.kernels.reference import philox
 from p2pkm.kernels.streams import shared_key
 from p2pkm.network.graph import Topology
 
-_TURNS = 1 << 20  # of a round, at most
+# Turns of a round, at most: a draw is numbered round * _TURNS + turn.
+_TURNS = 1 << 20
 
 
 @dataclass(frozen=True)
 class Faults:
-    """How often what goes wrong; see docs/faults.md.
+    """Probabilities and durations of faults; see docs/faults.md.
 
     Attributes
     ----------
@@ -32,23 +33,25 @@ class Faults:
     delay, max_delay : float, int
         Share of the messages that are delayed, by 1 to `max_delay` rounds, uniformly distributed.
     link_failure, link_downtime : float, int
-        Share of the links that fail in a round, each for so many rounds.
+        Share of the links that fail in a round, each for `link_downtime` rounds.
     dropout, dropout_length : float, int
-        Share of the devices that drop out in a round, each for so many rounds; a server does not, but for `server`.
+        Share of the devices that become unavailable in a round, each for `dropout_length` rounds. For a server, see
+        `server`.
     late_join, join_by : float, int
         Share of the devices that join late, in a round from 1 to `join_by`, uniformly distributed.
     straggler, straggler_length : float, int
-        Share of the devices that become stragglers in a round, each for so many rounds.
+        Share of the devices that become stragglers in a round, each for `straggler_length` rounds.
     server : float
-        Probability that a server drops out in a round, for `dropout_length` rounds.
+        Probability that a server becomes unavailable in a round, for `dropout_length` rounds.
     partition : str or None
-        First and last round in which no link between the devices with the lower half of the ids and the others works,
-        such as ``10-20``.
+        First and last round of a network partition, such as ``10-20``: all links fail between the devices with the
+        lower half of the ids and the others.
     stages : {"method", "all"}
+        Affected stages: that of the method, or those before it, too.
     seed : int or None
-        None: that of the run.
+        Seed of the draws; None for that of the run.
     trace : str or None
-        File of a fault trace, which lists the faults instead.
+        File of a fault trace, which replaces the draws.
 
     Examples
     --------
@@ -77,76 +80,80 @@ class Faults:
     trace: str | None = None
 
     def __str__(self) -> str:
-        """Return the text of the command line: what differs from the defaults, or ``file:PATH`` of a trace."""
+        """Return the text of the command line: the values that differ from the defaults, or ``file:PATH``."""
         return show_drawn(self, "trace") or "loss=0"
 
     @classmethod
-    def of(cls, given: "Faults | str | None") -> "Faults | None":
-        """Return the value of a text: ``loss=0.1,dropout=0.02``, a path that ends with .jsonl, or ``file:PATH``.
+    def of(cls, value: "Faults | str | None") -> "Faults | None":
+        """Convert a text: ``loss=0.1,dropout=0.02``, a path that ends with .jsonl, or ``file:PATH``.
 
         Raises
         ------
         ExperimentError
-            If it cannot be read or has figures out of range.
+            If the text cannot be read, or a number is out of range.
         """
-        if isinstance(given, str) and not given.startswith(("file:", "drawn")) and not given.endswith(".jsonl"):
-            given = f"drawn:{given}"
-        return read_drawn(cls, given, "faults", "trace")
+        if isinstance(value, str) and not value.startswith(("file:", "drawn")) and not value.endswith(".jsonl"):
+            value = f"drawn:{value}"
+        return read_drawn(cls, value, "faults", "trace")
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Validate the parameters."""
         for name in ("loss", "delay", "link_failure", "dropout", "late_join", "straggler", "server"):
             check_positive(vars(self)[name], f"faults {name}", most=1.0, zero=True)
         for name in ("link_downtime", "dropout_length", "join_by", "straggler_length", "max_delay"):
             check_integer(vars(self)[name], 1, f"faults {name}")
         if self.max_delay > LONGEST:
-            raise ExperimentError(f"faults max_delay is {self.max_delay}; expected at most {LONGEST} rounds")
+            raise ExperimentError(f"faults max_delay is {self.max_delay}; expected at most {LONGEST} (rounds)")
         check_choice(self.stages, ("method", "all"), "faults stages")
         if self.seed is not None:
             check_integer(self.seed, 0, "faults seed")
-        _ = self.apart
+        # Validates the text of the partition.
+        _ = self.partition_rounds
 
     @property
-    def apart(self) -> tuple[int, int]:
-        """Return the first round of the partition and the one after its last."""
+    def partition_rounds(self) -> tuple[int, int]:
+        """First round of the network partition, and the round after its last one; equal without a partition."""
         if self.partition is None:
             return 0, 0
         rounds = read_range(str(self.partition))
         if rounds is None or "-" not in str(self.partition):
             raise ExperimentError(
-                f"faults partition is {self.partition!r}; expected its first and last round, as in 10-20"
+                f"faults partition is {self.partition!r}; expected its first and last round, for example 10-20"
             )
         return rounds.start, rounds.stop
 
     @property
     def empty(self) -> bool:
-        """Return whether nothing ever goes wrong."""
+        """Whether nothing ever fails."""
         shares = self.loss, self.delay, self.link_failure, self.dropout, self.late_join, self.straggler, self.server
         return not any(shares) and self.partition is None and self.trace is None
 
     @property
-    def absence_only(self) -> bool:
-        """Return whether nothing is asked for but devices that leave and return; True for a trace, not read yet."""
+    def device_faults_only(self) -> bool:
+        """Whether only devices fail; True for a trace, which has not been read yet."""
         return not any((self.loss, self.delay, self.link_failure, self.partition))
 
 
 class SampledFaults:
-    """Draw what goes wrong on a graph; see `FaultModel` for the meaning of each method."""
+    """Faults drawn on a graph, an implementation of `FaultModel`."""
 
-    def __init__(self, drawn: Faults, topology: Topology, seed: int) -> None:
-        self._drawn, self._topology = drawn, topology
-        self._key = shared_key(seed if drawn.seed is None else drawn.seed)
-        self.absence_only = drawn.absence_only
-        self.stages, self.longest, self.ignored_events = str(drawn.stages), drawn.max_delay if drawn.delay else 0, 0
+    def __init__(self, options: Faults, topology: Topology, seed: int) -> None:
+        self._options = options
+        self._topology = topology
+        self._key = shared_key(seed if options.seed is None else options.seed)
+        self.device_faults_only = options.device_faults_only
+        self.stages = str(options.stages)
+        self.max_delay = options.max_delay if options.delay else 0
+        self.ignored_events = 0
 
     def to_arrays(self) -> dict[str, Any]:
-        """Return what other ranks need beside the experiment."""
+        """Return an empty dict: other ranks draw from the same options."""
         return {}
 
     def begin(self, t: int) -> Integers:
-        """Draw what happens to devices and links from round t on."""
-        drawn, topology = self._drawn, self._topology
-        found = []
+        """Draw the faults of devices and links that begin in round t."""
+        drawn, topology = self._options, self._topology
+        events = []
         devices = np.arange(topology.n)
         dropout = np.where(devices == topology.hub, drawn.server, drawn.dropout)
         for kind, purpose, share, rounds in (
@@ -154,41 +161,45 @@ class SampledFaults:
             (ASLEEP, Stream.STRAGGLE, drawn.straggler, drawn.straggler_length),
         ):  # fmt: skip
             if np.any(share):
-                who = devices[self._draw(devices, t, purpose)[:, 0] < share]
-                found.append(_absent(kind, t, who, np.full(len(who), rounds)))
+                affected = devices[self._draw(devices, t, purpose)[:, 0] < share]
+                events.append(_device_events(kind, t, affected, np.full(len(affected), rounds)))
+        # A device that joins late is unavailable from round 0 on.
         if drawn.late_join and t == 0:
             draws = self._draw(devices, 0, Stream.JOIN)
-            who = devices[(draws[:, 0] < drawn.late_join) & (devices != topology.hub)]
-            found.append(_absent(AWAY, t, who, 1 + (draws[who, 1] * drawn.join_by).astype(np.int64)))
+            joining = devices[(draws[:, 0] < drawn.late_join) & (devices != topology.hub)]
+            rounds_until_join = 1 + (draws[joining, 1] * drawn.join_by).astype(np.int64)
+            events.append(_device_events(AWAY, t, joining, rounds_until_join))
         if drawn.link_failure:
             lower = np.flatnonzero(topology.sources < topology.indices)
             links = np.column_stack((topology.sources[lower], topology.indices[lower]))
-            fails = (
-                self._draw(links[:, 0] * topology.n + links[:, 1], t, Stream.LINK_FAILURE)[:, 0] < drawn.link_failure
-            )
-            found.append(links_down(links[fails], t, drawn.link_downtime))
-        first, last = drawn.apart
-        if t == first < last:
-            found.append(links_down(crossing(topology, lower_half(topology)), t, last - first))
-        return np.concatenate([np.zeros((0, 6), np.int64), *found])
+            draws = self._draw(links[:, 0] * topology.n + links[:, 1], t, Stream.LINK_FAILURE)
+            fails = draws[:, 0] < drawn.link_failure
+            events.append(links_down(links[fails], t, drawn.link_downtime))
+        first, end = drawn.partition_rounds
+        if t == first < end:
+            events.append(links_down(crossing(topology, lower_half(topology)), t, end - first))
+        return np.concatenate([np.zeros((0, 6), np.int64), *events])
 
     def message_delays(self, t: int, turn: int, source: Integers, target: Integers) -> Integers:
-        """Draw what becomes of a message over each edge."""
-        drawn = self._drawn
+        """Draw the delay of a message over each edge, int64[e], in rounds; -1 if it is lost."""
+        drawn = self._options
         if not drawn.loss and not drawn.delay:
             return np.zeros(len(source), np.int64)
         draws = self._draw(source * self._topology.n + target, t * _TURNS + turn, Stream.LOSS)
-        late = np.where(draws[:, 1] < drawn.delay, 1 + (draws[:, 2] * drawn.max_delay).astype(np.int64), 0)
-        return np.where(draws[:, 0] < drawn.loss, -1, late)
+        delays = np.where(draws[:, 1] < drawn.delay, 1 + (draws[:, 2] * drawn.max_delay).astype(np.int64), 0)
+        return np.where(draws[:, 0] < drawn.loss, -1, delays)
 
-    def _draw(self, numbers: Integers, step: int, purpose: int) -> Floats:
-        """Return four draws from [0, 1) for each number, float64[b, 4]."""
-        words = philox(numbers.astype(np.uint64), step, self._key, purpose)
+    def _draw(self, ids: Integers, step: int, purpose: int) -> Floats:
+        """Draw four numbers from [0, 1) for each id, float64[b, 4]."""
+        words = philox(ids.astype(np.uint64), step, self._key, purpose)
         return (words >> np.uint64(11)) * 2.0**-53
 
 
-def _absent(kind: int, t: int, who: Integers, rounds: Integers) -> Integers:
-    """Return the events of devices that do not take part for some rounds."""
-    events = np.full((len(who), 6), -1)
-    events[:, KIND], events[:, ROUND], events[:, A], events[:, ROUNDS] = kind, t, who, rounds
+def _device_events(kind: int, t: int, devices: Integers, rounds: Integers) -> Integers:
+    """Return the events of devices that fail in round t, each for a number of rounds."""
+    events = np.full((len(devices), 6), -1)
+    events[:, KIND] = kind
+    events[:, ROUND] = t
+    events[:, A] = devices
+    events[:, ROUNDS] = rounds
     return events

@@ -1,4 +1,4 @@
-"""What becomes of tables that faults keep from being replaced, as a value and as text."""
+"""Policy for outdated tables: tables that faults keep from being replaced."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,13 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import read_value
 from p2pkm.core.validation import check_integer
 
-_KEPT = 8  # rounds
+# Default number of rounds for which an outdated table is used.
+_DEFAULT_AGE = 8
 
 
 @dataclass(frozen=True)
 class StalePolicy:
-    """Outdated tables are used for at most `age` rounds more; made by ``StalePolicy.keep(age=8)`` or ``.drop()``.
+    """Use of outdated tables for at most `age` further rounds; built by ``StalePolicy.keep(age=8)`` or ``.drop()``.
 
     Examples
     --------
@@ -25,24 +26,24 @@ class StalePolicy:
 
     def __str__(self) -> str:
         """Return the text of the command line: ``keep``, ``keep:age=3`` or ``drop``."""
-        return "drop" if self.age == 0 else "keep" if self.age == _KEPT else f"keep:age={self.age}"
+        return "drop" if self.age == 0 else "keep" if self.age == _DEFAULT_AGE else f"keep:age={self.age}"
 
     @classmethod
-    def of(cls, given: "StalePolicy | str | None") -> "StalePolicy | None":
-        """Return the value of a text; a value and None stay as they are, see `p2pkm.core.spec.read_value`."""
-        return None if given is None else read_value(StalePolicy, given, _POLICIES, "stale policy")
+    def of(cls, value: "StalePolicy | str | None") -> "StalePolicy | None":
+        """Convert a text; a `StalePolicy` and None are returned unchanged, see `p2pkm.core.spec.read_value`."""
+        return None if value is None else read_value(StalePolicy, value, _POLICIES, "stale policy")
 
     @classmethod
-    def keep(cls, *, age: int = _KEPT) -> "StalePolicy":
-        """Go on with the table that was received last, for at most so many rounds."""
+    def keep(cls, *, age: int = _DEFAULT_AGE) -> "StalePolicy":
+        """Use the table that was received last, for at most `age` rounds."""
         check_integer(age, 1, "stale policy keep:age")
         if age > LONGEST:
-            raise ExperimentError(f"stale policy keep:age is {age}; expected at most {LONGEST} rounds")
+            raise ExperimentError(f"stale policy keep:age is {age}; expected at most {LONGEST} (rounds)")
         return cls(age)
 
     @classmethod
     def drop(cls) -> "StalePolicy":
-        """Use what comes in time, and nothing else."""
+        """Use only tables that arrive in time."""
         return cls(0)
 
 

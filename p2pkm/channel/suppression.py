@@ -1,8 +1,9 @@
-"""What leaves a device: rows of small clusters, suppressed; raw points, counted; and whose tables others receive.
+"""Suppression of rows of small clusters, and counting of disclosed points.
 
-Methods and stages of this package suppress by themselves (`Devices.min_count`,
-`p2pkm.methods.building_blocks.small_clusters`), because it is known there what a row is made of; where
-`MethodTraits.suppresses_small_clusters` is set, points of small clusters take no part. `withhold` is for all others.
+Methods and stages of this package suppress rows themselves (`Devices.min_count`,
+`p2pkm.methods.building_blocks.small_clusters`), because only they know the points that a row represents. With
+`MethodTraits.suppresses_small_clusters`, points of small clusters do not contribute at all. `suppress_rows` serves all
+other methods.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,66 +36,76 @@ from p2pkm.methods.registry import suggest_methods
 from p2pkm.methods.server.star import StarState
 from p2pkm.network.transport import Network
 
+# Odd integer close to 2^64 divided by the golden ratio: multiplicative hashing.
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-_POINTS = ("d2-sampling", "leader")  # initializations whose rows are points
+# Initializations whose rows are points.
+_POINTS = ("d2-sampling", "leader")
+# Contents of messages whose rows other devices forward unchanged.
 _FORWARDED = (MessageContent.SUMMARIES, MessageContent.FORWARDED_CENTROIDS, MessageContent.KEYED_POINTS)
-_BLOCK = 1 << 15  # rows looked at together
-_SPARSE = 16  # places of a sieve for each point
-_SMALL = 250_000  # points up to which it is counted how many leave as they are: more would take memory that counts
+# Rows that are compared with the points at a time.
+_BLOCK = 1 << 15
+# Slots of the first-coordinate filter per point. It has at least 32 slots per point, so that at most about 1 of 32
+# numbers that are not coordinates passes.
+_SLOTS_PER_POINT = 16
+# Points up to which disclosed points are counted: for 4 million, the index took 120 MB that `plan` does not predict.
+_MAX_COUNTED_POINTS = 250_000
 
 
 class Suppression(ReshapesMethod, Transform):
-    """Leave out rows of centroids to which fewer than `least` own points are nearest, see `withhold`."""
+    """Transform that removes rows of centroids with fewer than `least` nearest local points, see `suppress_rows`."""
 
     name: ClassVar[str] = "suppression"
     order: ClassVar[Order] = Order.SUPPRESS
     option: ClassVar[str] = "min_cluster_size"
-    alters = False  # `Devices.min_count` decides what is claimed
+    # Claims of descent depend on `Devices.min_count` instead.
+    alters = False
 
     def __init__(self, *, least: int = 0) -> None:
-        self._least, self._content = least, MessageContent.OTHER
+        self._least = least
+        self._content = MessageContent.OTHER
 
     @classmethod
     def configure(cls, options: Settings) -> Settings:
-        """Return the option `min_cluster_size`."""
+        """Read the option `min_cluster_size`; acts in all runs."""
         return {"least": check_integer(options.get("min_cluster_size", 0), 0, "min_cluster_size")}
 
     @classmethod
     def check(cls, settings: Settings, algorithm: Any) -> None:
-        """Refuse methods that cannot leave out single rows."""
+        """Validate that the method can omit single rows."""
         if settings["least"] > 1:
             check_min_cluster_size(settings["least"], algorithm)
 
     def equip(self, devices: Devices) -> Devices:
-        """Pass the bound to the methods, which suppress small clusters themselves where they can."""
+        """Return the batch with the minimum cluster size, for methods that suppress small clusters themselves."""
         return replace(devices, min_count=self._least)
 
     def begin(self, stage: Stage, *, closing: bool) -> "Suppression | None":
-        """Act where rows of centroids are sent from which the stage itself leaves nothing out."""
+        """Return the transform for stages that send rows of centroids and do not suppress any themselves, else None."""
         traits = stage.algorithm.traits
         self._content = traits.message_content
-        own = self._content in (MessageContent.CENTROIDS, MessageContent.OPENING_CENTROIDS)
-        return self if self._least > 1 and own and not traits.suppresses_small_clusters else None
+        has_local_rows = self._content in (MessageContent.CENTROIDS, MessageContent.OPENING_CENTROIDS)
+        return self if self._least > 1 and has_local_rows and not traits.suppresses_small_clusters else None
 
     def outgoing(self, messages: Messages, context: Context) -> Messages:
-        """Return what may be sent."""
-        over = self._content is MessageContent.OPENING_CENTROIDS and context.devices.round > 0
-        if isinstance(messages, SparseMessages) or over:
+        """Remove the rows of small clusters."""
+        # Later rows of such a stage are forwarded ones, which their origin has suppressed.
+        only_forwards = self._content is MessageContent.OPENING_CENTROIDS and context.devices.round > 0
+        if isinstance(messages, SparseMessages) or only_forwards:
             return messages
-        return withhold(messages, context.devices)
+        return suppress_rows(messages, context.devices)
 
     def figures(self, network: Network) -> dict[str, Any]:
-        """Return the least number of points of a row."""
+        """Return the minimum cluster size for the summary."""
         return {"min_cluster_size": self._least}
 
 
 class Disclosure(PlacedOnGraph, Transform):
-    """Watch what a batch sends in a run.
+    """Observer that counts disclosed points: local points that a device sent unchanged.
 
-    A point has left its device if all its coordinates have stood side by side, bit for bit, in a row that its device
-    sent over a link, in any exchange of any stage: as a row of its own, among the rows passed on, in the units in which
-    the device sends (scaled ones, where a stage scales), whether or not the message was lost. Equal points of a device
-    leave together. What can be worked out from several numbers is not seen.
+    A point is disclosed if all its coordinates appear next to each other, bit for bit, in a row that its device sent
+    over a link, in any exchange of any stage. The row may be a local or a forwarded one, and the message may be lost.
+    Units are those of the messages (scaled if a stage scales). Equal points of a device are disclosed together. Points
+    that can be computed from several numbers are not counted.
 
     Parameters
     ----------
@@ -105,156 +116,201 @@ class Disclosure(PlacedOnGraph, Transform):
     Attributes
     ----------
     left : bool[m] or None
-        Which own points have left their device; None: not counted for so many points.
+        Marks the disclosed local points; None above 250,000 points, where they are not counted.
     """
 
     name: ClassVar[str] = "disclosure"
     order: ClassVar[Order] = Order.OBSERVE
-    alters = False  # it changes nothing
+    # It only observes.
+    alters = False
 
     def __init__(self, devices: Devices, total: int) -> None:
         self._sizes = devices.sizes
-        self.left: Mask | None = np.zeros(len(devices.stored), np.bool_) if total <= _SMALL else None
+        self.left: Mask | None = np.zeros(len(devices.stored), np.bool_) if total <= _MAX_COUNTED_POINTS else None
 
     @classmethod
     def configure(cls, options: Settings) -> Settings:
-        """Watch all runs."""
+        """Return empty settings: the observer acts in all runs."""
         return {}
 
     @classmethod
     def build(cls, settings: Settings, scope: RunScope) -> "Disclosure":
-        """Return the observer of a batch."""
+        """Build the observer of a batch."""
         return cls(scope.devices, scope.devices.total_points)
 
     def start(self, stages: Sequence[Stage], devices: Devices, network: Network) -> None:
-        """Go on with the same points, in the units of these stages."""
+        """Index the points in the units of these stages."""
         if self.left is not None:
-            self._known = index_points(devices, devices.points)
+            self._index = index_points(devices, devices.points)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return which points have left so far, as `p2pkm.engine.state_tree` takes it."""
+        """Return the marks of the disclosed points, in the form of `p2pkm.engine.state_tree`."""
         return {"left": None if self.left is None else RaggedArray(self.left.astype(np.uint8), self._sizes)}
 
-    def restore(self, kept: dict[str, Any]) -> None:
-        """Go on from a snapshot."""
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Continue from a snapshot."""
         if self.left is not None:
-            self.left = kept["left"].values.astype(np.bool_)
+            self.left = snapshot["left"].values.astype(np.bool_)
 
     def figures(self, network: Network) -> dict[str, Any]:
-        """Return how many points have left their device."""
+        """Return the number of disclosed points for the summary."""
         return {
             "raw_points_disclosed": None if self.left is None else int(network.total(np.array([self.left.sum()]))[0])
         }
 
     def begin(self, stage: Stage, *, closing: bool) -> "Disclosure | None":
-        """Watch all stages, unless there are too many points."""
+        """Return the observer for all stages, None if there are too many points."""
         return None if self.left is None else self
 
     def outgoing(self, messages: Messages, context: Context) -> Messages:
-        """Note which own points are in what is sent."""
-        self._note(messages, context.state, context.devices)
+        """Mark the local points in the messages, which are not changed."""
+        self._mark_disclosed(messages, context.state, context.devices)
         return messages
 
-    def _note(self, messages: Messages, state: Any, devices: Devices) -> None:
-        known, left = self._known, self.left
+    def _mark_disclosed(self, messages: Messages, state: Any, devices: Devices) -> None:
+        index, left = self._index, self.left
         assert left is not None
+        # Clients of a server method send in normalized units.
         if isinstance(state, StarState) and (state.shift.any() or (state.span != 1.0).any()):
             owner = np.repeat(np.arange(len(devices)), devices.sizes)
-            known = index_points(devices, (devices.stored - state.shift[owner]) / state.span[owner])
-        for rows, name_owners in sent_rows(messages, devices):
-            left[known.find(rows, name_owners)] = True
+            index = index_points(devices, (devices.stored - state.shift[owner]) / state.span[owner])
+        for rows, get_owners in sent_rows(messages, devices):
+            left[index.find(rows, get_owners)] = True
 
 
-class _Known(NamedTuple):
-    """The own points, float64[m, d], with their names in ascending order, and a sieve for first coordinates of none."""
+class _PointIndex(NamedTuple):
+    """Index of the local points, to find them in messages.
+
+    Attributes
+    ----------
+    points : float64[m, d]
+    hashes : uint64[m]
+        Hashes of (point, device), ascending.
+    order : int64[m]
+        Point of each hash.
+    filter : bool[p]
+        First-coordinate filter: True at the slots of the first coordinates of all points. Almost all numbers in
+        messages are not coordinates, and are excluded by one look-up.
+    """
 
     points: Floats
-    names: Any
+    hashes: Any
     order: Integers
-    sieve: Mask
+    filter: Mask
 
-    def find(self, rows: Floats, name_owners: Callable[[], Integers]) -> Integers:
-        """Return which points stand in rows, float64[r, w], of their own devices, int64[r], asked for if need be."""
+    def find(self, rows: Floats, get_owners: Callable[[], Integers]) -> Integers:
+        """Find the local points that rows of their device contain.
+
+        Parameters
+        ----------
+        rows : float64[r, w]
+        get_owners : callable
+            Returns the position of the sender of each row, int64[r]; called only if the filter finds candidates.
+
+        Returns
+        -------
+        int64[p]
+            Positions of the points.
+        """
         d = self.points.shape[1]
-        firsts = rows[:, : max(rows.shape[1] - d + 1, 0)]
-        likely, begins = self.sieve[_place(firsts, len(self.sieve))].nonzero()
-        if not len(likely):
-            return likely
-        rows = rows[likely[:, None], begins[:, None] + np.arange(d)]
-        names = _name(rows, name_owners()[likely])
-        begin, end = (self.names.searchsorted(names, side) for side in ("left", "right"))
+        first_coordinates = rows[:, : max(rows.shape[1] - d + 1, 0)]
+        candidate, column = self.filter[_slot(first_coordinates, len(self.filter))].nonzero()
+        if not len(candidate):
+            return candidate
+        rows = rows[candidate[:, None], column[:, None] + np.arange(d)]
+        hashes = _hash_rows(rows, get_owners()[candidate])
+        begin, end = (self.hashes.searchsorted(hashes, side) for side in ("left", "right"))
         points = self.order[expand_ranges(begin, end - begin)]
+        # Different rows may have equal hashes.
         return points[(self.points[points] == np.repeat(rows, end - begin, axis=0)).all(axis=1)]
 
 
-def index_points(devices: Devices, points: Floats) -> _Known:
-    """Index the points of a batch float64[m, d], in the units in which they are given."""
-    names = _name(points, np.repeat(np.arange(len(devices)), devices.sizes))
-    order = np.argsort(names, kind="stable")
-    sieve = np.zeros(2 << (_SPARSE * len(names)).bit_length(), np.bool_)
-    sieve[_place(points[:, 0], len(sieve))] = True
-    return _Known(points, names[order], order, sieve)
+def index_points(devices: Devices, points: Floats) -> _PointIndex:
+    """Index the points of a batch, float64[m, d], in the units of the messages."""
+    hashes = _hash_rows(points, np.repeat(np.arange(len(devices)), devices.sizes))
+    order = np.argsort(hashes, kind="stable")
+    first_coordinate_filter = np.zeros(2 << (_SLOTS_PER_POINT * len(hashes)).bit_length(), np.bool_)
+    first_coordinate_filter[_slot(points[:, 0], len(first_coordinate_filter))] = True
+    return _PointIndex(points, hashes[order], order, first_coordinate_filter)
 
 
-def _place(coordinates: Floats, places: int) -> Any:
-    """Return a place below a power of two, at least 2, for each number, the same for the same bits but for the sign."""
-    bits = coordinates.view(np.uint64) << 1  # -0 is 0
+def _slot(coordinates: Floats, slots: int) -> Any:
+    """Hash numbers to slots; slots: a power of two, at least 2. Numbers that differ only in the sign share a slot."""
+    # The shift removes the sign bit: -0 and 0 are equal numbers, and must have the same slot.
+    bits = coordinates.view(np.uint64) << 1
     bits *= _MULTIPLIER
-    bits >>= 65 - places.bit_length()
+    bits >>= 65 - slots.bit_length()
     return bits.view(np.int64)
 
 
 def sent_rows(
     messages: DenseMessages | SparseMessages, devices: Devices
 ) -> Iterator[tuple[Floats, Callable[[], Integers]]]:
-    """Yield rows float64[r, w] that go over links, some at a time, without ids of origins, and their owners."""
+    """Yield the rows that are sent over links, in blocks.
+
+    Yields
+    ------
+    rows : float64[r, w]
+        Without the columns of the header.
+    get_owners : callable
+        Returns the position of the sender of each row, int64[r].
+    """
     if isinstance(messages, SparseMessages):
         if len(messages.edges):
-            senders = source_devices(devices, messages.edges)  # edges lie by device
+            # Edges are sorted by sender.
+            senders = source_devices(devices, messages.edges)
             senders = senders[find_runs(senders)]
             tables = messages.tables.take(messages.senders.searchsorted(senders))
             yield tables.flat()[:, messages.header :], lambda: senders.repeat(tables.rows)
         return
-    over = None if messages.edges is None else np.bincount(devices.sources[messages.edges], minlength=len(devices))
-    leaves = (devices.degrees if over is None else over) > 0
-    who, (_, most, width) = np.flatnonzero(leaves & (messages.rows > 0)), messages.values.shape
-    for one in np.split(who, range(block := max(1, _BLOCK // max(most, 1)), len(who), block)):
-        table = messages.values[one].reshape(-1, width)
-        real = (np.arange(most) < messages.rows[one, None]).ravel()
-        table = table if real.all() else table[real]
-        # a malformed table may claim more rows than it has
-        yield table[:, messages.header :], partial(one.repeat, np.minimum(messages.rows[one], most))
+    edge_counts = devices.degrees
+    if messages.edges is not None:
+        edge_counts = np.bincount(devices.sources[messages.edges], minlength=len(devices))
+    senders, (_, most, width) = np.flatnonzero((edge_counts > 0) & (messages.rows > 0)), messages.values.shape
+    for block in np.split(senders, range(size := max(1, _BLOCK // max(most, 1)), len(senders), size)):
+        table = messages.values[block].reshape(-1, width)
+        is_sent = (np.arange(most) < messages.rows[block, None]).ravel()
+        table = table if is_sent.all() else table[is_sent]
+        # A malformed table of the wrong shape counts one row more than the array contains.
+        yield table[:, messages.header :], partial(block.repeat, np.minimum(messages.rows[block], most))
 
 
-def withhold(messages: DenseMessages, devices: Devices) -> DenseMessages:
-    """Return the messages without the rows of fewer than `min_count` own points: nearest to it of all in the table.
+def suppress_rows(messages: DenseMessages, devices: Devices) -> DenseMessages:
+    """Remove the rows that are nearest, of all rows in the table, to fewer than `Devices.min_count` local points.
 
-    The hub has no points, and what it sends is no device's.
+    A server is without points and sends rows about all devices, so none of its rows is removed.
     """
     d, most = devices.d, messages.values.shape[1]
-    sets = np.ascontiguousarray(messages.values[:, :, :d], np.float64)
-    sets = np.where((np.arange(most) < messages.rows[:, None])[:, :, None], sets, np.inf)
-    _, labels = devices.kernels.losses(*devices.kernel_inputs, sets)
-    few = (count_nearest(devices, labels, most) < devices.min_count) & (devices.ids != devices.server)[:, None]
-    keep = ~few & (np.arange(most) < messages.rows[:, None])
-    order = np.argsort(~keep, axis=1, kind="stable")
+    centroid_sets = np.ascontiguousarray(messages.values[:, :, :d], np.float64)
+    is_row = np.arange(most) < messages.rows[:, None]
+    centroid_sets = np.where(is_row[:, :, None], centroid_sets, np.inf)
+    _, labels = devices.kernels.losses(*devices.kernel_inputs, centroid_sets)
+    is_small = (count_nearest(devices, labels, most) < devices.min_count) & (devices.ids != devices.server)[:, None]
+    stays = ~is_small & is_row
+    order = np.argsort(~stays, axis=1, kind="stable")
     values = np.take_along_axis(messages.values, order[:, :, None], axis=1)
-    return messages._replace(values=values, rows=np.where(messages.rows < 0, messages.rows, keep.sum(axis=1)))
+    return messages._replace(values=values, rows=np.where(messages.rows < 0, messages.rows, stays.sum(axis=1)))
 
 
 def check_min_cluster_size(least: int, algorithm: Any) -> None:
-    """Refuse methods that cannot leave out single rows."""
-    why = _explain_refusal(algorithm)
-    if why:
-        others = suggest_methods(lambda other: not _explain_refusal(other))
+    """Validate that the method can omit single rows.
+
+    Raises
+    ------
+    ExperimentError
+        If it cannot.
+    """
+    reason = _find_obstacle(algorithm)
+    if reason:
+        suggestion = suggest_methods(lambda method: not _find_obstacle(method))
         raise ExperimentError(
-            f"min_cluster_size is {least}, but {algorithm.name} {why}. Remove --min-cluster-size, or use {others}, "
-            "without --init"
+            f"--min-cluster-size {least} cannot be combined with {algorithm.name}: the method {reason}. Remove "
+            f"--min-cluster-size, or use {suggestion}, without --init"
         )
 
 
-def _explain_refusal(algorithm: Any) -> str:
-    """Return why a method cannot leave out single rows, nothing if it can."""
+def _find_obstacle(algorithm: Any) -> str:
+    """Return the reason why a method cannot omit single rows, empty if it can."""
     traits = algorithm.traits
     if traits.init is not None and traits.init.name in _POINTS:
         return f"starts from {traits.init.name} centroids, which are raw points"
@@ -262,16 +318,16 @@ def _explain_refusal(algorithm: Any) -> str:
 
 
 def reach(algorithms: Iterable[Any]) -> int | None:
-    """Return over how many links tables travel as they are in some stages, None: everywhere; at most all of a tree."""
-    traits = [one.traits for one in algorithms]
-    hops = [one.hops for one in traits if one.message_content in _FORWARDED or one.floods]
+    """Compute the largest number of links that a row crosses unchanged in some stages; None: everywhere."""
+    traits = [algorithm.traits for algorithm in algorithms]
+    hops = [trait.hops for trait in traits if trait.message_content in _FORWARDED or trait.floods]
     return None if None in hops else max([1, *(hop for hop in hops if hop is not None)])
 
 
-def _name(rows: Any, owner: Integers) -> Any:
-    """Return 64 bits for every row float64[r, d] of a device int64[r], the same for the same bits but for signs."""
-    names = owner.astype(np.uint64)
+def _hash_rows(rows: Any, owner: Integers) -> Any:
+    """Hash each row, float64[r, d], with its device, int64[r], to 64 bits; the signs of the numbers are ignored."""
+    hashes = owner.astype(np.uint64)
     for column in rows.view(np.uint64).T:
-        names = (names ^ (column << 1)) * _MULTIPLIER
-        names ^= names >> 29
-    return names
+        hashes = (hashes ^ (column << 1)) * _MULTIPLIER
+        hashes ^= hashes >> 29
+    return hashes

@@ -1,12 +1,12 @@
-"""A transform: what happens to messages between the method that sends them and the method that receives them.
+"""Transforms: operations on messages between the sending and the receiving method.
 
 A message passes the transforms of a run in their order::
 
     compute -> outgoing transforms -> ledger -> deliver -> incoming transforms -> compute
 
-A transform sees the messages of one rank's devices at a time and must treat each device by itself: what it does may
-depend on the message, the device's own points and id, the place in the run, and draws from its random stream, never on
-which other devices are in the batch. Then a run has the same bits on any number of ranks.
+A transform processes the messages of one rank at a time, and must treat each device separately: its result may depend
+on the message, the local points and the id of the device, the position in the run, and draws from its random stream. It
+must not depend on the other devices in the batch. Then a run is bit-identical on any number of ranks.
 """
 
 import zlib
@@ -25,38 +25,56 @@ from p2pkm.methods.schedules import Schedule
 from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network
 
-SCALING = -1  # number of the stage in which the devices agree on a scale
-CHOOSING = -2  # and of that in which they choose the number of clusters
-_ALWAYS = 2**32 - 1  # number of a draw that stays the same in all rounds
-_PLUGINS = 1 << 31  # the purposes of random streams from here on go by the name of a transform
+# Numbers of preliminary stages: imputation or scaling, and choice of the number of clusters.
+SCALING = -1
+CHOOSING = -2
+# Number of a draw that is the same in all rounds.
+_ALWAYS = 2**32 - 1
+# From here on, the purpose of a random stream is a hash of the name of a plug-in's transform.
+_PLUGINS = 1 << 31
 
 Messages = DenseMessages | SparseMessages
 Settings = Mapping[str, Any]
 
 
 class Order(IntEnum):
-    """Places in the list; transforms of the same place act in the order of their names."""
+    """Position of a transform in the channel; transforms with equal positions act in the order of their names.
 
-    SUPPRESS = 1  # leave rows out
-    PERTURB = 2  # change what an honest device sends
-    REPLACE = 3  # send something else instead
-    OBSERVE = 4  # look at what is sent
-    DELIVER = 5  # lose and delay it
-    ACCEPT = 6  # refuse what was received
+    Attributes
+    ----------
+    SUPPRESS
+        Removes rows.
+    PERTURB
+        Changes messages of honest devices.
+    REPLACE
+        Sends other messages instead.
+    OBSERVE
+        Reads messages without changing them.
+    DELIVER
+        Loses and delays messages.
+    ACCEPT
+        Rejects received messages.
+    """
+
+    SUPPRESS = 1
+    PERTURB = 2
+    REPLACE = 3
+    OBSERVE = 4
+    DELIVER = 5
+    ACCEPT = 6
 
 
 class Context(NamedTuple):
-    """Where in the run a message is sent or read.
+    """Position in the run at which a message is sent or read.
 
     Attributes
     ----------
     stage : int
-        Number of the stage, from 0; `SCALING` where the devices agree on a scale before that, `CHOOSING` where they
-        choose the number of clusters.
+        Number of the stage, from 0; `SCALING` or `CHOOSING` in preliminary stages.
     devices : Devices
-        The batch, with its `round`, its `turn` and its `active_devices`.
+        Batch with `round`, `turn` and `active_devices`.
     state : NamedTuple
-        Of the method, after it has computed what it sends, or before it reads.
+        State of the method, after it has computed the messages that it sends, or before it reads its inbox.
     """
 
     stage: int
@@ -64,16 +82,22 @@ class Context(NamedTuple):
     state: Any
 
     def draw(self, purpose: int, ids: Integers, count: int, *, always: bool = False) -> Floats:
-        """Return draws from [0, 1), float64[len(ids), count], anew in every stage, round and turn.
+        """Draw numbers from [0, 1) for some devices, different ones in every stage, round and turn.
 
         Parameters
         ----------
         purpose : int
-            Of the random stream: `Transform.purpose`.
+            Purpose of the random stream: `Transform.purpose`.
         ids : int64[w]
-            Ids of the devices that draw; the first draws of a device are the same whatever `count` is.
+            Ids of the devices.
+        count : int
+            Draws per device. The first draws of a device do not depend on it.
         always : bool
-            Whether a device draws the same numbers in the whole run instead.
+            Whether a device draws the same numbers in the whole run.
+
+        Returns
+        -------
+        float64[w, count]
         """
         if not len(ids):
             return np.zeros((0, count))
@@ -134,7 +158,7 @@ class RunScope(NamedTuple):
 
 
 class Transform:
-    """Base of all transforms, which leaves messages unchanged. A subclass overrides what it needs.
+    """Base class of all transforms, which leaves messages unchanged. Subclasses override single methods.
 
     Before a run, `configure` and `check` turn the options of the run into settings, the keyword parameters of the
     class; each rank builds its own transform of them. The transform of a plug-in gets the options of its spec. A
@@ -143,20 +167,20 @@ class Transform:
     Attributes
     ----------
     name : str
-        In the registry, in specs and in checkpoints: lower-case letters, digits and hyphens.
+        Name in the registry, in specs and in checkpoints: lower-case letters, digits and hyphens.
     order : Order
-        Its place in the list.
+        Position in the channel.
     option : str
-        The option of a run that asks for it.
+        Option of a run that selects the transform.
     incompatible_with : mapping of Condition or str to str
-        What it cannot be combined with, and the reason, a clause: conditions of the run, or names of other transforms
-        that change, delay or lose messages. The run is rejected before any work.
+        Conditions of the run, or names of other transforms that change, delay or lose messages, with which the
+        transform cannot be combined, and the reason as a clause. Such a run is rejected before any work.
     delays : bool
-        Whether messages may be late or lost; it then is the `DelayModel` of each stage in which it acts.
+        Whether messages may be late or lost. The transform is then the `DelayModel` of each stage in which it acts.
     exposes : bool
         Whether messages of the stages before the method may be late or lost, too.
     alters : bool
-        Whether it may change what honest methods send or read, so that no descent is claimed.
+        Whether it may change messages that honest methods send or read, so that no descent is claimed.
     left_out : int64[b]
         Ids of the devices that are excluded from scores.
     purpose : int
@@ -181,7 +205,7 @@ class Transform:
 
     @classmethod
     def configure(cls, options: Settings) -> Settings | None:
-        """Read the options of a run; None if they do not ask for the transform.
+        """Read the options of a run; None if they do not select the transform.
 
         Raises
         ------
@@ -192,35 +216,53 @@ class Transform:
 
     @classmethod
     def check(cls, settings: Settings, algorithm: Any) -> None:
-        """Reject a method that this cannot work with, with an ExperimentError; before anything is read or built."""
+        """Validate that the transform can be combined with a method, before anything is read or built.
+
+        Raises
+        ------
+        ExperimentError
+            If it cannot.
+        """
 
     @classmethod
     def disturbs(cls, settings: Settings) -> bool:
-        """Return whether messages are changed, late or lost, so that a method by default tolerates it."""
+        """Check whether messages are changed, late or lost; the defaults of a method then tolerate it."""
         return cls.order in (Order.PERTURB, Order.REPLACE, Order.DELIVER)
 
     def start(self, stages: Sequence[Stage], devices: Devices, network: Network) -> None:
-        """Begin with these stages: those of the run, and before them the one that scales, if there is one.
+        """Prepare the next stages; called once for each preliminary stage, then for all other stages of the run.
 
-        devices: the batch in the units of these stages.
+        Parameters
+        ----------
+        stages : sequence of Stage
+        devices : Devices
+            Batch with points in the units of these stages.
+        network : Network
         """
 
     def notes(self, stages: Sequence[Stage]) -> list[str]:
-        """Return notes for the user, printed before the stages run."""
+        """Write notes for the user, printed before the stages run."""
         return []
 
     def begin(self, stage: Stage, *, closing: bool) -> "Transform | None":
-        """Return the transform that acts in a stage, None for a stage without; closing: it is the method's own."""
+        """Return the transform for a stage, None if it does not act in it.
+
+        Parameters
+        ----------
+        stage : Stage
+        closing : bool
+            Whether it is the method's own stage.
+        """
         return self
 
     def outgoing(self, messages: Messages, context: Context) -> Messages:
-        """Return the messages that are sent instead of these; arrays that are given are not written to."""
+        """Transform messages before they are sent; the arrays of `messages` must not be written to."""
         return messages
 
     def incoming(self, inbox: Inbox | Delivery, context: Context) -> Any:
-        """Return what the method reads instead of its inbox; arrays that are given are not written to.
+        """Transform the inbox before the method reads it; the arrays of `inbox` must not be written to.
 
-        Called before every turn, so a table that stays in the inbox comes again.
+        Called before every turn, so a table that stays in the inbox is passed again.
         """
         return inbox
 
@@ -228,7 +270,7 @@ class Transform:
         """Return the state between two rounds in the form of `p2pkm.engine.state_tree`, {} without a state."""
         return {}
 
-    def restore(self, kept: dict[str, Any]) -> None:
+    def restore(self, snapshot: dict[str, Any]) -> None:
         """Continue from a snapshot, once the stage in which it was taken has begun."""
 
     def figures(self, network: Network) -> dict[str, Any]:
@@ -237,39 +279,45 @@ class Transform:
 
 
 class PlacedOnGraph:
-    """Mixin of a transform that depends on the graph: its settings, its parts on each rank, its stages."""
+    """Mixin for transforms that depend on the graph: settings, parts on each rank, additional stages."""
 
     @classmethod
     def place(
         cls, settings: Settings, topology: Topology, seed: int, arrays: Mapping[str, Any] | None = None
     ) -> Settings | None:
-        """Return the settings for a graph, None if the transform never acts on it.
+        """Bind the settings to a graph; None if the transform never acts on it.
 
-        arrays: the result of `to_arrays` on rank 0, which may be alone in reading a file; None: this is rank 0.
+        Parameters
+        ----------
+        settings : mapping
+        topology : Topology
+        seed : int
+        arrays : mapping, optional
+            Result of `to_arrays` on rank 0: other ranks may lack access to a file. None on rank 0.
         """
         return settings
 
     @classmethod
     def to_arrays(cls, settings: Settings) -> dict[str, Any]:
-        """Return what other ranks need in addition to the options."""
+        """Collect the arrays that other ranks need, in addition to the options."""
         return {}
 
     @classmethod
     def build(cls, settings: Settings, scope: RunScope) -> Any:
-        """Return this rank's transform."""
+        """Build the transform of this rank."""
         return cls(**settings)
 
     @classmethod
     def prepare(cls, settings: Settings, at: InitContext) -> tuple[Stage, ...]:
-        """Return the stages that run before all others, in which the devices agree on something first."""
+        """Return stages that run before the initialization, for values that the devices must agree on."""
         return ()
 
 
 class ReshapesMethod:
-    """Mixin of a transform that changes the method: its batch, its form, or how its stage runs."""
+    """Mixin for transforms that change the batch, the method, or the execution of a stage."""
 
     def equip(self, devices: Devices) -> Devices:
-        """Return the batch with what methods must know of the transform."""
+        """Return the batch with the fields that methods need to know of the transform."""
         return devices
 
     def adapt(self, algorithm: Any, topology: Topology) -> Any:
@@ -282,10 +330,10 @@ class ReshapesMethod:
 
 
 def find_missing_mixins(kind: type[Transform]) -> dict[str, list[str]]:
-    """Return the mixins that a transform does not inherit although it defines their methods, with these."""
-    found = {}
+    """Find the mixins that a transform does not inherit although it defines methods of them, by name."""
+    missing = {}
     for mixin in (PlacedOnGraph, ReshapesMethod):
         methods = [name for name in vars(mixin) if not name.startswith("_") and name in dir(kind)]
         if methods and not issubclass(kind, mixin):
-            found[mixin.__name__] = methods
-    return found
+            missing[mixin.__name__] = methods
+    return missing

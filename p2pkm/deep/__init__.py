@@ -1,1 +1,1 @@
-"""Deep clustering: networks that devices train on the labels of their own clustering; JAX is imported when one runs."""
+"""Deep clustering: devices train networks on cluster labels of their images. JAX is imported when a method runs."""

@@ -1,4 +1,4 @@
-"""What systems of deep clustering reached over seeds: means, spreads and paired differences."""
+"""Table of deep clustering systems over seeds: means, standard deviations and paired differences."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,22 +11,27 @@ from p2pkm.storage.study_table import interval
 
 Row = dict[str, Any]
 
-UNTRAINED = "untrained body"  # the control that the others are compared with
-SCORES = ("nmi", "ari", "purity")  # of pseudo-labels
+# Control that the others are compared with.
+UNTRAINED = "untrained body"
+# Scores of the cluster labels against the classes.
+SCORES = ("nmi", "ari", "purity")
 _COLUMNS = ("accuracy", "accuracy_few", *SCORES, "bytes", "bytes_busiest")
 
 
 @dataclass(frozen=True)
 class DeepTable:
-    """What `deep_table` measured.
+    """Measurements of `deep_table`.
 
     Attributes
     ----------
     rows : tuple of dict
-        One per system and seed: ``name``, ``seed``, ``accuracy`` and ``accuracy_few`` (see `p2pkm.linear_probe`; mean
-        of up to three devices where the bodies differ), ``nmi``, ``ari`` and ``purity`` of the last pseudo-labels of
-        the training images against the classes, ``by_round`` (a dict of the same per clustering), ``bytes`` and
-        ``bytes_busiest``; None where there is none.
+        One per system and seed; undefined values are None.
+
+        * ``name``, ``seed``.
+        * ``accuracy``, ``accuracy_few``: see `p2pkm.linear_probe`; mean of up to three devices if their bodies differ.
+        * ``nmi``, ``ari``, ``purity``: last labels of the training images against the classes.
+        * ``by_round``: dict of the same scores for each clustering.
+        * ``bytes``, ``bytes_busiest``.
 
     Examples
     --------
@@ -41,26 +46,27 @@ class DeepTable:
 
     @property
     def names(self) -> list[str]:
-        """Return the systems in the order of the table."""
+        """Names of the systems in the order of the table."""
         return list(dict.fromkeys(row["name"] for row in self.rows))
 
     def mean(self, name: str, figure: str = "accuracy") -> float | None:
-        """Return the mean of a figure over the seeds; None if a run has none."""
+        """Compute the mean of a metric over the seeds; None if it is undefined for a run."""
         values = [row[figure] for row in self._of(name).values()]
         return None if None in values else float(np.mean(values))
 
     def gap(self, name: str, reference: str = UNTRAINED, figure: str = "accuracy") -> Row | None:
-        """Return the mean paired difference of a figure to that of a reference, with its 95 % bootstrap interval.
+        """Compute the mean paired difference of a metric to a reference system, with its 95 % bootstrap interval.
 
         Returns
         -------
         dict or None
             ``mean``, ``low``, ``high`` and ``differs`` (whether the interval excludes 0; None with one seed). None
-            without a common seed, or if a run does not have the figure.
+            without a common seed, or if the metric is undefined for a run.
         """
-        one, other = self._of(name), self._of(reference)
+        rows, reference_rows = self._of(name), self._of(reference)
         pairs: list[tuple[Any, Any]] = [
-            (one[seed].get(figure), other[seed].get(figure)) for seed in sorted(one.keys() & other.keys())
+            (rows[seed].get(figure), reference_rows[seed].get(figure))
+            for seed in sorted(rows.keys() & reference_rows.keys())
         ]
         if not pairs or None in (value for pair in pairs for value in pair):
             return None
@@ -73,9 +79,9 @@ class DeepTable:
         return short_repr(self)
 
     def __str__(self) -> str:
-        """Return the table: means, standard deviations, and paired differences to the untrained body.
+        """Format the table: means, standard deviations, and paired differences to the untrained body.
 
-        One seed alone has neither a standard deviation nor an interval.
+        With one seed, standard deviations and intervals are omitted.
         """
         head = f"{'':<24}{'all labels':>15}{'few':>15}{'NMI':>7}{'ARI':>7}{'purity':>8}{'kB':>10}{'busiest':>10}"
         reference = UNTRAINED if UNTRAINED in self.names else self.names[0]
@@ -89,13 +95,13 @@ class DeepTable:
             scores = ["" if mean is None else f"{mean:.3f}" for mean in means[:3]]
             sent = ["" if mean is None else f"{mean / 1000:,.0f}" for mean in means[3:]]
             gap = self.gap(name, reference)
-            told = ""
+            difference = ""
             if gap and name != reference:
-                sure = "" if gap["differs"] is None else f" [{gap['low']:+.3f}, {gap['high']:+.3f}]"
-                told = f"{gap['mean']:+.3f}{sure}"
+                gap_interval = "" if gap["differs"] is None else f" [{gap['low']:+.3f}, {gap['high']:+.3f}]"
+                difference = f"{gap['mean']:+.3f}{gap_interval}"
             lines.append(
                 f"{name:<24}{spread[0]:>15}{spread[1]:>15}{scores[0]:>7}{scores[1]:>7}{scores[2]:>8}"
-                f"{sent[0]:>10}{sent[1]:>10}  {told}"
+                f"{sent[0]:>10}{sent[1]:>10}  {difference}"
             )
         return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""DeepFeCA (Xu et al. 2024): features and clusters learned together, by federated averaging and a one-shot method."""
+"""DeepFeCA (Xu et al. 2024): federated averaging of a network, and one-shot clustering of its features."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -12,72 +12,52 @@ from p2pkm.core.protocols import Work
 from p2pkm.core.traits import MethodTraits
 from p2pkm.deep.method import TRAITS, DeepMethod, DeepState, flatten, unflatten
 
-_TRAIN, _AVERAGE, _REPORT, _CLUSTER, _TAKE = range(5)  # the turns of a round; the first one begins with the last two
+# Turns of a round. Round 1 begins with the last two of them, on the reports of the initial exchange.
+_TRAIN, _AVERAGE, _REPORT, _CLUSTER, _LABEL = range(5)
 
 
 @dataclass(frozen=True)
 class DeepFeCA(DeepMethod):
-    r"""Cluster what a network makes of the images, train it to tell the clusters apart, average, and so on.
+    r"""Federated deep clustering: a network and clusters of its features, learned with a server (DeepFeCA).
 
-    Every point is an image, its numbers row by row and the channels last, best in [0, 1]. All draw the same parameters
-    theta. Client m has features z_n = f(x_n; theta) of its images; Algorithm 6 with its slips put right::
-
-        client m:  report of the server method on its z_n                   (FeCA: centroids and radii)
-        hub:       C <- aggregate
-        client m:  y_n <- nearest row of C to z_n
-        client m:  theta_m <- `epochs` epochs of stochastic gradient descent from theta
-        hub:       theta <- sum_m |D_m| theta_m / sum_m |D_m|
-
-    and so on from the top; after the last round there is one more report and aggregation, so that labels and C belong
-    to the last theta. The loss is the mean over two random views v and all images of
-    CE(softmax(f(v(x_n)) W^T / tau), y_n), with the rows of W those of C at unit length, an absent one without a logit.
-    The learning rate falls to 0 along a cosine; momentum starts at 0 in every round. A client without images counts
-    nothing, one without a centroid does not train.
-
-    Message: up the report of the server method and once per round `|D_m|` with theta_m, P + 1 numbers as a table of
-    `features` columns, filled up with zeros; down C and theta likewise. Parameters are float32, but count 8 bytes
-    each, like all numbers. In n clients T rounds are 4 n T + 2 n messages. With ``server="none"`` reports and C are
-    empty tables.
-
-    Guarantee: with ``epochs=0`` or ``rate=0`` theta stays, and C is the server method's on the first features. The same
-    bits for any number of ranks, on one machine with the same versions: each device's training is a function of its
-    own images and streams, and XLA works on one thread; not across processors.
-
-    Privacy: no guarantee; the hub sees the parameters of every single client before and after its training, from whose
-    difference images can be reconstructed (gradient inversion), and the report of the server method; all clients see
-    theta and C. Suppression of small clusters would hide nothing of it and is refused.
-
-    Result: all that is measured is about features: `centroids` are in their space, costs, ratios and scores compare
-    with central k-means on the last features, and `learned` has parameters, features and the labels of every round.
+    Rounds alternate between clustering of the features by a one-shot server method, training of the network on the
+    cluster labels [2]_, and averaging of its parameters. Every point is an image.
 
     Parameters
     ----------
     k : int
         Number of clusters, and of prototypes.
-    server : str or server method
-        Who clusters: feca, mavg, ffcm1, ffcm2, kfed, fkmeanscb, mufc, fkm (one round of each, which with fkm goes on
-        from the last C, while all others begin anew), central (all features go to the hub: an upper bound) or none
-        (every client clusters alone: a lower bound); in scripts also a server method with parameters of its own, such
-        as ``KFED(10, local_k=20)``.
-    network : str or pair of functions
-        linear (the images themselves, by a matrix that starts as the identity: for tests), mlp (128 and 64 units), conv
-        (three 3 x 3 convolutions of 16, 32 and 64 channels with group norm) or resnet18 (group norm, 3 x 3 stem); in
-        scripts also ``(init(key, shape), apply(params, images))``, see `p2pkm.deep.networks`.
+    server : str or server method, default="feca"
+        Method that clusters the features: feca, mavg, ffcm1, ffcm2, kfed, fkmeanscb, mufc, fkm, central or none. One
+        round of it per clustering; fkm continues from the last C, all others restart. With "central" all features are
+        sent to the server (an upper bound), with "none" every client clusters alone (a lower bound). In scripts also a
+        server method with parameters, such as ``KFED(10, local_k=20)``.
+    network : str or pair of functions, default="conv"
+        In scripts also ``(init(key, shape), apply(params, images))``, see `p2pkm.deep.networks`.
+
+        * "linear": a matrix, initially the identity; for tests.
+        * "mlp": 128 and 64 units.
+        * "conv": three 3 x 3 convolutions with 16, 32 and 64 channels and group norm.
+        * "resnet18": with group norm and a 3 x 3 stem.
     shape : str, optional
-        Of an image, such as 28x28 or 32x32x3; default: as in the file (.npz of images), else a square of one channel.
-    features : int
-        D, what the head gives: linear, ReLU, linear, to unit length.
-    classifier : {"prototypes", "centered", "linear"}
-        W is C (DeepCluster-v2); C without the mean of its rows, which tells clusters apart although all features point
-        the same way (ours); or a linear layer drawn anew in every round, trained and thrown away (as printed).
-    temperature : float
+        Shape of an image, such as 28x28 or 32x32x3. Default: as in the file (.npz of images), otherwise a square of one
+        channel.
+    features : int, default=32
+        Number D of features. The head of the network is linear, ReLU, linear, normalized to unit length.
+    classifier : {"prototypes", "centered", "linear"}, default="prototypes"
+        Rows of W in the loss.
+
+        * "prototypes": C (DeepCluster-v2 [3]_).
+        * "centered": C minus the mean of its rows, which separates clusters even if all features are similar (ours).
+        * "linear": a linear layer, drawn in every round, trained and discarded (as printed).
+    temperature : float, default=0.1
         tau.
-    epochs, batch : int
+    epochs, batch : int, default=5, 32
         Of a client in a round.
-    rate, momentum, decay : float
-        Of the descent.
-    views : bool
-        Whether images are shifted, turned, scaled, lit and blurred with noise at random, else seen as they are.
+    rate, momentum, decay : float, default=0.02, 0.9, 1e-6
+        Of the gradient descent.
+    views : bool, default=True
+        Whether images are augmented at random (shift, rotation, scale, brightness, noise) in training.
     horizon : int, optional
         Rounds in which the learning rate falls to 0; default: those of the run.
 
@@ -86,16 +66,55 @@ class DeepFeCA(DeepMethod):
     ExperimentError
         If a parameter is out of range, JAX is not installed, or the network does not return [n, D].
     DataError
-        If points are no images of this shape.
+        If the points are not images of this shape.
     TrainingError
-        During a run, if a loss is not finite any more; the last checkpoint is kept.
+        During a run, if a loss is not finite. The last checkpoint remains.
+
+    See Also
+    --------
+    DeepGossip
+        The same on any graph, without a server.
+
+    Notes
+    -----
+    **Update.** All clients start with the same parameters theta. Client m has features z_n = f(x_n; theta) of its
+    images. One round of Algorithm 6 of [1]_, with corrections::
+
+        client m:  report of the server method on its z_n                   (FeCA: centroids and radii)
+        server:    C <- aggregate
+        client m:  y_n <- nearest row of C to z_n
+        client m:  theta_m <- `epochs` epochs of stochastic gradient descent from theta
+        server:    theta <- sum_m |D_m| theta_m / sum_m |D_m|
+
+    After the last round there is one more report and aggregation, so that labels and C belong to the last theta. The
+    loss is the mean over two random views v and all images of CE(softmax(f(v(x_n)) W^T / tau), y_n). The rows of W are
+    those of C at unit length; an absent one is left out. The learning rate falls to 0 along a cosine. Momentum is 0 at
+    the start of every round. A client without images has weight 0, and one without a centroid does not train.
+
+    **Messages.** Up: the report of the server method, and once per round `|D_m|` and theta_m, P + 1 numbers as a table
+    of `features` columns, padded with zeros. Down: C, and theta likewise. Parameters are float32, but count 8 bytes
+    each. With n clients, T rounds have 4 n T + 2 n messages. With ``server="none"`` reports and C are empty tables.
+
+    **Convergence.** With ``epochs=0`` or ``rate=0`` theta does not change, and C is that of the server method on the
+    first features. Results are bit-identical for any number of ranks on one machine with the same versions, since each
+    device's training depends on its local images and streams only and XLA uses one thread. They differ between
+    processor types.
+
+    **Privacy.** No guarantee. The server receives the parameters of every client after its training; from their change
+    images can be reconstructed (gradient inversion). It also receives the report of the server method. All clients
+    receive theta and C. Suppression of small clusters would not protect any of this and is rejected.
+
+    **Result.** Centroids, costs, ratios and scores refer to the features, and are compared with central k-means on the
+    last features. `Result.learned` contains parameters, features and the labels of every round.
 
     References
     ----------
-    J. Xu, H.-Y. Chen, W.-L. Chao, Y. Zhang, "Jigsaw game: federated clustering", TMLR 2024: section 5, Algorithm 6. M.
-    Caron, P. Bojanowski, A. Joulin, M. Douze, "Deep clustering for unsupervised learning of visual features", ECCV
-    2018. M. Caron et al., "Unsupervised learning of visual features by contrasting cluster assignments", NeurIPS 2020:
-    DeepCluster-v2.
+    .. [1] J. Xu, H.-Y. Chen, W.-L. Chao, Y. Zhang, "Jigsaw game: federated clustering", TMLR 2024: section 5,
+       Algorithm 6.
+    .. [2] M. Caron, P. Bojanowski, A. Joulin, M. Douze, "Deep clustering for unsupervised learning of visual features",
+       ECCV 2018.
+    .. [3] M. Caron et al., "Unsupervised learning of visual features by contrasting cluster assignments", NeurIPS 2020:
+       DeepCluster-v2.
 
     Examples
     --------
@@ -110,11 +129,11 @@ class DeepFeCA(DeepMethod):
     traits: ClassVar[MethodTraits] = replace(TRAITS, needs_hub=True)
 
     def flops(self, work: Work) -> Integers:
-        """Return the operations of a turn: a third of a client's round; the hub adds up what it receives."""
+        """Count the operations of a turn: a third of a client's round, for its three turns; the server adds up rows."""
         return self.count_flops(work) // 3 + 2 * work.rows * self.features
 
     def expected_messages(self, known: Known) -> ByRound:
-        """Return reports at the opening, centroids and parameters in every round."""
+        """Predict the messages: reports in the initial exchange; reports, centroids and parameters in every round."""
         n, learner = known.clients, self.learner(known.features)
         _, report, answer = self.expected_report(known, learner.width)
         height = [-(-numbers // learner.width) for numbers in (learner.parameters + 1, learner.parameters)]
@@ -122,29 +141,30 @@ class DeepFeCA(DeepMethod):
         return ByRound(report, answer + turns, turns)
 
     def initial_state(self, devices: Devices, start: Any) -> DeepState:
-        """Draw the parameters, and let the clients prepare their first report."""
+        """Draw the parameters, and prepare the first reports of the clients."""
         learned = self.begin(devices)
         n, width = len(devices), learned.features.values.shape[1]
-        nothing = np.full((n, self.k, width), np.inf)
-        return DeepState(nothing, np.zeros(n, np.bool_), learned, *self.report(learned, nothing, devices))
+        absent = np.full((n, self.k, width), np.inf)
+        return DeepState(absent, np.zeros(n, np.bool_), learned, *self.report(learned, absent, devices))
 
     def message(self, state: DeepState, devices: Devices) -> DenseMessages:
-        """Send what is due."""
+        """Send the prepared tables of the active devices."""
         return DenseMessages(state.values, np.where(devices.active_devices, state.rows, -1), ragged=True)
 
     def update(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
-        """Train, average, report, cluster or label: whose turn it is."""
+        """Train, average, report, cluster or label, depending on the turn."""
         turn = (devices.turn + (_CLUSTER if devices.round == 1 else 0)) % 5
-        return (self._train, self._average, self._report, self._cluster, self._take)[turn](state, inbox, devices)
+        steps = self._train, self._average, self._report, self._cluster, self._receive_centroids
+        return steps[turn](state, inbox, devices)
 
     def _train(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
-        """Let the clients train, and send the parameters with their number of images."""
+        """Train at the clients, and prepare their parameters and numbers of images."""
         learned = self.train(state.derived, state.centroids, devices)
         row = np.column_stack((devices.sizes, learned.theta)).astype(np.float64)
-        return self._sends(state._replace(derived=learned), flatten(row, state.centroids.shape[2]))
+        return self._prepare(state._replace(derived=learned), flatten(row, state.centroids.shape[2]))
 
     def _average(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
-        """Let the hub average the parameters, and send them."""
+        """Average the parameters at the server."""
         theta = state.derived.theta.copy()
         for i in np.flatnonzero(devices.active_devices):
             rows = _read(inbox, slice(*devices.indptr[i : i + 2]), state, theta.shape[1] + 1)
@@ -152,45 +172,47 @@ class DeepFeCA(DeepMethod):
             if total > 0.0:
                 theta[i] = np.cumsum(rows[:, :1] * rows[:, 1:], axis=0)[-1] / total
         learned = state.derived._replace(theta=theta)
-        return self._sends(state._replace(derived=learned), flatten(theta.astype(np.float64), state.centroids.shape[2]))
+        table = flatten(theta.astype(np.float64), state.centroids.shape[2])
+        return self._prepare(state._replace(derived=learned), table)
 
     def _report(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
-        """Let the clients take over the parameters, and report of their features."""
-        theta, acts = state.derived.theta.copy(), devices.active_devices
-        theta[acts] = _read(inbox, devices.indptr[:-1][acts], state, theta.shape[1])
+        """Store the received parameters at the clients, and prepare reports of their features."""
+        theta, active = state.derived.theta.copy(), devices.active_devices
+        theta[active] = _read(inbox, devices.indptr[:-1][active], state, theta.shape[1])
         learned = self.embed(state.derived._replace(theta=theta), devices)
-        return self._sends(state._replace(derived=learned), *self.report(learned, state.centroids, devices))
+        return self._prepare(state._replace(derived=learned), *self.report(learned, state.centroids, devices))
 
     def _cluster(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
-        """Let the hub cluster what was reported, and send the centroids."""
+        """Cluster the reports at the server."""
         centroids, width = state.centroids.copy(), state.values.shape[2]
         for i in np.flatnonzero(devices.active_devices):
             edges = range(devices.indptr[i], devices.indptr[i + 1])
             reports = [inbox.tables_of(e, inbox.rows_of(e), width) for e in edges]
             centroids[i] = self.aggregate(reports, state.derived, devices)
-        return self._sends(state._replace(centroids=centroids), *pack(centroids))
+        return self._prepare(state._replace(centroids=centroids), *pack(centroids))
 
-    def _take(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
-        """Let the clients take over the centroids, and label their images."""
-        centroids, acts = state.centroids.copy(), devices.active_devices
-        if self.alone:
-            centroids[acts] = self.cluster_alone(state.derived, devices)[acts]
+    def _receive_centroids(self, state: DeepState, inbox: Inbox, devices: Devices) -> DeepState:
+        """Store the received centroids at the clients, and label their images; nothing is sent in this turn."""
+        centroids, active = state.centroids.copy(), devices.active_devices
+        if self.is_local_only:
+            centroids[active] = self.cluster_locally(state.derived, devices)[active]
         else:
-            edges = devices.indptr[:-1][acts]
-            real = np.arange(self.k) < inbox.rows_of(edges)[:, None]
+            edges = devices.indptr[:-1][active]
+            is_row = np.arange(self.k) < inbox.rows_of(edges)[:, None]
             received = inbox.tables_of(edges, self.k, centroids.shape[2])
-            centroids[acts] = np.where(real[:, :, None], received, np.inf)
+            centroids[active] = np.where(is_row[:, :, None], received, np.inf)
         learned = self.label(state.derived, centroids, devices)
-        quiet = np.zeros((len(devices), 1, centroids.shape[2]))
-        return self._sends(state._replace(centroids=centroids, derived=learned), quiet, np.full(len(devices), -1))
+        state = state._replace(centroids=centroids, derived=learned)
+        no_table = np.zeros((len(devices), 1, centroids.shape[2]))
+        return self._prepare(state, no_table, np.full(len(devices), -1))
 
     @staticmethod
-    def _sends(state: DeepState, values: Floats, rows: Integers | None = None) -> DeepState:
-        """Return the state with what is sent next; rows: all that there are."""
+    def _prepare(state: DeepState, values: Floats, rows: Integers | None = None) -> DeepState:
+        """Return the state with the tables that are sent next, of the given numbers of rows (default: all)."""
         return state._replace(values=values, rows=np.full(len(values), values.shape[1]) if rows is None else rows)
 
 
 def _read(inbox: Inbox, edges: Any, state: DeepState, q: int) -> Floats:
-    """Read rows of q numbers that came as tables, float64[b, q]."""
+    """Read vectors of q numbers that were received as tables, float64[b, q]."""
     width = state.centroids.shape[2]
     return unflatten(inbox.tables_of(edges, -(-q // width), width), q)

@@ -1,4 +1,4 @@
-"""What deep clustering learned: accuracy against bytes, the images nearest to each centroid, features in a plane."""
+"""Figures of deep clustering: accuracy against bytes, images nearest to each centroid, features in a plane."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -24,22 +24,24 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MARKERS = "osD^vP*X"
-_GAP = 1  # pixels between two images of a sheet
-_MOST = 5_000  # features that are drawn
+# Pixels between two images of a sheet.
+_GAP = 1
+# Points that are drawn, at most.
+_MAX_POINTS = 5_000
 
 
 @with_own_settings
 def plot_accuracy(
     table: DeepTable, ax: "Axes | None" = None, *, against: str = "bytes", figure: str = "accuracy"
 ) -> "Figure":
-    """Draw the accuracy of the linear probe against what a system sends; systems that send nothing are dotted lines.
+    """Plot the accuracy of the linear probe against the bytes of each system; systems without messages: dotted lines.
 
     Parameters
     ----------
     table : DeepTable
         From `p2pkm.deep_table`: means over its seeds, with 95 % bootstrap intervals.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
+        Axes to draw on; default: a new figure.
     against : {"bytes", "bytes_busiest"}
     figure : {"accuracy", "accuracy_few"}
 
@@ -85,27 +87,32 @@ def plot_nearest(  # noqa: PLR0913 - options of a figure
     images: ArrayLike, features: ArrayLike, centroids: ArrayLike, ax: "Axes | None" = None, *, per_centroid: int = 8,
     shape: str | None = None, labels: ArrayLike | None = None,
 ) -> "Figure":  # fmt: skip
-    """Draw the images nearest to each centroid, a row per centroid, the nearest first; absent centroids are left out.
+    """Draw the images nearest to each centroid in one row per centroid, nearest first; absent centroids are omitted.
 
     Parameters
     ----------
     images : array_like of float64[m, d]
     features : array_like of float64[m, D]
-        Of the images, such as `Result.learned.features`.
+        Features of the images, such as `Result.learned.features`.
     centroids : array_like of float64[k, D]
         Absent rows are +inf.
     ax : matplotlib.axes.Axes, optional
+        Axes to draw on; default: a new figure.
     per_centroid : int
         Images in a row.
     shape : str, optional
-        Of an image, such as 28x28; None: a square.
+        Shape of an image, such as 28x28; default: a square.
     labels : array_like of int64[m], optional
-        Cluster of each image, such as the last row of `Result.learned.labels`: a row then shows images of its own
-        cluster alone, and stays empty behind the last; None: all images compete for every row.
+        Cluster of each image, such as the last row of `Result.learned.labels`: a row then shows images of its cluster
+        only. Default: each row shows the nearest of all images.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
     """
-    points, values, rows = (_read_rows(one, what) for one, what in (
-        (images, "images"), (features, "features"), (centroids, "centroids")
-    ))  # fmt: skip
+    points = _read_rows(images, "images")
+    values = _read_rows(features, "features")
+    rows = _read_rows(centroids, "centroids")
     owner = None if labels is None else np.asarray(labels)
     height, width, channels = find_shape(shape, points.shape[1])
     present = np.flatnonzero(np.isfinite(rows).all(axis=1))
@@ -115,9 +122,10 @@ def plot_nearest(  # noqa: PLR0913 - options of a figure
     for i, j in enumerate(present):
         members = np.arange(len(points)) if owner is None else np.flatnonzero(owner == j)
         order = members[np.argsort(((values[members] - rows[j]) ** 2).sum(axis=1), kind="stable")][:per_centroid]
-        for place, one in enumerate(order):
-            y, x = i * (height + _GAP), place * (width + _GAP)
-            sheet[y : y + height, x : x + width] = (points[one].reshape(height, width, channels) - low) / (high - low)
+        for column, index in enumerate(order):
+            y, x = i * (height + _GAP), column * (width + _GAP)
+            pixels = points[index].reshape(height, width, channels)
+            sheet[y : y + height, x : x + width] = (pixels - low) / (high - low)
     picture = sheet if channels == 3 else sheet.mean(axis=2)
     ax.imshow(picture, cmap="gray", vmin=0.0, vmax=1.0, interpolation="nearest", aspect="equal")
     ax.set_xticks([])
@@ -134,31 +142,36 @@ def plot_features(
     features: ArrayLike, labels: ArrayLike | None = None, ax: "Axes | None" = None, *,
     centroids: ArrayLike | None = None, names: Sequence[str] | None = None,
 ) -> "Figure":  # fmt: skip
-    """Draw features on their two principal components, colored by class, at most 5,000 of them.
+    """Plot features on their two principal components, colored by class; at most 5,000 points.
 
     Parameters
     ----------
     features : array_like of float64[m, D]
     labels : array_like of int64[m], optional
-        Class of each.
+        Class of each point.
     ax : matplotlib.axes.Axes, optional
+        Axes to draw on; default: a new figure.
     centroids : array_like of float64[k, D], optional
         Drawn as crosses.
     names : sequence of str, optional
-        Of the classes.
+        Names of the classes.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
     """
     values = _read_rows(features, "features")
     flat = find_components(values)
     ax = open_axes(ax, 6.5, 5.0, right=0.8)
-    step = max(1, -(-len(values) // _MOST))
-    places: Floats = flat.place(values)[::step]
-    classes = np.zeros(len(places), np.int64) if labels is None else np.asarray(labels)[::step]
-    for number, one in enumerate(np.unique(classes)):
-        own = classes == one
-        label = None if labels is None else str(one) if names is None else names[int(one)]
+    step = max(1, -(-len(values) // _MAX_POINTS))
+    positions: Floats = flat.place(values)[::step]
+    classes = np.zeros(len(positions), np.int64) if labels is None else np.asarray(labels)[::step]
+    for number, index in enumerate(np.unique(classes)):
+        members = classes == index
+        label = None if labels is None else str(index) if names is None else names[int(index)]
         color, marker = CATEGORIES[number % len(CATEGORIES)], _MARKERS[number // len(CATEGORIES) % len(_MARKERS)]
-        ax.scatter(places[own, 0], places[own, 1], s=9, color=color, linewidths=0, alpha=0.7, marker=marker,
-                   label=label, rasterized=True)  # fmt: skip
+        x, y = positions[members, 0], positions[members, 1]
+        ax.scatter(x, y, s=9, color=color, linewidths=0, alpha=0.7, marker=marker, label=label, rasterized=True)
     if centroids is not None:
         crosses = flat.place(_read_rows(centroids, "centroids"))
         ax.scatter(crosses[:, 0], crosses[:, 1], s=50, marker="x", color=INK, label="centroids")
@@ -168,9 +181,9 @@ def plot_features(
     return finish(ax)
 
 
-def _read_rows(given: ArrayLike, what: str) -> Floats:
-    """Return rows of numbers, float64[m, d]."""
-    found = as_floats(given, what)
-    if found.ndim != 2 or not found.size:
-        raise DataError(f"{what} has shape {found.shape}; expected rows of numbers, (number of rows, numbers in a row)")
-    return found
+def _read_rows(values: ArrayLike, name: str) -> Floats:
+    """Convert an argument to rows of numbers, float64[m, d]."""
+    rows = as_floats(values, name)
+    if rows.ndim != 2 or not rows.size:
+        raise DataError(f"{name} has shape {rows.shape}; expected rows of numbers, (number of rows, numbers in a row)")
+    return rows

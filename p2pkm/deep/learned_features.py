@@ -1,4 +1,4 @@
-"""What deep clustering learned, as `Result.learned` has it."""
+"""Result of deep clustering: parameters, features and labels in `Result.learned`."""
 
 from typing import Any, NamedTuple
 
@@ -10,17 +10,17 @@ from p2pkm.metrics.result import Result
 
 
 class LearnedFeatures(NamedTuple):
-    """What a method learned that clusters features of a network, see `p2pkm.deep`.
+    """Parameters, features and labels that a method of `p2pkm.deep` learned.
 
     Attributes
     ----------
     theta : float32[n, P]
-        Last parameters of every device, of a star the hub's too.
+        Final parameters of each device, including a server.
     features : float64[m, D]
-        What is clustered, of every point under the last parameters of its device, in the order of `Census.device`.
+        Features of each point under the final parameters of its device, in the order of `Census.device`.
     labels : int64[T + 1, m]
-        Pseudo-labels by every clustering: row t is what round t + 1 was trained on, the last row belongs to the last
-        parameters; -1: none. Without any round of shape [0, m].
+        Labels by each clustering: round t + 1 was trained on row t, and the last row belongs to the final parameters.
+        -1 without a label. Shape [0, m] without any round.
     """
 
     theta: Any
@@ -32,7 +32,7 @@ class LearnedFeatures(NamedTuple):
 
 
 def collect_learned(result: Result) -> LearnedFeatures | None:
-    """Return parameters, features and labels of a run of deep clustering, None of other methods."""
+    """Collect parameters, features and labels of a run of deep clustering; None for other methods."""
     derived = result.derived
     if "theta" not in derived:
         return None

@@ -1,4 +1,4 @@
-"""How much of the classes features hold: a linear classifier on them (scikit-learn), on images that it has not seen."""
+"""Linear probe: accuracy of a linear classifier on features, for images that it was not trained on (scikit-learn)."""
 
 from typing import Any, NamedTuple
 
@@ -12,18 +12,19 @@ from p2pkm.data.table import encode
 from topologies.single_thread import single_thread
 
 _ITERATIONS = 1000
-_LEAST = 1e-9  # standard deviation below which a feature is constant and does not count
+# Standard deviation below which a feature counts as constant, and is not used.
+_LEAST_SD = 1e-9
 
 
 class Probe(NamedTuple):
-    """Accuracies of a linear classifier on images held out.
+    """Accuracies of a linear classifier on held-out images.
 
     Attributes
     ----------
     accuracy : float
         Trained on the labels of all other images.
     accuracy_few : float
-        Trained on a few of each class.
+        Trained on a few labels of each class.
 
     Examples
     --------
@@ -40,10 +41,10 @@ def linear_probe(
     features: ArrayLike, labels: ArrayLike | None, *, seed: int = 0, per_class: int = 5,
     held_out: ArrayLike | None = None,
 ) -> Probe:  # fmt: skip
-    """Return how well a linear classifier tells classes by features.
+    """Measure the accuracy of a linear classifier of the classes on features.
 
-    Multinomial logistic regression (scikit-learn, C = 1) on features that are standardized by mean and standard
-    deviation of the training part. Nothing is chosen by the images held out.
+    Multinomial logistic regression (scikit-learn, C = 1) on features standardized by mean and standard deviation of the
+    training part. The held-out images do not influence any choice.
 
     Parameters
     ----------
@@ -51,16 +52,16 @@ def linear_probe(
     labels : array_like of shape (m,)
         Classes, numbers or names.
     seed : int
-        Which images are held out, and which few are taken.
+        Determines the held-out images, and the few labels of the second classifier.
     per_class : int
-        Images of each class that the second classifier is trained on; all, of a class with fewer.
+        Labels of each class for the second classifier; all if a class has fewer images.
     held_out : array_like of bool[m], optional
-        Images to test on; None: a fifth of every class, from `hold_out`.
+        Test images; default: one fifth of each class, from `hold_out`.
 
     Raises
     ------
     DataError
-        If there are no labels, fewer than two classes, or a class with all of its images or none held out.
+        If labels are missing, there are fewer than two classes, all images of a class are held out, or none is.
 
     Examples
     --------
@@ -78,39 +79,42 @@ def linear_probe(
         raise DataError(f"held_out has shape {tested.shape}; expected {classes.shape}, one entry per image")
     trained = [np.flatnonzero((classes == c) & ~tested) for c in range(count)]
     if not tested.any() or not all(map(len, trained)):
-        raise DataError("every class needs an image to train on, and some image must be held out; hold out fewer")
+        raise DataError(
+            "every class requires an image for training, and some image must be held out. Change held_out, or remove it"
+        )
     rng = generator(seed, "probe")
-    chosen = np.concatenate([rng.permutation(own)[:few] for own in trained])
+    chosen = np.concatenate([rng.permutation(members)[:few] for members in trained])
     return Probe(*(_fit(values, classes, rows, tested) for rows in (np.concatenate(trained), chosen)))
 
 
 def hold_out(labels: ArrayLike, seed: int = 0) -> NDArray[np.bool_]:
-    """Return which images are held out: a fifth of every class, at least one, drawn from the seed; bool[m]."""
+    """Draw the held-out images, bool[m]: one fifth of each class, at least one image."""
     values, tested = np.asarray(labels), np.zeros(np.shape(labels), bool)
     rng = generator(seed, "hold-out")
-    for one in np.unique(values):
-        own = rng.permutation(np.flatnonzero(values == one))
-        tested[own[: max(1, round(len(own) / 5))]] = True
+    for label in np.unique(values):
+        members = rng.permutation(np.flatnonzero(values == label))
+        tested[members[: max(1, round(len(members) / 5))]] = True
     return tested
 
 
 def check_labels(labels: ArrayLike | None, m: int) -> NDArray[np.integer[Any]]:
-    """Return the classes of m images as numbers 0 to c - 1.
+    """Encode the classes of m images as numbers 0 to c - 1.
 
     Raises
     ------
     DataError
-        If there are none, of one class alone, or a class has one image.
+        If labels are missing, all images have the same class, or a class has only one image.
     """
     if labels is None:
-        raise DataError("a linear probe needs the class of every image, and there are no labels; give labels")
+        raise DataError("a linear probe requires the class of every image, but labels is None. Add labels")
     classes = encode(labels, m, "labels")
     sizes = np.bincount(classes)
     if len(sizes) < 2:
-        raise DataError("all images are of one class, so there is nothing to tell apart; expected two classes or more")
+        raise DataError("all images are of one class; expected at least two classes. Add images of other classes")
     if sizes.min() < 2:
         raise DataError(
-            f"a class has {sizes.min()} image; expected two or more in each of the {len(sizes)}, to train and to test"
+            f"a class has {sizes.min()} image; expected at least 2 in each of the {len(sizes)} classes, to train and "
+            "to test. Add images, or remove the class"
         )
     return classes
 
@@ -120,6 +124,6 @@ def _fit(values: NDArray[Any], classes: NDArray[Any], rows: NDArray[Any], tested
     from sklearn.linear_model import LogisticRegression
 
     middle, spread = values[rows].mean(axis=0), values[rows].std(axis=0)
-    scaled = (values - middle) * np.where(spread > _LEAST, 1 / np.maximum(spread, _LEAST), 0.0)
+    scaled = (values - middle) * np.where(spread > _LEAST_SD, 1 / np.maximum(spread, _LEAST_SD), 0.0)
     fitted = LogisticRegression(C=1.0, max_iter=_ITERATIONS).fit(scaled[rows], classes[rows])
     return float(fitted.score(scaled[tested], classes[tested]))

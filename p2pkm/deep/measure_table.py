@@ -1,4 +1,4 @@
-"""Deep clustering side by side: systems and controls on the same images, splits and starts, and a linear probe."""
+"""Comparison of deep clustering systems and controls by a linear probe, on equal images, splits and networks."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -27,12 +27,13 @@ from p2pkm.metrics.clustering import ari, nmi, purity
 from topologies.single_thread import single_thread
 
 CONTROLS = ("raw pixels", "PCA", UNTRAINED, "none", "central", "pooled")
-_PROBED = 3  # devices whose bodies are probed, where they differ
+# Devices whose bodies are probed, if they differ.
+_PROBED_DEVICES = 3
 _SCORES = dict(zip(SCORES, (nmi, ari, purity), strict=True))
 
 
 class _Images(NamedTuple):
-    """The images of one seed: those held out are on no device."""
+    """Images of one seed; held-out ones (`tested`) are not on any device."""
 
     all: Floats
     classes: NDArray[Any]
@@ -42,8 +43,8 @@ class _Images(NamedTuple):
     image: tuple[int, ...] | None
 
     @property
-    def own(self) -> Floats:
-        """Return those that are on devices."""
+    def on_devices(self) -> Floats:
+        """Images that are on devices."""
         return self.all[~self.tested]
 
 
@@ -53,42 +54,47 @@ def deep_table(  # noqa: PLR0913 - the public signature
     controls: Iterable[str] = CONTROLS, per_class: int = 5, tell: Callable[[Row], None] | None = None,
     known: Iterable[Row] = (),
 ) -> DeepTable:  # fmt: skip
-    """Run deep clustering in several ways over seeds and judge the features by a linear probe.
+    """Run deep clustering systems over seeds, and evaluate their features by a linear probe.
 
-    A fifth of every class is held out of everything. A seed decides which, the start of the network, the views, the
-    partition and, where `data` is a spec, the images; all systems share it, so differences are paired.
+    One fifth of each class is held out from all training. A seed determines the held-out images, the initial network,
+    the views, the partition and, if `data` is a spec, the images. All systems share it, so differences are paired.
 
     Parameters
     ----------
     systems : mapping of str to method or (method, graph)
-        `p2pkm.DeepFeCA` on the star, `p2pkm.DeepGossip` with its graph. The first one's network and training are
-        those of the controls.
+        `p2pkm.DeepFeCA` on the star, `p2pkm.DeepGossip` with its graph. The controls use network and training of the
+        first system.
     data : str or (images, labels)
         Such as ``"shapes:points=200,side=16"`` or ``"images.npz"``; or array_like of float64[m, d] in [0, 1] and m
         classes.
     devices : int
+        Number of devices that have images.
     partition : str
         Such as ``"dirichlet:alpha=0.3"``.
     rounds : int, optional
-        None: the methods' default (30).
+        Default: that of the methods (30).
     seeds : int or iterable of int
-        How many, from 0, or which.
+        Number of seeds, from 0, or the seeds.
     controls : iterable of str
-        Of ``raw pixels``, ``PCA`` (to the body's width), ``untrained body``, ``none`` (every client clusters alone),
-        ``central`` (all features in one place) and ``pooled`` (all images in one place: DeepCluster).
+        * "raw pixels": the images as features.
+        * "PCA": principal components, as many as the width of the body.
+        * "untrained body": the initial network.
+        * "none": every client clusters its features without the others.
+        * "central": all features are sent to the server.
+        * "pooled": all images are pooled (DeepCluster).
     per_class : int
         Labels per class of ``accuracy_few``.
     tell : callable, optional
-        Called with every row once it is there.
+        Called with every row when it is complete.
     known : iterable of dict
         Rows of an earlier table with the same options: their systems and seeds are not run again.
 
     Raises
     ------
     ExperimentError
-        If a name or an option is not known, or JAX is not installed.
+        If a name or an option is unknown, or JAX is not installed.
     DataError
-        If there are no labels, one class alone, or the points are no images.
+        If labels are missing, all images have the same class, or the points are not images.
 
     Examples
     --------
@@ -99,43 +105,46 @@ def deep_table(  # noqa: PLR0913 - the public signature
     >>> print(table, table.gap("FeCA", "M-Avg"))  # doctest: +SKIP
     """
     pairs: dict[str, tuple[Any, Any]] = {
-        name: one if isinstance(one, tuple) else (one, None) for name, one in systems.items()
+        name: system if isinstance(system, tuple) else (system, None) for name, system in systems.items()
     }
     if not pairs or not all(isinstance(method, DeepMethod) for method, _ in pairs.values()):
         raise ExperimentError(
-            "systems are no deep methods; expected names and each a p2pkm.DeepFeCA, or (p2pkm.DeepGossip, graph)"
+            "systems are not deep methods; expected a dict such as {'FeCA': p2pkm.DeepFeCA(10)}, with values DeepFeCA "
+            "or (DeepGossip, graph)"
         )
     base = next(iter(pairs.values()))[0]
-    wanted = [check_choice(name, CONTROLS, "control") for name in controls]
-    shared = set(wanted) & pairs.keys()
+    control_names = [check_choice(name, CONTROLS, "control") for name in controls]
+    shared = set(control_names) & pairs.keys()
     if shared:
-        raise ExperimentError(f"{min(shared)!r} names a system and a control; give the system another name")
+        raise ExperimentError(f"{min(shared)!r} names a system and a control; rename the system")
     star = _as_star(base)
-    pairs |= {name: (replace(star, server=name), None) for name in ("none", "central") if name in wanted}
+    pairs |= {name: (replace(star, server=name), None) for name in ("none", "central") if name in control_names}
     count = base.default_rounds if rounds is None else check_integer(rounds, 0, "rounds")
     chosen = range(check_integer(seeds, 1, "seeds")) if isinstance(seeds, int) else list(seeds)
-    names = [*(name for name in CONTROLS if name in wanted and name not in pairs), *pairs]
-    held = {(row["seed"], row["name"]): row for row in known}
+    names = [*(name for name in CONTROLS if name in control_names and name not in pairs), *pairs]
+    rows = {(row["seed"], row["name"]): row for row in known}
     for seed in chosen:
-        missing = [name for name in names if (seed, name) not in held]
+        missing = [name for name in names if (seed, name) not in rows]
         if not missing:
             continue
         images = _load(data, seed, per_class)
-        shards = _deal(Table(images.own, images.classes[~images.tested]), partition, devices, seed)
+        shards = _deal(Table(images.on_devices, images.classes[~images.tested]), partition, devices, seed)
         for name in missing:
             method, graph = pairs.get(name, (base, None))
             method = method.for_images(images.image)
-            judged = _play(method, graph, shards, images, count) if name in pairs else _control(
-                name, method, images, count)  # fmt: skip
-            row = {"name": name, "seed": seed, **judged}
-            held[seed, name] = row
+            if name in pairs:
+                measured = _measure_system(method, graph, shards, images, count)
+            else:
+                measured = _measure_control(name, method, images, count)
+            row = {"name": name, "seed": seed, **measured}
+            rows[seed, name] = row
             if tell is not None:
                 tell(row)
-    return DeepTable(tuple(held[seed, name] for seed in chosen for name in names))
+    return DeepTable(tuple(rows[seed, name] for seed in chosen for name in names))
 
 
 def _as_star(method: DeepMethod) -> DeepMethod:
-    """Return the form with a server that has the network and the training of a method."""
+    """Return the method with a server that has the same network and training."""
     fields = {name: value for name, value in vars(method).items() if name in DeepFeCA.__dataclass_fields__}
     return DeepFeCA(**fields)
 
@@ -143,8 +152,8 @@ def _as_star(method: DeepMethod) -> DeepMethod:
 def _load(data: str | tuple[ArrayLike, ArrayLike | None], seed: int, few: int) -> _Images:
     labels: ArrayLike | None
     if isinstance(data, str):
-        found = load(parse_source(data), seed=seed)
-        points, labels, image = found.points, found.labels, found.image
+        source = load(parse_source(data), seed=seed)
+        points, labels, image = source.points, source.labels, source.image
     else:
         points, labels, image = as_points(data[0], "images"), data[1], None
     classes = check_labels(labels, len(points))
@@ -156,8 +165,8 @@ def _deal(table: Table, partition: str, devices: int, seed: int) -> Any:
     return assign(table, complete(parse_partition(partition) or Spec("iid", {}), known, seed), devices, "float64")
 
 
-def _control(name: str, base: DeepMethod, images: _Images, rounds: int) -> Row:
-    """Return the row of a control that sends nothing."""
+def _measure_control(name: str, base: DeepMethod, images: _Images, rounds: int) -> Row:
+    """Measure a control that sends no messages."""
     learner, scores = base.learner(images.all.shape[1]), _score(None, images)
     if name == "raw pixels":
         body = images.all
@@ -166,49 +175,51 @@ def _control(name: str, base: DeepMethod, images: _Images, rounds: int) -> Row:
     else:
         theta = learner.init(shared_key(images.seed))
         if name == "pooled":
-            theta, _, labels = deep_cluster(base, images.own, rounds=rounds, seed=images.seed)
+            theta, _, labels = deep_cluster(base, images.on_devices, rounds=rounds, seed=images.seed)
             scores = _score((labels, images.classes[~images.tested]), images)
         body = learner.embed(theta, images.all)[0]
     return {**_probe([body], images), **scores, "bytes": None, "bytes_busiest": None}
 
 
-def _play(
-    method: DeepMethod, graph: Any, shards: Any, images: _Images, rounds: int
-) -> Row:  # fmt: skip
-    """Return the row of a system."""
+def _measure_system(method: DeepMethod, graph: Any, shards: Any, images: _Images, rounds: int) -> Row:
+    """Run and measure a system."""
     result = simulate(method, graph, shards, rounds=rounds, seed=images.seed, baselines=False, progress=False)
     learned, learner = result.learned, method.learner(images.all.shape[1])
-    assert learned is not None  # every deep method learns
+    # Every deep method learns features.
+    assert learned is not None
     n = len(learned.theta)
-    chosen = [n - 1] if graph is None else sorted({i * (n - 1) // max(1, _PROBED - 1) for i in range(_PROBED)})
+    # With a server, all devices have equal parameters. Without one, probe devices that are evenly spread over the ids.
+    spread_ids = {i * (n - 1) // max(1, _PROBED_DEVICES - 1) for i in range(_PROBED_DEVICES)}
+    chosen = [n - 1] if graph is None else sorted(spread_ids)
     bodies = [learner.embed(learned.theta[i], images.all)[0] for i in chosen]
     sent = {name: result.summary[name] for name in ("bytes", "bytes_busiest")}
     return {**_probe(bodies, images), **_score((learned.labels, shards.labels), images), **sent}
 
 
 def _probe(bodies: list[Floats], images: _Images) -> Row:
-    found = [
+    """Compute the mean accuracies of a linear probe over the bodies of some devices."""
+    probes = [
         linear_probe(body, images.classes, seed=images.seed, per_class=images.few, held_out=images.tested)
         for body in bodies
     ]
-    return dict(zip(Probe._fields, np.mean(found, axis=0).tolist(), strict=True))
+    return dict(zip(Probe._fields, np.mean(probes, axis=0).tolist(), strict=True))
 
 
 def _score(labeled: tuple[Integers, Any] | None, images: _Images) -> Row:
-    """Return the scores of pseudo-labels int64[t, m] against classes, of all clusterings and of the last."""
+    """Compute the scores of labels, int64[t, m], against classes, for all clusterings and for the last one."""
     if labeled is None or not len(labeled[0]):
         return {"by_round": None, **dict.fromkeys(_SCORES)}
     labels, classes = labeled
     tables = np.zeros((len(labels), int(images.classes.max()) + 1, int(labels.max(initial=0)) + 1), np.int64)
     for table, row in zip(tables, labels, strict=True):
         np.add.at(table, (classes[row >= 0], row[row >= 0]), 1)
-    scores = {name: [float(one) for one in score(tables)] for name, score in _SCORES.items()}
+    scores = {name: [float(value) for value in score(tables)] for name, score in _SCORES.items()}
     return {"by_round": scores, **{name: values[-1] for name, values in scores.items()}}
 
 
 @single_thread()
 def _reduce(images: _Images, width: int) -> Floats:
-    """Return the principal components of the images on devices, as many as the body is wide."""
-    middle = images.own.mean(axis=0)
-    axes = np.linalg.svd(images.own - middle, full_matrices=False)[2][:width]
+    """Project all images to the first principal components of those on devices."""
+    middle = images.on_devices.mean(axis=0)
+    axes = np.linalg.svd(images.on_devices - middle, full_matrices=False)[2][:width]
     return (images.all - middle) @ axes.T

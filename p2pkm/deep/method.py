@@ -1,4 +1,4 @@
-"""What deep clustering with a server and without one have in common: parameters, features, labels, training."""
+"""Deep clustering, common parts of the methods with and without a server: parameters, features, labels, training."""
 
 from dataclasses import KW_ONLY, dataclass, replace
 from importlib.util import find_spec
@@ -18,26 +18,28 @@ from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import check_choice, check_integer, check_positive
 from p2pkm.deep.networks import Network, check_network
-from p2pkm.deep.training import Session, Trainer, find_shape, make_learner, parse_shape, require_jax
+from p2pkm.deep.training import Trainer, TrainingContext, find_shape, parse_shape, require_jax, share_trainer
 from p2pkm.methods.registry import find
 
-_STARTS = 20  # of k-means on the own features alone
-_LOW, _SPAN = -1.0, 2.0  # of features of unit length, for server methods that work in units of all points
+# Initializations of k-means on the local features; the best result counts.
+_INITIALIZATIONS = 20
+# Lower end and span of each feature, which has absolute value up to 1: for server methods with normalized units.
+_LOW, _SPAN = -1.0, 2.0
 _SERVERS = ("feca", "mavg", "ffcm1", "ffcm2", "kfed", "fkmeanscb", "mufc", "fkm", "central")
 
 
 @register("deep:learned")
 class Learned(NamedTuple):
-    """What a batch has learned.
+    """Parameters, features and labels of a batch.
 
     Attributes
     ----------
     theta : float32[n, P]
-        Parameters of every device.
+        Network parameters of each device.
     features : RaggedArray
-        float64[m, D], what is clustered, of every image under the parameters that the device then had.
+        float64[m, D], features of each image under the parameters that its device had at the last embedding.
     labels : RaggedArray
-        int64[m, t], the pseudo-labels of every image by each clustering so far, -1: none.
+        int64[m, t], labels of each image by each clustering so far; -1 without one.
     """
 
     theta: NDArray[np.float32]
@@ -46,7 +48,7 @@ class Learned(NamedTuple):
 
     @property
     def clusterings(self) -> int:
-        """Return how many there have been."""
+        """Number of clusterings so far."""
         return self.labels.values.shape[1]
 
 
@@ -57,12 +59,12 @@ class DeepState(NamedTuple):
     Attributes
     ----------
     centroids : float64[n, k, D]
-        In the space of the features: what each device labels by; at a hub what it last sent.
+        Centroids of the features by which each device labels its images; at a server those that it sent last.
     converged : bool[n]
-        Never.
+        All False: training continues to the last round.
     derived : Learned
     values, rows : float64[n, r, w], int64[n]
-        What each device sends next; rows -1: nothing.
+        Table that each device sends next, and its number of rows; -1 for no message.
     """
 
     centroids: Floats
@@ -91,7 +93,7 @@ def check_jax() -> None:
 
 @dataclass(frozen=True)
 class DeepMethod(MethodBase):
-    """The parameters of deep clustering; `p2pkm.deep.deepfeca` documents them."""
+    """Base class of deep clustering; `p2pkm.DeepFeCA` documents the parameters."""
 
     k: int
     _: KW_ONLY
@@ -113,7 +115,7 @@ class DeepMethod(MethodBase):
     traits: ClassVar[MethodTraits] = TRAITS
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Validate the parameters."""
         check_integer(self.k, 1, "clusters")
         if isinstance(self.server, str):
             check_choice(self.server, (*_SERVERS, "none"), "server")
@@ -123,7 +125,7 @@ class DeepMethod(MethodBase):
                 f"KFED({self.k})"
             )
         elif vars(self.server).get("k", self.k) != self.k:
-            raise ExperimentError(f"server is {self.server!r}; expected {self.k} clusters, as many as here")
+            raise ExperimentError(f"server is {self.server!r}; expected {self.k} clusters, as in k={self.k}")
         check_network(self.network)
         if self.shape is not None:
             parse_shape(self.shape)
@@ -137,26 +139,26 @@ class DeepMethod(MethodBase):
             check_positive(vars(self)[name], name, zero=True)
 
     def configure(self, run: RunOutline) -> "DeepMethod":
-        """Fill in the shape of the images, and a learning rate that falls to 0 in as many rounds as the run has."""
-        found = self.for_images(run.image)
-        return found if run.rounds is None or found.horizon else found.replaced(horizon=max(run.rounds, 1))
+        """Fill in the shape of the images, and the rounds of the run as horizon of the learning rate."""
+        method = self.for_images(run.image)
+        return method if run.rounds is None or method.horizon else method.replaced(horizon=max(run.rounds, 1))
 
     def for_images(self, shape: tuple[int, ...] | None) -> "DeepMethod":
-        """Return the method with the shape of the images, unless one is given."""
+        """Return the method with the shape of the images, unless it is set."""
         return self if shape is None or self.shape is not None else self.replaced(shape="x".join(map(str, shape)))
 
     def check(self, run: RunOutline, points: PointCount) -> None:
-        """Reject a run without JAX or in a fork of a process that has loaded it, and points that are not images."""
+        """Validate that JAX can be used, that points are images, and that the server method can run."""
         check_jax()
         method = self.for_images(run.image)
         find_shape(method.shape, points.d)
-        if (played := method._played) is not None:
-            played.check(run, points._replace(d=method.learner(points.d).width))
+        if (server_method := method._server_method) is not None:
+            server_method.check(run, points._replace(d=method.learner(points.d).width))
 
     def learner(self, d: int) -> Trainer:
-        """Return the network and its training for images of d numbers."""
+        """Return the trainer of the network for images of d numbers; equal trainers share their compiled functions."""
         require_jax()
-        return make_learner(
+        return share_trainer(
             Trainer(
                 self.network if isinstance(self.network, str) else Network(*self.network),
                 find_shape(self.shape, d),
@@ -171,26 +173,28 @@ class DeepMethod(MethodBase):
         )
 
     def rate_in(self, round: int) -> float:
-        """Return the learning rate of a round: rate / 2 (1 + cos(pi (t - 1) / T)) in round t of T, and 0 afterwards."""
+        """Compute the learning rate of round t of T: rate / 2 (1 + cos(pi (t - 1) / T)), and 0 after round T."""
         passed = min((round - 1) / (self.horizon or self.default_rounds), 1.0)
         return 0.5 * self.rate * (1.0 + cos(pi * passed))
 
     def count_flops(self, work: Work) -> Integers:
-        """Return the operations of every device in a whole round, int64[n], without clustering: views cost nothing."""
-        each = self.learner(work.d).flops
-        return np.asarray(work.sizes * each * (6 * self.epochs + 1), np.int64)  # two views, gradient: twice as much
+        """Count the operations of each device in a round, int64[n], without clustering and augmentation."""
+        per_image = self.learner(work.d).flops
+        # An epoch has two views, and a gradient costs twice as much as its function: 2 * 3. Embedding: 1.
+        return np.asarray(work.sizes * per_image * (6 * self.epochs + 1), np.int64)
 
     def expected_report(self, known: Known, width: int) -> tuple[Reports, MessageVolume, MessageVolume]:
-        """Return the reports of all devices, what they are together, and centroids for each device."""
-        n, played = known.clients, self._played
-        sent = None if played is None else played.expected_messages(known._replace(features=width))
+        """Predict the reports of all devices, their total volume, and the volume of centroids for each device."""
+        n, server_method = known.clients, self._server_method
+        sent = None if server_method is None else server_method.expected_messages(known._replace(features=width))
+        # Without a server method, reports and centroids are empty tables.
         if not isinstance(sent, Reports):
             return Reports(0, width, True, True), MessageVolume(n, 0), MessageVolume(n, 0)
         answer = tables(n, self.k, width, full=sent.answered)
         return sent, MessageVolume(n, 8 * sent.rows * sent.columns, True, sent.exact), answer
 
     def begin(self, devices: Devices) -> Learned:
-        """Return what a batch starts from: the parameters that all draw alike, and no label."""
+        """Draw the parameters, equal on all devices, and compute the first features; labels are empty."""
         learner = self.learner(devices.d)
         theta = np.tile(learner.init(devices.shared_key), (len(devices), 1))
         features = RaggedArray(np.zeros((len(devices.stored), learner.width)), devices.sizes)
@@ -198,34 +202,34 @@ class DeepMethod(MethodBase):
         return self.embed(Learned(theta, features, labels), devices)
 
     def embed(self, learned: Learned, devices: Devices) -> Learned:
-        """Return the same with the features of all images under the parameters of their devices.
+        """Compute the features of all images under the current parameters of their devices.
 
         Raises
         ------
         TrainingError
-            If they are not finite.
+            If a feature is not finite.
         """
         learner, values = self.learner(devices.d), learned.features.values.copy()
         for i in np.flatnonzero(devices.sizes):
-            own = slice(devices.offsets[i], devices.offsets[i + 1])
-            _, values[own] = learner.embed(learned.theta[i], devices.table(i)[0])
-            if not np.isfinite(values[own]).all():
+            local = slice(devices.offsets[i], devices.offsets[i + 1])
+            _, values[local] = learner.embed(learned.theta[i], devices.table(i)[0])
+            if not np.isfinite(values[local]).all():
                 raise TrainingError(
                     f"the features of device {devices.ids[i]} are not finite in round {devices.round}; check the "
-                    f"network on one image, take a rate below {self.rate:g}, or pixels between 0 and 1; the last "
-                    "checkpoint is kept"
+                    f"network on one image, use a rate below {self.rate:g}, or scale pixels to 0 to 1. The last "
+                    "checkpoint remains"
                 )
         return learned._replace(features=learned.features._replace(values=values))
 
     def label(self, learned: Learned, centroids: Floats, devices: Devices) -> Learned:
-        """Return the same with the labels of all images by the nearest row of their device's centroids."""
-        looked = self._look(learned, devices)
-        _, labels = looked.kernels.losses(*looked.kernel_inputs, centroids)
+        """Add the labels of all images: the nearest row of the centroids of their device."""
+        batch = self._feature_batch(learned, devices)
+        _, labels = batch.kernels.losses(*batch.kernel_inputs, centroids)
         values = np.column_stack((learned.labels.values, labels))
         return learned._replace(labels=learned.labels._replace(values=values))
 
     def train(self, learned: Learned, centroids: Floats, devices: Devices) -> Learned:
-        """Return the same with the parameters of all active devices after their epochs.
+        """Train the parameters of all active devices.
 
         Raises
         ------
@@ -233,81 +237,89 @@ class DeepMethod(MethodBase):
             If the loss of a device is not finite.
         """
         learner, theta = self.learner(devices.d), learned.theta.copy()
-        session = Session(0, devices.round, self.epochs, self.rate_in(devices.round))
-        known = devices.active_devices & (centroids[:, :, 0] < np.inf).any(axis=1)
-        for i in np.flatnonzero(known & (devices.sizes > 0)):
+        context = TrainingContext(0, devices.round, self.epochs, self.rate_in(devices.round))
+        is_training = devices.active_devices & (centroids[:, :, 0] < np.inf).any(axis=1)
+        for i in np.flatnonzero(is_training & (devices.sizes > 0)):
             labels = learned.labels.values[devices.offsets[i] : devices.offsets[i + 1], -1]
             theta[i], loss = learner.train(
-                theta[i], devices.table(i)[0], labels, centroids[i], session._replace(key=int(devices.keys[i]))
+                theta[i], devices.table(i)[0], labels, centroids[i], context._replace(key=int(devices.keys[i]))
             )
             if not (np.isfinite(loss) and np.isfinite(theta[i]).all()):
                 raise TrainingError(
                     f"training diverged in round {devices.round} at device {devices.ids[i]}: the loss is {loss:g}. "
-                    f"Take a rate below {self.rate:g}, or pixels between 0 and 1; the last checkpoint is kept"
+                    f"Use a rate below {self.rate:g}, or scale pixels to 0 to 1. The last checkpoint remains"
                 )
         return learned._replace(theta=theta)
 
     def report(self, learned: Learned, centroids: Floats, devices: Devices) -> tuple[Floats, Integers]:
-        """Return what every device sends of its features, float64[n, r, w], and how many rows, int64[n].
+        """Compute the report of the server method on the features of each device.
 
-        A method that follows its points (fkm) goes on from the last centroids; the others begin anew.
+        A method that follows its points (fkm) continues from the last centroids. The others restart.
+
+        Returns
+        -------
+        values : float64[n, r, w]
+        rows : int64[n]
         """
-        clients, played, model = self._look(learned, devices), self._played, np.full_like(centroids, np.inf)
-        if played is None:  # empty tables keep the turns in step
+        server_method = self._server_method
+        # Without a server method, empty tables keep the turns of all devices in step.
+        if server_method is None:
             return np.zeros((len(devices), 1, 1)), np.zeros(len(devices), np.int64)
-        if played.traits.follows_points:
+        clients, model = self._feature_batch(learned, devices), np.full_like(centroids, np.inf)
+        if server_method.traits.follows_points:
             clients = clients.at_turn(learned.clusterings, 0, clients.active_devices)
             model = centroids if learned.clusterings else model
-        if self._framed:
+        if self._uses_unit_box:
             clients, model = replace(clients, stored=(clients.stored - _LOW) / _SPAN), (model - _LOW) / _SPAN
-        found = played.report(clients, model)
-        return found.values, found.rows
+        report = server_method.report(clients, model)
+        return report.values, report.rows
 
     def aggregate(self, tables: list[Floats], learned: Learned, devices: Devices) -> Floats:
-        """Return the centroids that the server makes of all reports, float64[k, D]; absent rows are +inf."""
-        hub, played = self._look(learned, devices), self._played
-        centroids = np.full((self.k, hub.d), np.inf)
-        if played is not None:
-            if played.traits.follows_points:
-                hub = hub.at_turn(learned.clusterings + 1, 0, hub.active_devices)
-            found = played.aggregate(hub, tables, centroids)
-            centroids[: len(found)] = found * _SPAN + _LOW if self._framed else found
+        """Compute the centroids of the server method from all reports, float64[k, D]; absent rows are +inf."""
+        server, server_method = self._feature_batch(learned, devices), self._server_method
+        centroids = np.full((self.k, server.d), np.inf)
+        if server_method is not None:
+            if server_method.traits.follows_points:
+                server = server.at_turn(learned.clusterings + 1, 0, server.active_devices)
+            aggregated = server_method.aggregate(server, tables, centroids)
+            centroids[: len(aggregated)] = aggregated * _SPAN + _LOW if self._uses_unit_box else aggregated
         return centroids
 
-    def cluster_alone(self, learned: Learned, devices: Devices) -> Floats:
-        """Return the centroids of a k-means of every device on its own features, float64[n, k, D]."""
-        found, _, _ = self._look(learned, devices).kmeans(self.k, Stream.CLIENT, starts=_STARTS)
-        return found
+    def cluster_locally(self, learned: Learned, devices: Devices) -> Floats:
+        """Run k-means of each device on its local features, float64[n, k, D]."""
+        centroids, _, _ = self._feature_batch(learned, devices).kmeans(self.k, Stream.CLIENT, starts=_INITIALIZATIONS)
+        return centroids
 
     @property
-    def alone(self) -> bool:
-        """Return whether every device clusters alone."""
+    def is_local_only(self) -> bool:
+        """Whether every device clusters its features without the others."""
         return self.server == "none"
 
     @property
-    def _played(self) -> Any:
-        """Return the server method that clusters the features, None: there is none."""
+    def _server_method(self) -> Any:
+        """Server method that clusters the features; None for local clustering."""
         if not isinstance(self.server, str):
             return self.server
-        return None if self.alone else find(self.server)(self.k)
+        return None if self.is_local_only else find(self.server)(self.k)
 
     @property
-    def _framed(self) -> bool:
-        played = self._played
-        return played is not None and played.traits.normalization != "none"
+    def _uses_unit_box(self) -> bool:
+        """Whether the server method normalizes points; features are then scaled by their known range instead."""
+        server_method = self._server_method
+        return server_method is not None and server_method.traits.normalization != "none"
 
     @staticmethod
-    def _look(learned: Learned, devices: Devices) -> Devices:
-        """Return the batch at the start of a stage, with features in the place of images."""
+    def _feature_batch(learned: Learned, devices: Devices) -> Devices:
+        """Return the batch at the start of a stage, with features instead of images as points."""
         features = np.ascontiguousarray(learned.features.values)
         return replace(devices, stored=features).at_stage_start(devices.ids != devices.server)
 
 
 def flatten(values: Floats, width: int) -> Floats:
-    """Return rows of q numbers as tables, float64[n, ceil(q / width), width], filled up with zeros.
+    """Reshape vectors of q numbers to tables, float64[n, ceil(q / width), width], padded with zeros.
 
-    A mailbox has room for the highest and for the widest table of a stage at once: so a table of parameters is about
-    as wide as one of centroids.
+    A mailbox reserves as many rows as the longest and as many columns as the widest table of a stage. So a table of
+    parameters should be about as wide as one of centroids.
     """
     n, q = values.shape
     rows = -(-q // width)
@@ -317,6 +329,6 @@ def flatten(values: Floats, width: int) -> Floats:
 
 
 def unflatten(tables: Floats, q: int) -> Floats:
-    """Return rows of q numbers of their tables."""
+    """Reshape tables to vectors of q numbers, float64[n, q]: the inverse of `flatten`."""
     n, rows, width = tables.shape
     return tables.reshape(n, rows * width)[:, :q]

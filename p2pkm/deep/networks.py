@@ -1,9 +1,10 @@
-"""The networks that learn features: two plain functions each, on a tree of float32 arrays.
+"""Networks that learn features: each is a pair of plain functions on a tree of float32 arrays.
 
-``init(key, shape)`` returns the parameters for images of a shape (height, width, channels); ``apply(params, images)``,
-images float32[n, height, width, channels], returns the body's output, float32[n, b], which a probe reads, and what is
-clustered, float32[n, D]. Any other pair of such functions is a network, too: `Network`. No layer keeps statistics of a
-batch (group norm instead of batch norm), so that the average of two devices' parameters is all there is to average.
+``init(key, shape)`` returns the parameters for images of a shape (height, width, channels). ``apply(params, images)``
+with images float32[n, height, width, channels] returns the output of the body, float32[n, b], for a linear probe, and
+the features that are clustered, float32[n, D]. Any other pair of such functions can be used as well, see `Network`.
+Layers have group norm instead of batch norm: without statistics of batches, averaging the parameters of devices is
+sufficient.
 """
 
 from collections.abc import Callable
@@ -15,20 +16,24 @@ from p2pkm.core.spec import suggest
 Shape = tuple[int, int, int]
 
 NAMES = ("linear", "mlp", "conv", "resnet18")
-_HIDDEN = 64  # of the head
-_GROUPS = 8  # of channels that are normalized together
-_TINY = 1e-5
+# Units of the hidden layer of the head.
+_HIDDEN = 64
+# Groups of channels in a group norm.
+_GROUPS = 8
+# Added to the variance in a group norm, so that constant channels do not divide by 0.
+_EPSILON = 1e-5
 
 
 class Network(NamedTuple):
-    """A network of one's own.
+    """Custom network.
 
     Attributes
     ----------
     init : callable
-        Parameters, a tree of float32 arrays, of (key, shape): a JAX key, and (height, width, channels).
+        ``init(key, shape)`` with a JAX key and (height, width, channels) returns the parameters, a tree of float32
+        arrays.
     apply : callable
-        Body's output, float32[n, b], and what is clustered, float32[n, D], of (params, images).
+        ``apply(params, images)`` returns the output of the body, float32[n, b], and the features, float32[n, D].
     """
 
     init: Callable[[Any, Shape], Any]
@@ -36,12 +41,12 @@ class Network(NamedTuple):
 
 
 def check_network(network: Any) -> None:
-    """Refuse what is neither the name of a network nor a pair of functions.
+    """Validate that a value is the name of a network or a pair of functions.
 
     Raises
     ------
     ExperimentError
-        If so.
+        If it is neither.
     """
     if isinstance(network, str):
         if network not in NAMES:
@@ -54,7 +59,7 @@ def check_network(network: Any) -> None:
 
 
 def find_network(network: str | Network, features: int) -> Network:
-    """Return the two functions of a network; features: D, of those that have a head."""
+    """Return the two functions of a network; features: number D of features of a network with a head."""
     if not isinstance(network, str):
         return Network(*network)
     if network == "linear":
@@ -79,7 +84,7 @@ def _apply_linear(params: Any, images: Any) -> tuple[Any, Any]:
 
 
 def _init_headed(key: Any, shape: Shape, init: Any, features: int) -> Any:
-    """Return the parameters of a body and of the head on it: linear, ReLU, linear."""
+    """Draw the parameters of a body and of its head: linear, ReLU, linear."""
     import jax
 
     keys = jax.random.split(key, 3)
@@ -91,7 +96,7 @@ def _apply_headed(params: Any, images: Any, apply: Any) -> tuple[Any, Any]:
     import jax.numpy as jnp
 
     body = apply(params["body"], images)
-    output = _through(params["head"], body)
+    output = _apply_dense(params["head"], body)
     norm = jnp.sqrt((output * output).sum(axis=1, keepdims=True) + 1e-12)
     return body, output / norm
 
@@ -106,18 +111,19 @@ def _init_mlp(key: Any, shape: Shape) -> tuple[Any, int]:
 def _apply_mlp(params: Any, images: Any) -> Any:
     import jax
 
-    return jax.nn.relu(_through(params, images.reshape(len(images), -1)))
+    return jax.nn.relu(_apply_dense(params, images.reshape(len(images), -1)))
 
 
-_STEPS = ((16, 1), (32, 2), (64, 2))  # channels and stride of each convolution
+# Channels and stride of each convolution of "conv".
+_CONVOLUTIONS = ((16, 1), (32, 2), (64, 2))
 
 
 def _init_conv(key: Any, shape: Shape) -> tuple[Any, int]:
     import jax
 
     layers, width = [], shape[2]
-    for one, (channels, _) in zip(jax.random.split(key, len(_STEPS)), _STEPS, strict=True):
-        layers.append(_filters(one, 3, width, channels))
+    for layer_key, (channels, _) in zip(jax.random.split(key, len(_CONVOLUTIONS)), _CONVOLUTIONS, strict=True):
+        layers.append(_filters(layer_key, 3, width, channels))
         width = channels
     return layers, width
 
@@ -125,12 +131,13 @@ def _init_conv(key: Any, shape: Shape) -> tuple[Any, int]:
 def _apply_conv(params: Any, images: Any) -> Any:
     import jax
 
-    for layer, (_, stride) in zip(params, _STEPS, strict=True):
+    for layer, (_, stride) in zip(params, _CONVOLUTIONS, strict=True):
         images = jax.nn.relu(convolve(layer, images, stride))
     return images.mean(axis=(1, 2))
 
 
-_STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))  # of two blocks each
+# Channels and stride of each stage of "resnet18"; a stage has two blocks.
+_STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))
 
 
 def _init_res(key: Any, shape: Shape) -> tuple[Any, int]:
@@ -144,6 +151,7 @@ def _init_res(key: Any, shape: Shape) -> tuple[Any, int]:
                 "one": _filters(next(keys), 3, width, channels),
                 "two": _filters(next(keys), 3, channels, channels),
             }
+            # A projection for the shortcut, if the block changes the shape.
             if step > 1 or width != channels:
                 block["past"] = _filters(next(keys), 1, width, channels)
             blocks.append(block)
@@ -163,14 +171,14 @@ def _apply_res(params: Any, images: Any) -> Any:
 
 
 def _dense(key: Any, before: int, after: int) -> Any:
-    """Return weights and bias of a linear layer, by He's rule."""
+    """Draw weights and bias of a linear layer by He initialization."""
     import jax
 
     return {"w": jax.random.normal(key, (before, after)) * (2.0 / before) ** 0.5, "b": jax.numpy.zeros(after)}
 
 
-def _through(layers: Any, values: Any) -> Any:
-    """Return the output of linear layers with ReLU between them."""
+def _apply_dense(layers: Any, values: Any) -> Any:
+    """Apply linear layers with ReLU between them."""
     import jax
 
     for number, layer in enumerate(layers):
@@ -179,7 +187,7 @@ def _through(layers: Any, values: Any) -> Any:
 
 
 def _filters(key: Any, side: int, before: int, after: int) -> Any:
-    """Return the filters of a convolution, by He's rule, and scale and shift of the group norm after it."""
+    """Draw the filters of a convolution by He initialization; with scale and shift of the group norm after it."""
     import jax
     import jax.numpy as jnp
 
@@ -196,12 +204,13 @@ def convolve(layer: Any, images: Any, stride: int) -> Any:
     images = jax.lax.conv_general_dilated(
         images, layer["w"], (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    # channels are summed up before groups: with the groups as an axis of all pixels this takes twice as long
+    # Sum over pixels first, then over the channels of a group: with groups as an axis of all pixels, this took twice as
+    # long.
     n, _, _, channels = images.shape
     first, second = (
         part.mean(axis=(1, 2)).reshape(n, _GROUPS, -1).mean(axis=2, keepdims=True) for part in (images, images**2)
     )
-    spread = jnp.sqrt(jnp.maximum(second - first**2, 0.0) + _TINY)
+    spread = jnp.sqrt(jnp.maximum(second - first**2, 0.0) + _EPSILON)
     mean, spread = (
         jnp.broadcast_to(part, (n, _GROUPS, channels // _GROUPS)).reshape(n, 1, 1, channels) for part in (first, spread)
     )

@@ -1,9 +1,9 @@
-"""Graphs that change from round to round: which links are in use now, and when a run over them is at rest.
+"""Time-varying graphs: the active links of each round, and termination on such graphs.
 
-A round of the graph is the time in which every device sends: an exchange where all act in every turn, otherwise a round
-of the schedule. The opening goes over the links of round 0. Whenever a round of the graph ends, the links of the next
-one come into use and every device sends over them; what came over the others is forgotten. So a device acts on what it
-received over the links that are in use, and the two ends of a link receive from each other equally often.
+In one round of the graph every device sends once: it is an exchange if all devices act in every turn, otherwise a round
+of the schedule. The initial exchange uses the links of round 0. At the end of a round of the graph, the links of the
+next one become active and every device sends over them. Messages from links that became inactive are discarded. So a
+device acts on messages from active links only, and both ends of a link receive from each other equally often.
 """
 
 import math
@@ -21,37 +21,49 @@ from topologies.mixing import is_weighted, mean_link_weights
 if TYPE_CHECKING:
     from topologies import TimeVaryingGraph
 
-_LONG = 32  # rounds that stand for a period where nothing ever repeats
+# Rounds, instead of the period of a graph that never repeats: convergence counts after this many rounds.
+_APERIODIC_ROUNDS = 32
 
 
 class ActiveLinks:
-    """The links in use, in one stage.
+    """Active links of one stage.
 
     Parameters
     ----------
     devices : Devices
-        With all links there ever are.
+        Batch with all links of the graph.
     network : Network
     graph : TimeVaryingGraph or None
-        None: all links are in use all the time.
+        None if all links are always active.
 
     Attributes
     ----------
     devices : Devices
-        The batch, with the links in use now.
+        Batch with the links that are active now.
     """
 
     def __init__(self, devices: Devices, network: Network, graph: "TimeVaryingGraph | None") -> None:
-        self.devices, self._network, self._graph = devices, network, graph
-        self._round, self._unrest = -1, 0
+        self.devices = devices
+        self._network = network
+        self._graph = graph
+        self._round = -1
+        # Round of the graph in which the devices had last not converged.
+        self._last_moving_round = 0
         self.advance(due=True)
 
     def advance(self, *, due: bool) -> bool:
-        """Take the links of the next round into use, if the graph changes and this is the time; return whether so."""
+        """Activate the links of the next round of the graph; return False if it is static or no round has ended.
+
+        Parameters
+        ----------
+        due : bool
+            Whether a round of the graph has ended.
+        """
         if self._graph is None or not due:
             return False
         self._round += 1
         graph, placement = self._graph, self._network.placement
+        # The check before the run covers the first rounds only.
         if not graph.checked and CHECKED <= self._round < (graph.period or math.inf):
             self._check()
         mask = graph.active(self._round)
@@ -66,7 +78,7 @@ class ActiveLinks:
         return True
 
     def _check(self) -> None:
-        """Reject links in use, or a mixing matrix, that the check before the run has not seen."""
+        """Validate the links and the mixing matrix of a round that was not validated before the run."""
         if self._graph is None:
             return
         try:
@@ -75,21 +87,24 @@ class ActiveLinks:
             raise TopologyError(str(error)) from None
 
     def snapshot(self) -> dict[str, int]:
-        """Return the round of the graph, and the last one that was not at rest."""
-        return {"round": self._round, "unrest": self._unrest}
+        """Return the round of the graph, and the last one in which the devices had not converged."""
+        return {"round": self._round, "unrest": self._last_moving_round}
 
-    def restore(self, kept: dict[str, int]) -> None:
-        """Take the links of that round into use."""
-        self._round, self._unrest = kept["round"] - 1, kept["unrest"]
+    def restore(self, snapshot: dict[str, int]) -> None:
+        """Activate the links of the round in a snapshot."""
+        self._round = snapshot["round"] - 1
+        self._last_moving_round = snapshot["unrest"]
         self.advance(due=True)
 
     def check_termination(self, stop: str) -> str:
-        """Return why to stop: where links change, rest counts once it has lasted for a whole period.
+        """Return the reason to stop, empty to continue; on a time-varying graph convergence must last for a period.
 
-        Who has no link in use is at rest for the moment only, and where no device has one, silence is no end.
+        A device without an active link converges only for the moment. If no device has one, no message is sent, which
+        does not end the run either.
         """
         if self._graph is None:
             return stop
         if stop not in ("converged", "oscillating"):
-            self._unrest = self._round
-        return stop if self._round - self._unrest >= (self._graph.period or _LONG) else ""
+            self._last_moving_round = self._round
+        steady_rounds = self._round - self._last_moving_round
+        return stop if steady_rounds >= (self._graph.period or _APERIODIC_ROUNDS) else ""

@@ -1,4 +1,7 @@
-"""From a graph and points to the batch of devices that a rank hosts, with what every device knows at the start."""
+"""Batch of devices of one rank, built from the graph and the local points.
+
+The batch also contains constants that all devices are assumed to know, such as the number of points of the system.
+"""
 
 from typing import Any
 
@@ -17,16 +20,27 @@ from p2pkm.network.rank_partition import imbalance
 from p2pkm.network.transport import Network, World
 from topologies.mixing import is_weighted, mean_link_weights
 
-_DRAW = 64  # numbers of 8 bytes that the draw of a key takes while it is computed
+# Temporary memory of the draw of one key, in numbers of 8 bytes; sizes the blocks of `_draw_keys`.
+_NUMBERS_PER_DRAW = 64
 
 
 def build_batch(
     topology: Topology, shards: Shards, network: Network, seed: int, kernels: Kernels, secret: bytes | None = None
 ) -> Devices:
-    """Return this rank's batch; `shards` has the points of its own devices alone.
+    """Build the batch of this rank.
 
-    Number of points, their weight and their variance are added up device by device, so they do not depend on the
-    placement. secret: see `p2pkm.engine.run_secret`.
+    Number, weight and variance of all points are summed in device order, so they do not depend on the rank partition.
+
+    Parameters
+    ----------
+    topology : Topology
+    shards : Shards
+        Points of the local devices.
+    network : Network
+    seed : int
+    kernels : Kernels
+    secret : bytes, optional
+        Secret of the run, see `p2pkm.engine.run_secret`.
     """
     placement, links = network.placement, topology.links
     weight, scale = _measure(shards, network, kernels)
@@ -62,39 +76,41 @@ def build_batch(
 
 
 def _draw_keys(ids: Integers, seed: int) -> Any:
-    """Return the key of each device, uint64[n], a block at a time: a draw takes many times its own memory."""
+    """Draw the key of each device, uint64[n], in blocks: a draw needs many times the memory of its result."""
     keys = np.empty(len(ids), np.uint64)
-    for block in blocks(len(ids), _DRAW):
+    for block in blocks(len(ids), _NUMBERS_PER_DRAW):
         keys[block] = philox(ids[block].astype(np.uint64), 0, seed, Stream.KEYS)[:, 0]
     return keys
 
 
 def count_classes(shards: Shards, network: Network) -> int:
-    """Return the number of classes over all ranks, 0 without labels."""
+    """Count the classes over all ranks; 0 if the points are unlabeled."""
     if shards.labels is None:
         return 0
     return int(network.allgather_by_device(np.full(shards.n, shards.labels.max(initial=-1))).max()) + 1
 
 
 def _measure(shards: Shards, network: Network, kernels: Kernels) -> tuple[float, float]:
-    """Return the weight of all points and the square root of their total variance."""
-    weights = shards.weights if any(shards.weights.strides) else np.zeros(0)  # one number that stands for all: 1
-    own, d = (shards.points, weights, shards.offsets), shards.d
-    total = np.cumsum(network.allgather_by_device(kernels.moments(*own, np.zeros(d))[:, : 1 + d]), axis=0)[-1]
-    squares = network.allgather_by_device(kernels.moments(*own, total[1:] / total[0])[:, 1 + d :])
+    """Compute the weight of all points and the square root of their total variance."""
+    # Without weights the array is one number with stride 0; for the kernels an empty array means weight 1.
+    weights = shards.weights if any(shards.weights.strides) else np.zeros(0)
+    local, d = (shards.points, weights, shards.offsets), shards.d
+    # A cumulative sum adds in device order. `sum` would add pairwise, with other rounding.
+    total = np.cumsum(network.allgather_by_device(kernels.moments(*local, np.zeros(d))[:, : 1 + d]), axis=0)[-1]
+    squares = network.allgather_by_device(kernels.moments(*local, total[1:] / total[0])[:, 1 + d :])
     return float(total[0]), float(np.sqrt(np.cumsum(squares, axis=0)[-1].sum() / total[0]))
 
 
 def sizes_of(shards: Shards, network: Network) -> Integers:
-    """Return the number of points of every device of the system, int64[n]."""
+    """Gather the number of points of every device of the system, int64[N]."""
     sizes: Integers = network.allgather_by_device(shards.sizes)
     return sizes
 
 
 def label_pooled(points: Floats, k: int, seed: int) -> Integers:
-    """Return the labels of k-means on all points, which the partition mufc deals by."""
+    """Label all points by central k-means."""
     if k > len(points):
-        raise DataError(f"{k} clusters of {len(points)} points; expected at most as many clusters as points")
+        raise DataError(f"{k} clusters of {len(points)} points; expected at most as many clusters as points. Reduce k")
     kernels = select_kernels(1, 1, points.size * k)
     offsets, weights = np.array([0, len(points)]), np.ones(len(points))
     points = np.require(points, np.float64, ["C", "W"])
@@ -103,20 +119,36 @@ def label_pooled(points: Floats, k: int, seed: int) -> Integers:
     return labels
 
 
-def weigh_division(network: Network, sizes: Integers, ranks: int) -> dict[str, Any]:
-    """Return the summary figures of the division of the devices over more than one rank."""
+def describe_rank_partition(network: Network, sizes: Integers, ranks: int) -> dict[str, Any]:
+    """Compute the summary metrics of the rank partition; empty for one rank.
+
+    Parameters
+    ----------
+    network : Network
+    sizes : int64[N]
+        Points of every device of the system.
+    ranks : int
+    """
     if ranks == 1:
         return {}
     division, peers = network.placement.division, network.placement.peers
-    here = np.array([sum(len(peer.send_edges) for peer in peers), len(network.placement.ghosts)])
-    crossing, ghosts = network.total(here)
-    return {"rank_partition": division.name, "edge_cut": int(crossing) // 2, "halo_size": int(ghosts),
-            "load_imbalance": imbalance(division.rows(sizes)),
-            "load_imbalance_devices": imbalance(division.rows(None))}  # fmt: skip
+    local_counts = np.array([sum(len(peer.send_edges) for peer in peers), len(network.placement.ghosts)])
+    cut_edges, halo_size = network.total(local_counts)
+    return {
+        "rank_partition": division.name,
+        # Both directions of a cut link are counted.
+        "edge_cut": int(cut_edges) // 2,
+        "halo_size": int(halo_size),
+        "load_imbalance": imbalance(division.rows(sizes)),
+        "load_imbalance_devices": imbalance(division.rows(None)),
+    }
 
 
 def choose_kernels(world: World, n: int, work: int) -> Kernels:
-    """Choose the kernels for so many devices and operations; rank 0 compiles them while the others sleep."""
+    """Choose the kernels for n devices and `work` operations.
+
+    If they are compiled ones, rank 0 compiles them while the other ranks wait, so that they find them in the cache.
+    """
     kernels = select_kernels(world.size, -(-n // world.size), work)
     if world.size > 1 and kernels is not select_kernels(world.size, 0, 0):
         if world.rank == 0:

@@ -1,9 +1,11 @@
-"""From a method, options, a graph and points to a run, checked in one order, cheap checks first.
+"""Construction and validation of a run from method, options, graph and points.
 
-1. The options by themselves, and the method with them: `check_options`, before anything is read or built.
-2. The method on this graph, with so many points of so many features: `check_fit`.
-3. The points on the graph: as many devices, at least k points, a connected graph.
-4. What is placed on the graph: the link model, the clocks of events, the transforms of the channel.
+The checks have a fixed order, the cheap ones first:
+
+1. The options, and the method with them: `check_options`, before anything is read or built.
+2. The method on this graph, with this number of points and features: `check_fit`.
+3. The points on the graph: number of devices, at least k points, a connected graph.
+4. Everything that is bound to the graph: link model, events, transforms of the channel.
 5. The coordinates of the points.
 
 `simulate`, the command line and `plan` build their runs here.
@@ -42,44 +44,47 @@ from p2pkm.network.rank_partition import check_rank_partition
 from p2pkm.network.transport import World
 
 SCALES = ("none", "standard", "minmax")
-_NET = "net_"  # what the arrays of a link model are called on their way to other ranks
+# Keys of the arrays that rank 0 sends to the other ranks; _NET is a prefix for those of the link model.
+_NET = "net_"
 _FEATURES, _IMAGE = "feature_names", "image_shape"
-_TOLD = 20  # features in a line about all
-_PIECE = 1 << 17  # numbers that are hashed at once
+# Features that the summary names before it abbreviates the list.
+_LISTED_FEATURES = 20
+# Array elements that are hashed at a time, so that no large temporary copy is made.
+_HASH_BLOCK = 1 << 17
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What is run, the same on every rank.
+    """Configuration of a run, identical on all ranks.
 
     Attributes
     ----------
     algorithm : Algorithm or ServerMethod
     topology : Topology
     rounds : int
-        Most rounds of the last stage.
+        Maximum number of rounds of the method's stage.
     seed, record_every : int
     baselines : bool
-        Whether there is to be a central baseline.
+        Whether to compute central k-means for comparison.
     scale : {"none", "standard", "minmax"}
-        How to scale the points first.
+        Scaling of the features before the method.
     missing : {"refuse", "drop", "mean", "median"}
-        What becomes of missing values, NaN among the points: "mean", "median": they are filled in by messages,
-        first of all; otherwise there are none.
+        Treatment of missing values (NaN). With "mean" and "median" a stage before all others fills them in by
+        messages. With "refuse" and "drop" all points are complete.
     link_model : LinkParameters or None
-        Figures of all devices and links, for virtual time.
+        Speed, bandwidth and latency of all devices and links, for the simulated time.
     k_max : int or None
-        The devices choose a number of clusters from 1 to this, which the method then has in the place of its own k.
+        The devices choose a number of clusters from 1 to `k_max`, which replaces k of the method.
     channel : ChannelPlan
-        The transforms that messages pass.
+        Transforms of the messages.
     all_rounds : bool
-        Whether every stage plays all of its rounds, whatever has converged.
+        Whether every stage runs all of its rounds, even after convergence.
     stream : PointStream or None
-        How the points change while the method runs; None: they stay.
+        Changes of the points while the method runs.
     features : tuple of str
-        Names of the features, empty if they have none.
+        Names of the features; empty if they are unnamed.
     outline : RunOutline or None
-        What the method was configured with; None: it was not.
+        Facts of the run for `p2pkm.core.protocols.MethodBase.configure`; None if the run was not built by `build_run`.
     """
 
     algorithm: Any
@@ -99,49 +104,55 @@ class RunConfig:
     outline: RunOutline | None = None
 
     def configure(self, points: int) -> Any:
-        """Return the method with all that is left to the run filled in, when the number of clusters is final."""
+        """Fill in the parameters of the method that depend on the run; `points`: their number in the system.
+
+        Called once the number of clusters is final.
+        """
         outline = self.outline or RunOutline(self.topology, disturbed="a run that was not checked")
         return self.algorithm.configure(outline._replace(points=points))
 
     def to_arrays(self) -> dict[str, Any]:
-        """Return what other ranks need beside options and topology, for `build_run`."""
+        """Collect the arrays that other ranks need for `build_run`, in addition to options and topology."""
         net = {} if self.link_model is None else self.link_model._asdict()
-        called = {_FEATURES: np.frombuffer(json.dumps(self.features).encode(), np.uint8)}
-        called[_IMAGE] = np.array((self.outline and self.outline.image) or (), np.int64)
+        description = {_FEATURES: np.frombuffer(json.dumps(self.features).encode(), np.uint8)}
+        description[_IMAGE] = np.array((self.outline and self.outline.image) or (), np.int64)
         files = self.channel.to_arrays() | pack_stream(self.stream)
-        return files | called | {_NET + name: part for name, part in net.items()}
+        return files | description | {_NET + name: part for name, part in net.items()}
 
     def list_features(self) -> str | None:
-        """Return the names of the features in a line, of many the first; None if they have none."""
+        """Join the names of the features, at most the first 20 of them; None if they are unnamed."""
         names = self.features
-        more = f", ... ({len(names)} in all)" if len(names) > _TOLD else ""
-        return ", ".join(names[:_TOLD]) + more or None
+        more = f", ... ({len(names)} in all)" if len(names) > _LISTED_FEATURES else ""
+        return ", ".join(names[:_LISTED_FEATURES]) + more or None
 
     def digests(self) -> dict[str, bytes]:
-        """Return the SHA-256 of all fields but the outline, and of the arrays of the channel, the same on all ranks."""
+        """Compute the SHA-256 of each field, except the outline, and of the files that the run reads.
+
+        The names are the same on all ranks, and in a correct run the digests, too.
+        """
         files = {"faults": self.channel.to_arrays(), "stream": (str(self.stream), pack_stream(self.stream)),
                  "topology": replace(self.topology, file_summary="")}  # fmt: skip
         return {name: _digest(value) for name, value in (vars(self) | files).items() if name != "outline"}
 
 
-class Counted(Protocol):
-    """Points, or their number."""
+class HasShape(Protocol):
+    """Points, or only their numbers."""
 
     @property
     def n(self) -> int:
-        """Return the number of devices, a hub among them."""
+        """Number of devices, including a server."""
 
     @property
     def m(self) -> int:
-        """Return the number of points."""
+        """Number of points."""
 
     @property
     def d(self) -> int:
-        """Return the number of features."""
+        """Number of features."""
 
 
 def check_options(algorithm: Any, options: RunOptions, ranks: int = 1) -> ChannelPlan:
-    """Refuse options that are out of range or that the method cannot be run with; return the channel they ask for.
+    """Validate the options, also together with the method, and plan the channel.
 
     Parameters
     ----------
@@ -149,10 +160,15 @@ def check_options(algorithm: Any, options: RunOptions, ranks: int = 1) -> Channe
     options : RunOptions
     ranks : int
 
+    Returns
+    -------
+    ChannelPlan
+        Transforms that the options select.
+
     Raises
     ------
     ExperimentError
-        If so.
+        If an option is out of range or cannot be combined with the method or another option.
     """
     _check_parameters(algorithm)
     if options.k_max is not None:
@@ -174,110 +190,136 @@ def check_options(algorithm: Any, options: RunOptions, ranks: int = 1) -> Channe
 
 
 def _check_checkpoints(algorithm: Any, options: RunOptions) -> None:
-    """Reject checkpoints that are asked for where they would hold a secret."""
+    """Reject explicit checkpoint options for a method whose state contains a secret."""
     for name in ("checkpoint", "checkpoint_every"):
-        if given := getattr(options, name):
-            require_repeatable(algorithm, f"{name} {given}")
+        if value := getattr(options, name):
+            require_repeatable(algorithm, f"{name} {value}")
 
 
 def _check_scale(algorithm: Any, scale: str) -> None:
-    """Refuse a scale that there is not, and any where the points must not be measured."""
+    """Validate the option `scale`; some methods forbid measurements of the points."""
     if check_scalar(scale, "scale") not in SCALES:
         raise ExperimentError(f"scale is {scale!r}. {suggest(str(scale), SCALES)}")
     if scale != "none" and algorithm.traits.no_measuring:
-        raise ExperimentError(f"scale is {scale!r}, but {algorithm.name} {algorithm.traits.no_measuring}; leave it out")
+        raise ExperimentError(
+            f"scale {scale!r} cannot be combined with {algorithm.name}: the method {algorithm.traits.no_measuring}. "
+            "Use --scale none"
+        )
 
 
 def _check_missing(algorithm: Any, options: RunOptions) -> None:
-    """Refuse to fill in values where the points must not be measured, or change."""
+    """Validate the option `missing`; filling in needs points that may be measured and do not change."""
     missing = options.missing
     if check_scalar(missing, "missing") not in ANSWERS:
         raise ExperimentError(f"missing is {missing!r}. {suggest(str(missing), ANSWERS)}")
     if missing in FILLING and algorithm.traits.no_measuring:
         raise ExperimentError(
-            f"missing is {missing!r}, but {algorithm.name} {algorithm.traits.no_measuring}; take 'drop'"
+            f"missing {missing!r} cannot be combined with {algorithm.name}: the method "
+            f"{algorithm.traits.no_measuring}. Use --missing drop"
         )
     if missing in FILLING and options.stream is not None:
-        raise ExperimentError(f"missing is {missing!r} with a stream, whose points have to be complete; take 'drop'")
+        raise ExperimentError(
+            f"missing {missing!r} cannot be combined with a stream: points that arrive must be complete. "
+            "Use --missing drop or remove --stream"
+        )
 
 
 def _check_parameters(algorithm: Any) -> None:
-    """Refuse a method that lacks parameters without a default."""
+    """Validate that the parameters without a default are set."""
     names = algorithm.traits.needs_parameters
     if not names:
         return
     example = ",".join(f"{name}=..." for name in names.split(" and "))
-    raise ExperimentError(
-        f"{algorithm.name} needs {names}; add {example} to what stands after --algorithm {algorithm.name}:"
-    )
+    raise ExperimentError(f"method {algorithm.name!r} requires {names}. Use --algorithm {algorithm.name}:{example}")
 
 
 def _check_start(algorithm: Any) -> None:
-    """Refuse a given start where the method has none, or needs one that the devices have agreed on."""
+    """Validate that the method can begin with initial centroids from the user."""
     if algorithm.traits.init is None:
-        raise ExperimentError(f"{algorithm.name} starts from what the devices find in their points; leave start out")
+        raise ExperimentError(
+            f"start cannot be combined with {algorithm.name}: the method begins with a computation on the local "
+            "points. Remove start"
+        )
     if algorithm.traits.needs_agreed_start:
         raise ExperimentError(
-            "accept and coupling rehearsal need a start that devices agree on; leave them out, or start"
+            "start cannot be combined with coupling=rehearsal or accept=true: they require an initialization that all "
+            "devices agree on by messages. Use --coupling auto and --no-accept, or remove start"
         )
     if algorithm.traits.groups:
-        raise ExperimentError("groups bring their own start, but one was given; leave out one of them")
+        raise ExperimentError(
+            "start cannot be combined with groups: groups bring their own start, one for each group. Remove start, or "
+            "use groups=false"
+        )
 
 
 def _check_choice(algorithm: Any, options: RunOptions) -> None:
-    """Refuse what fixes the number of clusters where the devices are to choose it."""
+    """Validate that the devices can choose the number of clusters."""
     if algorithm.traits.no_measuring:
         raise ExperimentError(
-            f"the devices are to choose the number of clusters, but {algorithm.name} {algorithm.traits.no_measuring}; "
-            "give the number"
+            f"k_max {options.k_max} cannot be combined with {algorithm.name}: the method "
+            f"{algorithm.traits.no_measuring}. Set the number of clusters with -k"
         )
     if options.start is not None:
-        raise ExperimentError("start is given, which fixes the number of clusters, and k_max; leave one of them out")
+        raise ExperimentError(
+            "start and k_max cannot be combined: start fixes the number of clusters. Remove one of them"
+        )
     if algorithm.traits.groups:
         raise ExperimentError(
-            "the number of clusters is chosen from the points of all devices, but with groups each group has clusters "
-            "of its own; give the number, or leave groups out"
+            "k_max and groups cannot be combined: the number of clusters is chosen from the points of all devices, but "
+            "each group has separate clusters. Set the number of clusters with -k, or remove groups"
         )
 
 
-def check_fit(algorithm: Any, run: RunOutline, points: Counted) -> None:
-    """Refuse a method that cannot work on this graph, or whose arithmetic with these points would take too long."""
+def check_fit(algorithm: Any, run: RunOutline, points: HasShape) -> None:
+    """Validate the method on this graph with these points.
+
+    Raises
+    ------
+    DataError
+        If the points have weights that the method cannot use.
+    ExperimentError, TopologyError
+        If the method cannot run on this graph, or not with this number of points.
+    """
     if not needs_hub(algorithm):
         check_links(algorithm, run.topology)
         check_groups_fit(algorithm.traits.groups, run.topology)
     if algorithm.traits.no_weights and isinstance(points, Shards) and points.weights.strides != (0,):
-        raise DataError(f"the points have weights, but {algorithm.name} {algorithm.traits.no_weights}; give none")
+        raise DataError(
+            f"point weights cannot be combined with {algorithm.name}: the method {algorithm.traits.no_weights}. "
+            "Remove the weights"
+        )
     algorithm.check(run, PointCount(points.n, points.m, points.d))
 
 
 def _resolve_defaults(
     algorithm: Any, options: RunOptions, outline: RunOutline, d: int, channel: ChannelPlan
 ) -> tuple[Any, RunOutline, ChannelPlan]:
-    """Return method, outline and channel of the run: what was left open is decided here, and nowhere else."""
+    """Resolve the defaults of method, outline and channel that depend on the run; the only place that does."""
     late = reads_late(vars(options), algorithm)
     reasons = {"changing links": outline.topology.varying is not None, "late messages": late}
     reasons |= {kind.name: kind.disturbs(settings) for kind, settings in channel.parts}
     disturbed = next((name for name, holds in reasons.items() if holds), "")
     algorithm, outline = resolve(algorithm, outline._replace(disturbed=disturbed), d)
-    if algorithm.prefers_integers and options.quantize.is_open:
-        with suppress(ExperimentError):  # where integers could not be asked for, real numbers travel
-            asked = replace(options, quantize=Quantization("rice"))
-            channel = plan_channel(vars(asked), algorithm).place(outline.topology, options.seed)
+    if algorithm.prefers_integers and options.quantize.is_auto:
+        # The integer encoding is only a default: if it cannot be combined with another option, messages stay real.
+        with suppress(ExperimentError):
+            with_integers = replace(options, quantize=Quantization("rice"))
+            channel = plan_channel(vars(with_integers), algorithm).place(outline.topology, options.seed)
     return algorithm, outline, channel
 
 
-def build_run(  # noqa: PLR0913 - what a run is made of
+def build_run(  # noqa: PLR0913 - the parts of a run
     algorithm: Any,
     options: RunOptions,
     topology: Topology,
-    points: Counted | None,
+    points: HasShape | None,
     *,
     ranks: int = 1,
     graph: Any = None,
     arrays: Mapping[str, Any] | None = None,
     image: tuple[int, ...] | None = None,
 ) -> RunConfig:
-    """Check a run in the order above, and return it.
+    """Validate a run in the order of the module docstring, and build its configuration.
 
     Parameters
     ----------
@@ -285,20 +327,26 @@ def build_run(  # noqa: PLR0913 - what a run is made of
         As in `check_options`.
     topology : Topology
     points : Shards, Sharded, PointCount or None
-        A hub among the devices. None: rank 0 has checked them.
+        Including an empty device for a server. None on other ranks, once rank 0 has validated the points.
+    ranks : int, default=1
     graph : networkx.Graph, optional
-        Whose attributes the link model reads.
+        Its attributes are read by the link model.
     arrays : mapping, optional
-        What `RunConfig.to_arrays` returned on rank 0, which may be alone in reading a file.
+        Result of `RunConfig.to_arrays` on rank 0. Other ranks may lack access to the files.
     image : tuple of int, optional
         Shape of points that are images.
+
+    Returns
+    -------
+    RunConfig
 
     Raises
     ------
     ExperimentError, TopologyError, DataError
-        If something cannot work.
+        If an option is invalid, or method, graph and points do not fit together.
     """
-    channel, seed = check_options(algorithm, options, ranks), options.seed
+    channel = check_options(algorithm, options, ranks)
+    seed = options.seed
     if options.stream is not None:
         algorithm = follow(algorithm)
     rounds = algorithm.default_rounds if options.rounds is None else options.rounds
@@ -315,20 +363,23 @@ def build_run(  # noqa: PLR0913 - what a run is made of
             *(arrays[_NET + name] for name in LinkParameters._fields))  # fmt: skip
     if schedule_events(algorithm, net, topology) is not None and options.all_rounds:
         raise ExperimentError(
-            "all_rounds with --schedule async and a link model: devices act when messages arrive, so the run is over "
-            "when none are on their way. Leave one of them out"
+            "--all-rounds cannot be combined with --schedule async and --link-model: devices act when messages arrive, "
+            "so the run ends when no message is in transit. Remove one of the three"
         )
     channel = channel.place(topology, seed, arrays)
     faults = channel.find(FaultInjector)
-    if faults is not None:  # a trace has been read now
+    # The first check knew only the path of a fault trace; now its events are known.
+    if faults is not None:
         FaultInjector.check(faults, algorithm)
-    if isinstance(points, Shards):  # what stays on disk is checked by the rank that reads it
+    # Points on disk are validated by the rank that reads them.
+    if isinstance(points, Shards):
         check_magnitude(points.points, "the points", missing=options.missing in FILLING)
         check_limits(find_limits(points.points), "the points", points.points.dtype, each=options.scale != "none")
-    d = 0 if points is None else points.d  # of no use on other ranks, whose initialization rank 0 has resolved
+    # Other ranks do not need the number of features: rank 0 has resolved the initialization.
+    d = 0 if points is None else points.d
     algorithm, outline, channel = _resolve_defaults(algorithm, options, outline, d, channel)
     record_every = options.record_every
-    stream = _place_stream(algorithm, options, points, arrays, Limits(topology.clients, rounds, algorithm.k))
+    stream = _bind_stream(algorithm, options, points, arrays, Limits(topology.clients, rounds, algorithm.k))
     return RunConfig(
         algorithm, topology, rounds, seed,
         usual_every(topology.n) if record_every is None else record_every, options.baselines,
@@ -338,126 +389,142 @@ def build_run(  # noqa: PLR0913 - what a run is made of
     )  # fmt: skip
 
 
-def _name_features(points: Counted | None, arrays: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the names of the features, as rank 0 knows them; none of points on disk."""
+def _name_features(points: HasShape | None, arrays: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return the names of the features; rank 0 sends them to the others, and points on disk are unnamed."""
     if arrays is not None:
         return tuple(json.loads(arrays[_FEATURES].tobytes()))
     return points.features or () if isinstance(points, Shards) else ()
 
 
-def _place_stream(
-    algorithm: Any, options: RunOptions, points: Counted | None, arrays: Mapping[str, Any] | None, limits: Limits
+def _bind_stream(
+    algorithm: Any, options: RunOptions, points: HasShape | None, arrays: Mapping[str, Any] | None, limits: Limits
 ) -> PointStream | None:
-    """Return how the points change, None: they stay, or are not at hand."""
-    asked, seed = options.stream, options.seed
-    if asked is None:
+    """Bind the data stream to points and run; None without a stream, or if only the number of points is known."""
+    stream, seed = options.stream, options.seed
+    if stream is None:
         return None
     if isinstance(points, PointCount):
-        if asked.tape is not None:
-            check_tape(asked.tape, points.m, points.d, limits)
+        if stream.tape is not None:
+            check_tape(stream.tape, points.m, points.d, limits)
         return None
     if points is None:
-        return rebuild_stream(asked, arrays or {}, seed)
+        return rebuild_stream(stream, arrays or {}, seed)
     if not isinstance(points, Shards):
-        raise DataError("a stream changes points in memory, but these stay on disk; read them with read_table, or "
-                        "leave --stream out")  # fmt: skip
+        raise DataError(
+            "--stream cannot be combined with points on disk: it changes points in memory. Load them with "
+            "p2pkm.read_table, or remove --stream"
+        )
     classes = points.labels
-    if classes is None and asked.tape is None:
+    # Points that arrive are drawn from the classes. Without labels the clusters of central k-means replace them.
+    if classes is None and stream.tape is None:
         classes = label_pooled(points.points.astype(np.float64), algorithm.k, seed)
-    found = np.zeros(0, np.int64) if classes is None else classes.astype(np.int64)
-    return build_stream(asked, points, found, seed, limits)
+    known_classes = np.zeros(0, np.int64) if classes is None else classes.astype(np.int64)
+    return build_stream(stream, points, known_classes, seed, limits)
 
 
-def _check_points(algorithm: Any, options: RunOptions, topology: Topology, points: Counted, ranks: int) -> None:
+def _check_points(algorithm: Any, options: RunOptions, topology: Topology, points: HasShape, ranks: int) -> None:
+    """Validate that points, graph and options fit together."""
     if topology.n != points.n:
         raise TopologyError(
-            f"the graph has {topology.n} nodes, but the points are dealt to {points.n} devices; make them equal"
+            f"the graph has {topology.n} nodes, but the points are distributed over {points.n} devices; expected equal "
+            "numbers. Change the graph or the partition"
         )
     if (most := options.k_max) is not None and most > points.m:
-        raise DataError(f"k_max is {most}, but there are {points.m} points; expected at most as many, or none given")
+        raise DataError(f"k_max is {most}, but there are {points.m} points; expected at most as many. Reduce k_max")
     if algorithm.k > points.m:
-        raise DataError(f"{algorithm.k} clusters of {points.m} points; expected at most as many clusters as points")
+        raise DataError(
+            f"{algorithm.k} clusters of {points.m} points; expected at most as many clusters as points. Reduce k"
+        )
     if options.rank_partition == "metis" and ranks > 1:
         from p2pkm.data.out_of_core.shards import Sharded
 
         if isinstance(points, Sharded):
             raise ExperimentError(
-                "rank_partition 'metis' with points on disk, of which every rank reads one range; take blocks"
+                "--rank-partition metis cannot be combined with points on disk: each rank reads one range of devices. "
+                "Use --rank-partition blocks"
             )
     count = int(topology.components.max()) + 1
     if count > 1 and options.k_max is not None:
         raise TopologyError(
-            f"the graph is disconnected: it has {count} components, which cannot agree on a number of clusters. Add "
-            "links, or give the number"
+            f"the graph is disconnected: it has {count} components, which cannot agree on a number of "
+            "clusters. Add links, or set the number of clusters with -k"
         )
     if count > 1 and not options.allow_disconnected:
         raise TopologyError(
-            f"the graph is disconnected: it has {count} components, which can never agree. Add links, or say "
-            "--allow-disconnected (allow_disconnected=True in scripts)"
+            f"the graph is disconnected: it has {count} components; expected 1. Add links, or pass "
+            "--allow-disconnected (allow_disconnected=True in scripts) to cluster each component separately"
         )
 
 
-def require_same_run(config: RunConfig, world: World, given: Mapping[str, bytes]) -> None:
-    """End all ranks if they were given different runs; every rank calls it.
+def require_same_run(config: RunConfig, world: World, inputs: Mapping[str, bytes]) -> None:
+    """Validate that all ranks have the same run; a collective call.
 
-    given: SHA-256, by name, of what else must be alike, the same names on every rank.
+    Parameters
+    ----------
+    config : RunConfig
+    world : World
+    inputs : mapping of str to bytes
+        SHA-256 of further inputs, under the same names on every rank.
 
     Raises
     ------
     ExperimentError
-        On every rank, with the fields in which the first rank that differs from rank 0 does.
+        On every rank, if one differs from rank 0; names the first such rank and its differing fields.
     """
     if world.size == 1:
         return
-    own = {**config.digests(), **given}
-    found = world.gather(np.frombuffer(b"".join(own.values()), np.uint8))
-    text = "" if found is None else _tell_difference([part.tobytes() for part in found], list(own))
-    order = {"difference": np.frombuffer(text.encode(), np.uint8)} if world.rank == 0 else None
-    difference = world.broadcast(order)["difference"].tobytes().decode()
+    digests = {**config.digests(), **inputs}
+    gathered = world.gather(np.frombuffer(b"".join(digests.values()), np.uint8))
+    text = "" if gathered is None else _describe_difference([part.tobytes() for part in gathered], list(digests))
+    message = {"difference": np.frombuffer(text.encode(), np.uint8)} if world.rank == 0 else None
+    difference = world.broadcast(message)["difference"].tobytes().decode()
     if difference:
         raise ExperimentError(
-            f"the ranks were given different runs: {difference}. Every rank must call with the same arguments; seed "
-            "what is drawn, and read the same files"
+            f"the ranks were given different runs: {difference}. Call with the same arguments on every rank: set a "
+            "seed for random inputs, and read the same files"
         )
 
 
-def _tell_difference(found: list[bytes], names: Iterable[str]) -> str:
-    """Return where the first rank that differs from rank 0 does, nothing if all are alike."""
-    for rank, other in enumerate(found):
-        differ = [name for i, name in enumerate(names) if other[32 * i : 32 * i + 32] != found[0][32 * i : 32 * i + 32]]
-        if differ:
-            return f"rank {rank} differs from rank 0 in {', '.join(differ)}"
+def _describe_difference(rank_digests: list[bytes], names: Iterable[str]) -> str:
+    """Name the first rank that differs from rank 0 and the fields in which it does; empty if all are equal."""
+    # Each rank sends its SHA-256 digests, 32 bytes each, joined in the order of the names.
+    slices = {name: slice(32 * i, 32 * i + 32) for i, name in enumerate(names)}
+    for rank, joined in enumerate(rank_digests):
+        differing = [name for name, part in slices.items() if joined[part] != rank_digests[0][part]]
+        if differing:
+            return f"rank {rank} differs from rank 0 in {', '.join(differing)}"
     return ""
 
 
 def _digest(value: Any) -> bytes:
     total = sha256()
-    _feed(total, value)
+    _update_hash(total, value)
     return total.digest()
 
 
-def _feed(total: Any, value: Any) -> None:
-    """Hash a value by what it holds; of objects that are no records, by their kind alone."""
+def _update_hash(total: Any, value: Any) -> None:
+    """Update a hash by the contents of a value; objects that are not records count by their type only."""
     value = value.item() if isinstance(value, np.generic) else value
     kind = type(value)
     if isinstance(value, np.ndarray):
         total.update(f"{value.dtype.str}{value.shape}".encode())
-        flat = value.reshape(-1)  # maybe one number that stands for all
-        for first in range(0, len(flat), _PIECE):
-            total.update(np.ascontiguousarray(flat[first : first + _PIECE]).view(np.uint8).data)
+        # The array may be a view of stride 0, so blocks of it are copied, never all of it.
+        flat = value.reshape(-1)
+        for first in range(0, len(flat), _HASH_BLOCK):
+            total.update(np.ascontiguousarray(flat[first : first + _HASH_BLOCK]).view(np.uint8).data)
     elif value is None or isinstance(value, (bool, int, float, str)):
         total.update(f"{value!r};".encode())
     else:
-        parts = list(_parts(value))
-        total.update(f"{value if isinstance(value, type) else kind} {len(parts)};".encode())
-        for part in parts:
-            _feed(total, part)
+        children = list(_children(value))
+        total.update(f"{value if isinstance(value, type) else kind} {len(children)};".encode())
+        for child in children:
+            _update_hash(total, child)
 
 
-def _parts(value: Any) -> Iterable[Any]:
-    """Return what a record, a mapping or a sequence holds."""
+def _children(value: Any) -> Iterable[Any]:
+    """Return the parts of a record, a mapping or a sequence, in a fixed order."""
     if isinstance(value, Mapping):
         return (part for name in sorted(value) for part in (name, value[name]))
     if isinstance(value, (tuple, list)):
         return value
-    return [vars(value)[one.name] for one in fields(value)] if is_dataclass(type(value)) else ()
+    return [vars(value)[item.name] for item in fields(value)] if is_dataclass(type(value)) else ()

@@ -1,4 +1,8 @@
-"""Keeping a run between two rounds, and taking it up again on any number of ranks."""
+"""Checkpoints of a run: saving between two rounds, and resuming on any number of ranks.
+
+A checkpoint is a tree of states and plain values, see `p2pkm.engine.state_tree`. This module decides what the tree
+contains. `p2pkm.storage.checkpoint` writes and reads the files.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -15,132 +19,152 @@ from p2pkm.metrics.monitor import Monitor
 
 
 class CheckpointSink(Protocol):
-    """Where rank 0 puts the checkpoints of a run, and when; `p2pkm.storage.checkpoint` writes them into a folder."""
+    """Destination of checkpoints on rank 0; `p2pkm.storage.checkpoint` implements it with files in the run folder."""
 
     @property
-    def open(self) -> bool:
-        """Return whether there are ever any."""
+    def is_enabled(self) -> bool:
+        """Whether this run writes checkpoints at all."""
 
-    def due(self, t: int) -> bool:
-        """Return whether it is time for one after round t of a stage."""
+    def is_due(self, t: int) -> bool:
+        """Check whether a checkpoint must be written after round t of a stage."""
 
     def start_timer(self) -> None:
-        """Take the time from which on a checkpoint is being made."""
+        """Note the time at which the ranks begin to collect a checkpoint."""
 
     def report_unavailable(self, reason: str) -> None:
-        """Report why there are none in this run."""
+        """Tell the user why this run cannot write checkpoints."""
 
     def put(self, outline: dict[str, Any], arrays: dict[str, Any]) -> None:
-        """Write one: the outline of the tree, and its arrays in device order."""
+        """Write a checkpoint: the outline of its tree, and its arrays in device order."""
 
 
 class Checkpointer:
-    """Checkpoints of one run; see `p2pkm.engine.loop.SupportsCheckpoints` for the meaning of each method.
+    """Checkpoints of one run, the implementation of `p2pkm.engine.loop.SupportsCheckpoints`.
 
     Parameters
     ----------
     monitor : Monitor
-    vault : CheckpointSink or None
-        Where checkpoints go; rank 0 alone may have one, and then all ranks take part.
-    own : Shards
-        The points of this rank as they came, before any scaling.
+    sink : CheckpointSink or None
+        Destination of the checkpoints, on rank 0 only. All ranks take part in saving.
+    shards : Shards
+        The original points of this rank, before imputation and scaling.
     kernels : Kernels
     saved : dict or None
-        The tree that an earlier run was kept as.
+        This rank's part of the checkpoint to resume from.
 
     Attributes
     ----------
     scaling : tuple of (float64[n, d], float64[n, d]) or None
-        Shift and span of the own devices, once they are known.
+        Shift and span of each local device, once they are known.
     filling : float64[n, d] or None
-        What missing values of the own devices became, once that is known.
+        Replacement of missing values at each local device, once it is known.
     choice : dict or None
-        The number of clusters that was chosen and why, once it is known, see `p2pkm.engine.preliminaries`.
+        Number of clusters that the devices chose, once it is known, see `p2pkm.engine.preliminaries.choose`.
     """
 
     def __init__(
         self,
         monitor: Monitor,
-        vault: CheckpointSink | None,
-        own: Shards,
+        sink: CheckpointSink | None,
+        shards: Shards,
         kernels: Kernels,
         saved: dict[str, Any] | None,
     ) -> None:
-        self._monitor, self._vault, self._own, self._kernels, self._saved = monitor, vault, own, kernels, saved
-        self._done, self._marks = False, None
-        self._lasting: Mapping[str, Checkpointable] = {}
-        kept = saved and saved["scaling"]
-        self.scaling: tuple[Floats, Floats] | None = (kept["shift"], kept["span"]) if kept else None
+        self._monitor = monitor
+        self._sink = sink
+        self._shards = shards
+        self._kernels = kernels
+        self._saved = saved
+        self._is_finished = False
+        # Fingerprint of the original points. Computed for the first checkpoint, since most runs do not write any.
+        self._fingerprint: Any = None
+        self._checkpointed: Mapping[str, Checkpointable] = {}
+        scaling = saved and saved["scaling"]
+        self.scaling: tuple[Floats, Floats] | None = (scaling["shift"], scaling["span"]) if scaling else None
         self.filling: Floats | None = saved["filling"] if saved else None
         self.choice: dict[str, Any] | None = saved["choice"] if saved else None
         if saved:
             monitor.restore(saved["monitor"])
 
-    def watch(self, lasting: Mapping[str, Checkpointable]) -> None:
-        """Keep these from now on, too, each under its name."""
-        self._lasting = lasting
+    def watch(self, parts: Mapping[str, Checkpointable]) -> None:
+        """Add objects, by name, whose snapshots belong to every checkpoint."""
+        self._checkpointed = parts
 
     @property
-    def open(self) -> bool:
-        """Return whether anything will be kept from now on."""
-        return self._vault is not None and self._vault.open and not self._done
+    def is_enabled(self) -> bool:
+        """Whether any checkpoint will be written from now on."""
+        return self._sink is not None and self._sink.is_enabled and not self._is_finished
 
-    def due(self, t: int) -> bool:
-        """Return whether it is time after round t of a stage."""
-        return self._vault is not None and not self._done and self._vault.due(t)
+    def is_due(self, t: int) -> bool:
+        """Check whether a checkpoint must be written after round t of a stage."""
+        return self._sink is not None and not self._is_finished and self._sink.is_due(t)
 
-    def keep(self, scene: StageState, devices: Devices, links: ActiveLinks, *, last: bool) -> None:
-        """Keep a scene; a run that is asked to stop keeps one and no more."""
-        if self._done:
+    def save(self, stage_state: StageState, devices: Devices, links: ActiveLinks, *, last: bool) -> None:
+        """Write a checkpoint; the last one of a run that is stopped prevents any other."""
+        if self._is_finished:
             return
-        self._done, network = last, self._monitor.network
-        strange = unnamed(scene.state)  # of a plug-in; the same on all ranks
-        if strange:
-            self._done = True
-            if self._vault is not None:
-                self._vault.report_unavailable(
-                    f"{', '.join(strange)} is not registered, see p2pkm.core.states.register"
+        self._is_finished = last
+        # A state class of a plug-in that is not registered cannot be restored. All ranks find the same ones.
+        unregistered = unnamed(stage_state.state)
+        if unregistered:
+            self._is_finished = True
+            if self._sink is not None:
+                self._sink.report_unavailable(
+                    f"{', '.join(unregistered)} is not registered, see p2pkm.core.states.register"
                 )
             return
-        if self._vault is not None:
-            self._vault.start_timer()
-        if self._marks is None:
-            self._marks = fingerprint(self._own, self._kernels)
-        narrowed = network.total(np.array([not devices.active_edges.all()], np.int64))[0] > 0
-        tree = {
-            "marks": self._marks,
+        if self._sink is not None:
+            self._sink.start_timer()
+        if self._fingerprint is None:
+            self._fingerprint = fingerprint(self._shards, self._kernels)
+        arrays: dict[str, Any] = {}
+        outline = gather(self._build_tree(stage_state, devices, links), self._monitor.network, arrays)
+        if self._sink is not None:
+            self._sink.put(outline, arrays)
+
+    def _build_tree(self, stage_state: StageState, devices: Devices, links: ActiveLinks) -> dict[str, Any]:
+        """Collect the state of the run on this rank; the keys are part of the file format."""
+        network = self._monitor.network
+        # Edges are saved on all ranks if any rank has an inactive one: `gather` needs the same tree everywhere.
+        has_inactive_edges = network.total(np.array([not devices.active_edges.all()], np.int64))[0] > 0
+        snapshots = {name: part.snapshot() for name, part in self._checkpointed.items()}
+        position = {"stop": stage_state.stop, "round": stage_state.round, "turn": stage_state.turn}
+        return {
+            "marks": self._fingerprint,
             "scaling": None if self.scaling is None else dict(zip(("shift", "span"), self.scaling, strict=True)),
             "filling": self.filling,
             "choice": self.choice,
-            "scene": {"stop": scene.stop, "round": scene.round, "turn": scene.turn, "state": scene.state},
-            "edge_active": devices.active_edges if narrowed else None,
-            "edge_degrees": devices.neighbor_degrees if narrowed else None,
-            "network": network.snapshot(), "links": links.snapshot(), "monitor": self._monitor.snapshot(),
-            "lasting": {name: kept for name, one in self._lasting.items() if (kept := one.snapshot())},
-        }  # fmt: skip
-        arrays: dict[str, Any] = {}
-        outline = gather(tree, network, arrays)
-        if self._vault is not None:
-            self._vault.put(outline, arrays)
+            "scene": position | {"state": stage_state.state},
+            "edge_active": devices.active_edges if has_inactive_edges else None,
+            "edge_degrees": devices.neighbor_degrees if has_inactive_edges else None,
+            "network": network.snapshot(),
+            "links": links.snapshot(),
+            "monitor": self._monitor.snapshot(),
+            "lasting": {name: snapshot for name, snapshot in snapshots.items() if snapshot},
+        }
 
     def resume(self, devices: Devices) -> tuple[int, Devices] | None:
-        """Return in which stage a run is taken up, and with which links; those before the recipe do not count."""
+        """Return the number of the stage to resume, and the batch with its links; None for a new run.
+
+        Preliminary stages (imputation, scaling, choice of k) are not counted: `p2pkm.engine.loop.run` does not run
+        them.
+        """
         saved = self._saved
         if saved is None:
             return None
         if saved["edge_active"] is not None:
             devices = devices.with_active_edges(saved["edge_active"], saved["edge_degrees"])
-        before = sum(one is not None for one in (self.filling, self.scaling, self.choice))
-        return saved["network"]["stage"] - before, devices
+        preliminary = sum(result is not None for result in (self.filling, self.scaling, self.choice))
+        return saved["network"]["stage"] - preliminary, devices
 
     def restore(self, links: ActiveLinks) -> StageState | None:
-        """Return the scene that a run is taken up from, once."""
+        """Restore the saved state of the run on the first call; None on later calls and for a new run."""
         saved, self._saved = self._saved, None
         if saved is None:
             return None
-        for name, kept in saved["lasting"].items():
-            self._lasting[name].restore(kept)
+        for name, snapshot in saved["lasting"].items():
+            self._checkpointed[name].restore(snapshot)
         links.restore(saved["links"])
         inbox = self._monitor.network.restore(saved["network"])
-        at = saved["scene"]
-        return StageState(at["state"], inbox, at["stop"], at["round"], at["turn"])
+        position = saved["scene"]
+        return StageState(position["state"], inbox, position["stop"], position["round"], position["turn"])

@@ -1,4 +1,14 @@
-"""Run the stages of one experiment, round by round; independent of the method."""
+"""Run loop: execute the stages of a run, round by round.
+
+A run is a sequence of stages: initialization stages, the method, optional stages after it. `run` executes them in
+order, and each stage starts from the final state of the one before. `run_stage` is the only loop over rounds.
+
+Order within a turn: update the active devices, advance time-varying links, send, deliver. All ranks execute the same
+exchanges, so no rank may leave the loop early: every stopping decision is reduced over the ranks first.
+
+The loop depends on no method, transform, transport or file format. See also `p2pkm.methods.schedules` (which devices
+act in which turn), `p2pkm.channel.pipeline` (operations on messages) and `p2pkm.engine.checkpointing` (saving).
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,16 +37,34 @@ if TYPE_CHECKING:
 
 
 class Start(NamedTuple):
-    """Given centroids, float64[n, k, d], in the place of a seeding stage's state; converged: bool[n]."""
+    """Initial centroids that the user passed, instead of the state of an initialization stage.
+
+    Attributes
+    ----------
+    centroids : float64[n, k, d]
+    converged : bool[n]
+        All True.
+    """
 
     centroids: Floats
     converged: Mask
 
 
 class StageState(NamedTuple):
-    """Where a stage stands between two rounds; inbox: of the last exchange; stop: why the stage ends here, if it does.
+    """State of a stage between two rounds.
 
-    turn: number of the last turn, 1 for the first one.
+    Attributes
+    ----------
+    state : NamedTuple
+        State of the algorithm.
+    inbox : Inbox or Delivery
+        Messages of the last exchange.
+    stop : str
+        Reason why the stage ends after this round; empty if it continues.
+    round : int
+        Number of the last round; 0 is the initial exchange.
+    turn : int
+        Number of the last turn of the round, from 1.
     """
 
     state: Any
@@ -47,27 +75,37 @@ class StageState(NamedTuple):
 
 
 class SupportsCheckpoints(Protocol):
-    """What keeps a run that it may be taken up again; on rank 0 it decides when, and all ranks keep at once."""
+    """Saving and resuming of a run. Rank 0 decides when to save; all ranks save at the same time."""
 
     @property
-    def open(self) -> bool:
-        """Return whether anything will be kept from now on."""
+    def is_enabled(self) -> bool:
+        """Whether any checkpoint will be written from now on."""
 
-    def due(self, t: int) -> bool:
-        """Return whether it is time after round t of a stage."""
+    def is_due(self, t: int) -> bool:
+        """Check whether a checkpoint must be written after round t of a stage."""
 
-    def keep(self, scene: StageState, devices: Devices, links: ActiveLinks, *, last: bool) -> None:
-        """Keep a scene; devices: with the links in use in the stage; last: nothing follows it."""
+    def save(self, stage_state: StageState, devices: Devices, links: ActiveLinks, *, last: bool) -> None:
+        """Write a checkpoint.
+
+        Parameters
+        ----------
+        stage_state : StageState
+        devices : Devices
+            Batch with the links that the stage may use.
+        links : ActiveLinks
+        last : bool
+            Whether the run stops after this checkpoint, so that no other one is written.
+        """
 
     def resume(self, devices: Devices) -> tuple[int, Devices] | None:
-        """Return in which stage a run is taken up, and with which links; None if at its start."""
+        """Return the number of the stage to resume, and the batch with its links; None for a new run."""
 
     def restore(self, links: ActiveLinks) -> StageState | None:
-        """Return the scene that a run is taken up from, once: then None, and at its start."""
+        """Restore the saved state of the run on the first call; None on later calls and for a new run."""
 
 
 class StageResult(NamedTuple):
-    """The last state, why the last stage stopped, and after how many rounds."""
+    """Final state of a stage, the reason why it ended, and its number of rounds."""
 
     state: Any
     stop: str
@@ -75,12 +113,26 @@ class StageResult(NamedTuple):
 
 
 class RunContext(NamedTuple):
-    """Where stages are played: the batch, the colors of all devices, the monitor, and whether to stop early.
+    """Environment of the stages of a run on one rank.
 
-    graph: which links the last stage uses in which round, None: all; events: the clocks it goes by, None: by rounds;
-    channel: what messages pass on their way; interrupted: the signal that asks to stop, if any; all_rounds: whether
-    every stage plays all of its rounds, whatever has converged; feed: how the points change in the last stage, None:
-    they stay.
+    Attributes
+    ----------
+    devices : Devices
+    colors : int64[N]
+        Color of every device of the system.
+    monitor : Monitor
+    interrupted : callable
+        Returns the signal that requested a stop, or 0.
+    graph : TimeVaryingGraph or None
+        Active links of each round of the method's stage; None if all links are always active.
+    checkpointer : SupportsCheckpoints or None
+    events : Events or None
+        Event-driven execution of the method's stage; None if it proceeds by rounds.
+    channel : Channel
+    all_rounds : bool
+        Whether every stage runs all of its rounds, even after convergence.
+    point_feed : PointFeed or None
+        Changes of the points during the method's stage.
     """
 
     devices: Devices
@@ -88,168 +140,220 @@ class RunContext(NamedTuple):
     monitor: Monitor
     interrupted: Callable[[], int]
     graph: "TimeVaryingGraph | None" = None
-    keeper: SupportsCheckpoints | None = None
+    checkpointer: SupportsCheckpoints | None = None
     events: "Events | None" = None
     channel: Channel = Channel()
     all_rounds: bool = False
-    feed: PointFeed | None = None
+    point_feed: PointFeed | None = None
 
     @property
     def has_stale_links(self) -> bool:
-        """Return whether messages may be late, or lost, in the last stage."""
+        """Whether messages may be late or lost in the method's stage."""
         return self.events is not None or self.channel.delays
 
 
 def run(stages: Sequence[Stage], start: Floats | None, context: RunContext) -> StageResult:
-    """Run the stages one after another, each from the state of the one before; the run closes with the last one."""
+    """Run the stages in order, each from the final state of the one before.
+
+    Returns
+    -------
+    StageResult
+        Final state of the last stage. Reason and number of rounds are those of the method's stage, or of the stage in
+        which the run was stopped by a signal.
+    """
     state: Any = None if start is None else Start(start, np.ones(len(context.devices), np.bool_))
-    ending = StageResult(None, "none", 0)
-    whole, handed = context, [state]  # handed over: what a stage started from is not kept while it runs
+    # A one-element list, so that this frame holds no reference to the start state while a stage runs: with millions of
+    # devices every additional copy of the centroids counts.
+    previous_state = [state]
     del state, start
-    first, context = _take_up(context)
-    own, ended = find_method_stage(stages), None
+    stage_result = StageResult(None, "none", 0)
+    method_stage, method_result = find_method_stage(stages), None
+    full_context = context
+    first, context = _find_resume_position(context)
     for number, stage in enumerate(stages[first:], first):
-        context = _use(whole, whole.devices) if stage.all_links else context
-        ending = run_stage(stage, handed.pop(), context, number, closing=stage is own)
-        handed.append(ending.state)
-        ending = ending._replace(state=None)
-        ended = ending if stage is own else ended
-        if ending.stop in STOPPED:
+        # Stages marked `all_links` also use links that an earlier stage removed, for example between groups.
+        context = _activate_links(full_context, full_context.devices) if stage.all_links else context
+        stage_result = run_stage(stage, previous_state.pop(), context, number, is_method_stage=stage is method_stage)
+        previous_state.append(stage_result.state)
+        stage_result = stage_result._replace(state=None)
+        method_result = stage_result if stage is method_stage else method_result
+        if stage_result.stop in STOPPED:
             break
         if stage.algorithm.traits.cuts_links:
-            context = _use(context, context.devices.with_active_edges(handed[0].edge_active, handed[0].edge_degrees))
-    return (ending if ended is None or ending.stop in STOPPED else ended)._replace(state=handed[0])
+            # All later stages use the reduced graph, not only the next one.
+            state = previous_state[0]
+            context = _activate_links(context, context.devices.with_active_edges(state.edge_active, state.edge_degrees))
+            del state
+    if method_result is None or stage_result.stop in STOPPED:
+        method_result = stage_result
+    return method_result._replace(state=previous_state[0])
 
 
-def _take_up(context: RunContext) -> tuple[int, RunContext]:
-    """Return with which stage a run begins, or goes on, and over which links."""
-    found = context.keeper and context.keeper.resume(context.devices)
-    return (found[0], _use(context, found[1])) if found else (0, context)
+def _find_resume_position(context: RunContext) -> tuple[int, RunContext]:
+    """Return the number of the first stage to run, and the context with its links."""
+    position = context.checkpointer and context.checkpointer.resume(context.devices)
+    return (position[0], _activate_links(context, position[1])) if position else (0, context)
 
 
-def _use(context: RunContext, devices: Devices) -> RunContext:
-    """Let the devices send over those links from now on that they have in use."""
+def _activate_links(context: RunContext, devices: Devices) -> RunContext:
+    """Switch network and monitor to the active edges of a batch."""
     context.monitor.network.set_active_edges(devices.active_edges)
     context.monitor.attach(devices, context.monitor.prices)
     return context._replace(devices=devices)
 
 
 def run_stage(
-    stage: Stage, start: Any, context: RunContext, number: int = SCALING, *, closing: bool = False
+    stage: Stage, start: Any, context: RunContext, number: int = SCALING, *, is_method_stage: bool = False
 ) -> StageResult:
-    """Update, THEN send: after a round every device has received every device's newest table."""
-    network, channel = context.monitor.network, context.channel.begin(stage, number, closing=closing)
-    context, algorithm, schedule = _begin(stage, context, channel, closing)
-    keeper = context.keeper
-    links = ActiveLinks(context.devices, network, context.graph if closing else None)
-    taken_up = keeper and keeper.restore(links)
-    state, inbox, stop, t, turn = taken_up or _open(algorithm, start, context, (channel, links, schedule))
-    feed = context.feed if closing else None
-    _change_points(feed, t, links, context, resumed=True)
-    whole = closing or stage.after  # the ends of these are measured in full
+    """Run one stage: all of its rounds, or until it converges or is stopped.
+
+    Parameters
+    ----------
+    stage : Stage
+    start : NamedTuple or None
+        Final state of the stage before, or `Start`.
+    context : RunContext
+    number : int
+        Number of the stage in the run, which random draws and checkpoints depend on.
+    is_method_stage : bool
+        Whether this is the method's own stage, which time-varying links, events and the data stream apply to.
+    """
+    network = context.monitor.network
+    channel = context.channel.begin(stage, number, closing=is_method_stage)
+    context, algorithm, schedule = _prepare_stage(stage, context, channel, is_method_stage)
+    checkpointer = context.checkpointer
+    links = ActiveLinks(context.devices, network, context.graph if is_method_stage else None)
+    restored = checkpointer and checkpointer.restore(links)
+    state, inbox, stop, t, turn = restored or _run_initial_exchange(algorithm, start, context, channel, links, schedule)
+    point_feed = context.point_feed if is_method_stage else None
+    _update_points(point_feed, t, links, context, resumed=True)
+    # The last record of the method's stage, and of a stage after it, also contains the metrics that would be too
+    # expensive in every record. Initialization stages do without.
+    has_full_last_record = is_method_stage or stage.after
     limit = "all-rounds" if context.all_rounds else "round-limit"
+    # Drop this frame's reference to the state of the stage before, see `run`.
     del start
     while True:
         stop = stop or (limit if t == stage.rounds else "")
         record = {"stage": stage.name, "round": t, "turn_count": turn}
-        context.monitor.record(record, state, stage.algorithm, last=bool(stop), closing=whole and bool(stop))
+        is_full = has_full_last_record and bool(stop)
+        context.monitor.record(record, state, stage.algorithm, last=bool(stop), closing=is_full)
         if stop:
             return StageResult(state, stop, t)
-        t, sending, turn = t + 1, False, 0
-        _change_points(feed, t, links, context)
-        for turn, awake in enumerate(schedule.turns(t), 1):
-            now = links.devices.at_turn(t, turn - 1, awake)
-            state = algorithm.update(state, channel.receive(inbox, state, now), now)
+        t, any_sent, turn = t + 1, False, 0
+        _update_points(point_feed, t, links, context)
+        for turn, active in enumerate(schedule.turns(t), 1):
+            batch = links.devices.at_turn(t, turn - 1, active)
+            # Update before sending: the devices that act next must receive the tables of this turn. With the colored
+            # schedule the objective could increase if a color class used the centroids of the round before.
+            state = algorithm.update(state, channel.receive(inbox, state, batch), batch)
+            # Time-varying graphs: `update` used the links that its tables arrived on, `message` uses the next ones.
             if links.advance(due=schedule.is_synchronous or turn == schedule.length):
-                now = links.devices.at_turn(t, turn - 1, schedule.opening)
-            messages = channel.send(algorithm.message, state, now)
+                batch = links.devices.at_turn(t, turn - 1, schedule.opening)
+            messages = channel.send(algorithm.message, state, batch)
             inbox = _deliver(network, messages)
-            sending = _sends(messages) or (sending and not schedule.is_request_reply)
-        stop, asked = _check_termination(context, state, sending, t)
+            # In a request-reply schedule only the last turn decides whether anything was sent.
+            any_sent = _is_sending(messages) or (any_sent and not schedule.is_request_reply)
+        stop, request = _check_termination(context, state, any_sent, t)
         stop = schedule.check_termination(links.check_termination(stop))
-        if (
-            asked.keep and keeper and not stage.after and (stop or t == stage.rounds or isinstance(inbox, Inbox))
-        ):  # sparse messages are not kept
-            keeper.keep(StageState(state, inbox, stop, t, turn), context.devices, links, last=bool(asked.stop))
-        stop = asked.stop or stop
+        # A checkpoint can hold an Inbox but no sparse delivery. A stage with sparse messages is saved at its end, where
+        # the delivery is not read any more. Stages after the method are never saved: a resumed run repeats them.
+        is_saveable = not stage.after and (stop or t == stage.rounds or isinstance(inbox, Inbox))
+        if request.save and checkpointer and is_saveable:
+            stage_state = StageState(state, inbox, stop, t, turn)
+            checkpointer.save(stage_state, context.devices, links, last=bool(request.stop))
+        stop = request.stop or stop
 
 
-def _change_points(
-    feed: PointFeed | None, t: int, links: ActiveLinks, context: RunContext, *, resumed: bool = False
+def _update_points(
+    point_feed: PointFeed | None, t: int, links: ActiveLinks, context: RunContext, *, resumed: bool = False
 ) -> None:
-    """Go on with the points of round t, if they change; resumed: they did so in all rounds up to it.
-
-    The monitor looks at all links, also where those in use change from round to round.
-    """
-    if feed is not None and (feed.catch_up(t) if resumed else feed.advance(t)):
-        links.devices = feed.equip(links.devices)
-        context.monitor.change_points(feed.equip(context.devices), resumed=resumed)
+    """Apply the data stream of round t to batch and monitor; resumed: of all rounds up to t."""
+    if point_feed is not None and (point_feed.replay_until(t) if resumed else point_feed.advance(t)):
+        links.devices = point_feed.with_points(links.devices)
+        # The monitor evaluates the objective over all links, also where the active links change from round to round.
+        context.monitor.change_points(point_feed.with_points(context.devices), resumed=resumed)
 
 
-def _open(
-    algorithm: Any, start: Any, context: RunContext, at: tuple[StageChannel, ActiveLinks, Schedule]
+def _run_initial_exchange(
+    algorithm: Any, start: Any, context: RunContext, channel: StageChannel, links: ActiveLinks, schedule: Schedule
 ) -> StageState:
-    """Let every device send at the opening what is known from the stage before."""
-    network, (channel, links, schedule) = context.monitor.network, at
+    """Run round 0 of a stage: initialize the state and send it before any update."""
+    network = context.monitor.network
     state = algorithm.initial_state(links.devices, start)
     messages = channel.send(algorithm.message, state, links.devices.at_stage_start(schedule.opening))
     inbox = _deliver(network, messages)
-    stop, asked = _check_termination(context, state, _sends(messages), 0)
-    return StageState(state, inbox, asked.stop or schedule.check_termination(links.check_termination(stop)))
+    stop, request = _check_termination(context, state, _is_sending(messages), 0)
+    return StageState(state, inbox, request.stop or schedule.check_termination(links.check_termination(stop)))
 
 
-def _begin(stage: Stage, context: RunContext, channel: StageChannel, closing: bool) -> tuple[RunContext, Any, Schedule]:
-    """Begin a stage on the network; return where it is played, as what, and who is awake when."""
-    played: Any = guard(stage.algorithm, any_shape=not closing or stage.algorithm.traits.derives_features)
+def _prepare_stage(
+    stage: Stage, context: RunContext, channel: StageChannel, is_method_stage: bool
+) -> tuple[RunContext, Any, Schedule]:
+    """Prepare network, algorithm and schedule of a stage."""
+    has_any_shape = not is_method_stage or stage.algorithm.traits.derives_features
+    algorithm: Any = guard(stage.algorithm, any_shape=has_any_shape)
     network = context.monitor.network
-    events = context.events if closing else None
+    events = context.events if is_method_stage else None
     delays = events or channel.delay_model
     if delays is not None:
-        context = _use(context, replace(context.devices, has_stale_links=True))
-    schedule = make(played.schedule, context.devices, context.colors)
-    played, schedule = channel.wrap(played, schedule, network)
+        context = _activate_links(context, replace(context.devices, has_stale_links=True))
+    schedule = make(algorithm.schedule, context.devices, context.colors)
+    algorithm, schedule = channel.wrap(algorithm, schedule, network)
     network.open(delays)
-    context = context._replace(all_rounds=context.all_rounds or (context.feed is not None and closing))
+    # While points change, convergence is not final.
+    runs_all_rounds = context.all_rounds or (context.point_feed is not None and is_method_stage)
+    context = context._replace(all_rounds=runs_all_rounds)
     if events is not None:
-        schedule = events.open(played, context.devices, network)
-    return context, played, schedule
+        schedule = events.open(algorithm, context.devices, network)
+    return context, algorithm, schedule
 
 
 def _deliver(network: Network, messages: DenseMessages | SparseMessages) -> Any:
     return network.deliver(messages) if isinstance(messages, SparseMessages) else network.exchange(messages)
 
 
-def _sends(messages: DenseMessages | SparseMessages) -> bool:
+def _is_sending(messages: DenseMessages | SparseMessages) -> bool:
     return len(messages.senders) > 0 if isinstance(messages, SparseMessages) else bool((messages.rows >= 0).any())
 
 
-class _StopRequest(NamedTuple):
-    """What signals and the keeper ask for: an end of the run, and to keep it."""
+class _Request(NamedTuple):
+    """Requests of signals and checkpointer, identical on all ranks.
+
+    Attributes
+    ----------
+    stop : str
+        "interrupted" or "terminated" if the run must stop now, otherwise empty.
+    save : bool
+        Whether a checkpoint must be written.
+    """
 
     stop: str
-    keep: bool
+    save: bool
 
 
-def _check_termination(context: RunContext, state: Any, sending: bool, t: int) -> tuple[str, _StopRequest]:
-    """Return why to stop, or nothing, and what is asked for.
+def _check_termination(context: RunContext, state: Any, any_sent: bool, t: int) -> tuple[str, _Request]:
+    """Return the reason why the stage ends (empty: it continues), and the requests of signals and checkpointer.
 
-    A logical AND over all devices, the simulator's convenience, uncounted. No checkpoint is written of an opening, so
-    with checkpoints a run that is asked to stop goes on to the end of the round.
+    The reduction belongs to the simulator: it is not a message, and neither counted nor timed.
     """
-    converged, keeper = state.converged, context.keeper
+    converged, checkpointer = state.converged, context.checkpointer
     oscillating = converged | optional(state, "oscillating", default=False)
-    signal, due = context.interrupted(), keeper is not None and t > 0 and keeper.due(t)
-    counts = np.array([
-        signal != 0, signal == SIGTERM, due, keeper is not None and keeper.open,
-        sending, np.sum(~converged), np.sum(~oscillating),
-    ], np.int64)  # fmt: skip
-    asked, ended, wanted, kept, senders, not_converged, moving = context.monitor.network.total(counts)
-    word = "terminated" if ended else "interrupted" if asked else ""
-    found = _StopRequest(word if t or not kept else "", bool(wanted or (word and kept)))
+    signal = context.interrupted()
+    is_due = checkpointer is not None and t > 0 and checkpointer.is_due(t)
+    is_enabled = checkpointer is not None and checkpointer.is_enabled
+    # One integer reduction carries all decisions of a round, so that all ranks take the same ones: a signal may reach
+    # one rank only, and integer sums, unlike float sums, do not depend on the order of the ranks.
+    counts = [signal != 0, signal == SIGTERM, is_due, is_enabled, any_sent, np.sum(~converged), np.sum(~oscillating)]
+    totals = context.monitor.network.total(np.array(counts, np.int64))
+    signaled, terminated, saves_due, saves_enabled, senders, not_converged, not_oscillating = totals
+    stop = "terminated" if terminated else "interrupted" if signaled else ""
+    # Round 0 is never saved. With checkpoints a stop request therefore waits for the end of round 1.
+    request = _Request(stop if t or not saves_enabled else "", bool(saves_due or (stop and saves_enabled)))
     if context.all_rounds:
-        return "", found
+        return "", request
     if not senders:
-        return "silent", found
-    if not t or moving:
-        return "", found
-    return "oscillating" if not_converged else "converged", found
+        return "silent", request
+    if not t or not_oscillating:
+        return "", request
+    return "oscillating" if not_converged else "converged", request

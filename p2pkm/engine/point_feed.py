@@ -1,4 +1,4 @@
-"""The points of a rank where they change during a run: what a data stream does to them, round by round."""
+"""Points of a rank that change during a run: applies a data stream, round by round."""
 
 from dataclasses import replace
 
@@ -9,46 +9,49 @@ from p2pkm.data.stream import PointStream
 
 
 class PointFeed:
-    """The points of the own devices in the current round of the method's stage.
+    """Points of the local devices in the current round of the method's stage.
 
     Parameters
     ----------
     stream : PointStream
     raw : Shards
-        The own points at the start, before any scaling.
+        Local points at the start, before scaling.
     units : (float64[n, d], float64[n, d]) or None
-        Shift and span that the own devices scale by.
-    ids : int64[n]
-        Of the own devices.
+        Shift and span that the local devices scale by.
+    devices : Devices
 
     Attributes
     ----------
-    own : Shards
-        The own points, scaled.
+    shards : Shards
+        Local points, scaled.
     """
 
     def __init__(self, stream: PointStream, raw: Shards, units: tuple[Floats, Floats] | None, devices: Devices) -> None:
-        self.stream, self._raw, self._units, self._ids = stream, raw, units, devices.ids
-        self.own = self._scale()
+        self.stream = stream
+        self._raw = raw
+        self._units = units
+        self._ids = devices.ids
+        self.shards = self._scale()
 
     def advance(self, t: int) -> bool:
-        """Let the points change as they do at the start of round t; return whether those of any device do."""
-        breaks = self.stream.breaks(t)
-        if breaks:
+        """Apply the changes of round t; return whether the points of any device of the system change in it."""
+        has_changes = self.stream.breaks(t)
+        if has_changes:
             self._raw = self.stream.change(t, self._raw, self._ids)
-            self.own = self._scale()
-        return breaks
+            self.shards = self._scale()
+        return has_changes
 
-    def catch_up(self, t: int) -> bool:
-        """Let the points change as they did in all rounds up to t; return whether those of any device did."""
+    def replay_until(self, t: int) -> bool:
+        """Apply the changes of rounds 1 to t, after a resume; return whether any points changed."""
+        # A list, not a generator: `any` must not stop at the first round with changes.
         return any([self.advance(passed) for passed in range(1, t + 1)])
 
-    def equip(self, devices: Devices) -> Devices:
-        """Return the batch with these points; what all devices knew at the start stays as it was."""
-        own = self.own
-        return replace(devices, stored=own.points, offsets=own.offsets, point_weights=own.weights)
+    def with_points(self, devices: Devices) -> Devices:
+        """Return the batch with the current points; constants of the run, such as the total weight, do not change."""
+        shards = self.shards
+        return replace(devices, stored=shards.points, offsets=shards.offsets, point_weights=shards.weights)
 
     def _scale(self) -> Shards:
-        """Return the points in the units of the devices; classes of new points are not known."""
-        own, units = replace(self._raw, labels=None), self._units
-        return own if units is None else replace(own, points=rescale(own.points, own.offsets, *units))
+        """Scale the points; their classes are removed, because those of new points are unknown."""
+        shards, units = replace(self._raw, labels=None), self._units
+        return shards if units is None else replace(shards, points=rescale(shards.points, shards.offsets, *units))

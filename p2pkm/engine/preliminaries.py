@@ -1,4 +1,8 @@
-"""The stages before all others: devices agree on missing values, units of features and the number of clusters."""
+"""Preliminary stages, before initialization and method: imputation, scaling and choice of the number of clusters.
+
+Each of them ends with a result that all devices share. It is stored in the checkpointer, so that a resumed run does not
+repeat the stage.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -19,12 +23,13 @@ from p2pkm.methods.init.pipelines import Stage, choosing_stage, imputing_stage, 
 from p2pkm.methods.init.registry import InitContext
 
 Choice = dict[str, Any]
-Scaling = tuple[Floats, Floats]  # shift and span that every device used, float64[n, d] each
+# Shift and span of each device of the system, float64[N, d] each.
+Scaling = tuple[Floats, Floats]
 _DOCS = "docs/methods.md, How many clusters"
 
 
 def list_preliminaries(config: RunConfig, setting: InitContext) -> tuple[Stage, ...]:
-    """Return the stages before all others, which decide about points and method."""
+    """List the preliminary stages of a run, in their order."""
     filling = (imputing_stage(config.missing, setting),) if config.missing in FILLING else ()
     scaling = () if config.scale == "none" else (scaling_stage(config.scale, setting),)
     choosing = () if config.k_max is None else (choosing_stage(config.algorithm, setting),)
@@ -32,111 +37,149 @@ def list_preliminaries(config: RunConfig, setting: InitContext) -> tuple[Stage, 
 
 
 def run_preliminaries(
-    config: RunConfig, own: Shards, before: tuple[Stage, ...], context: RunContext, keeper: Checkpointer
+    config: RunConfig,
+    shards: Shards,
+    stages: tuple[Stage, ...],
+    context: RunContext,
+    checkpointer: Checkpointer,
 ) -> tuple[RunConfig, Devices, Shards, Scaling | None, Choice | None]:
-    """Run the stages before all others; return run, batch, points, shift and span, and the choice of k if open."""
+    """Run the preliminary stages.
+
+    Parameters
+    ----------
+    config : RunConfig
+    shards : Shards
+        Local points.
+    stages : tuple of Stage
+        Result of `list_preliminaries`.
+    context : RunContext
+    checkpointer : Checkpointer
+
+    Returns
+    -------
+    config : RunConfig
+        With the number of clusters that the devices chose.
+    devices : Devices
+    shards : Shards
+        Local points without missing values, scaled.
+    scaling : tuple or None
+        Shift and span of each device; None without scaling.
+    choice : dict or None
+        Result of `choose`; None if k was set by the user.
+    """
     devices, scaling, choice = context.devices, None, None
     if config.missing in FILLING:
-        devices, own = _impute(config, own, before[0], context, keeper)
-        before, context = before[1:], context._replace(devices=devices)
+        devices, shards = _impute(config, shards, stages[0], context, checkpointer)
+        stages, context = stages[1:], context._replace(devices=devices)
     if config.scale != "none":
-        devices, own, scaling = _scale(config, own, before[0], context, keeper)
+        devices, shards, scaling = _scale(config, shards, stages[0], context, checkpointer)
     if config.k_max is not None:
-        config, choice = _choose(config, before[-1], context._replace(devices=devices), keeper)
-    return config, devices, own, scaling, choice
+        config, choice = _choose(config, stages[-1], context._replace(devices=devices), checkpointer)
+    return config, devices, shards, scaling, choice
 
 
-def _choose(config: RunConfig, stage: Stage, context: RunContext, keeper: Checkpointer) -> tuple[RunConfig, Choice]:
-    """Let the devices choose the number of clusters by messages; return the run with it, and the choice."""
+def _choose(
+    config: RunConfig, stage: Stage, context: RunContext, checkpointer: Checkpointer
+) -> tuple[RunConfig, Choice]:
+    """Run the stage that chooses the number of clusters; return the run with this number, and the choice."""
     context.monitor.attach(context.devices, None)
     context.channel.start((stage,), context.devices, context.monitor.network)
-    choice = choose(stage, context, keeper)
+    choice = choose(stage, context, checkpointer)
     return replace(config, algorithm=config.algorithm.with_k(choice["k"])), choice
 
 
 def _impute(
-    config: RunConfig, own: Shards, stage: Stage, context: RunContext, keeper: Checkpointer
+    config: RunConfig, shards: Shards, stage: Stage, context: RunContext, checkpointer: Checkpointer
 ) -> tuple[Devices, Shards]:
-    """Let the devices find mean or median of every feature by messages, and fill in what is missing."""
+    """Run the stage that computes mean or median of each feature, and fill in the missing values."""
     context.monitor.attach(context.devices, None)
     context.channel.start((stage,), context.devices, context.monitor.network)
-    return _rebuild(config, fill(own, impute(stage, context, keeper)), context)
+    return _rebuild(config, fill(shards, impute(stage, context, checkpointer)), context)
 
 
-def _rebuild(config: RunConfig, own: Shards, context: RunContext) -> tuple[Devices, Shards]:
-    """Return the batch with other points, and these."""
-    hosted = build_batch(config.topology, own, context.monitor.network, config.seed, context.devices.kernels)
-    return context.channel.equip(replace(hosted, secrets=context.devices.secrets)), own
+def _rebuild(config: RunConfig, shards: Shards, context: RunContext) -> tuple[Devices, Shards]:
+    """Rebuild the batch with other points; return it and the points."""
+    batch = build_batch(config.topology, shards, context.monitor.network, config.seed, context.devices.kernels)
+    # The secret of a run is drawn once. Its keys are taken from the old batch.
+    return context.channel.equip(replace(batch, secrets=context.devices.secrets)), shards
 
 
 def _scale(
-    config: RunConfig, own: Shards, stage: Stage, context: RunContext, keeper: Checkpointer
+    config: RunConfig, shards: Shards, stage: Stage, context: RunContext, checkpointer: Checkpointer
 ) -> tuple[Devices, Shards, Scaling]:
-    """Let the devices agree on shift and span of every feature by messages, and scale their points by them."""
+    """Run the stage that computes shift and span of each feature, and scale the points."""
     context.monitor.attach(context.devices, None)
     context.channel.start((stage,), context.devices, context.monitor.network)
-    units = scale(stage, context, keeper)
+    units = scale(stage, context, checkpointer)
     network = context.monitor.network
-    shared = network.allgather_by_device(units[0]), network.allgather_by_device(units[1])
-    return *_rebuild(config, apply(own, units), context), shared
+    scaling = network.allgather_by_device(units[0]), network.allgather_by_device(units[1])
+    return *_rebuild(config, apply(shards, units), context), scaling
 
 
-def scale(stage: Stage, context: RunContext, keeper: Any) -> tuple[Floats, Floats]:
-    """Return shift and span of the own devices, float64[n, d] each, by messages; a run that is resumed may know them.
+def scale(stage: Stage, context: RunContext, checkpointer: Any) -> tuple[Floats, Floats]:
+    """Compute shift and span of each feature by messages, or take them from the checkpoint.
 
-    A span of 0 counts as 1.
+    Returns
+    -------
+    shift, span : float64[n, d]
+        Of each local device. The span of a constant feature is 1.
     """
-    if keeper.scaling is None:
+    if checkpointer.scaling is None:
         shift, span = run_stage(stage, None, context).state.scaling
-        keeper.scaling = shift, np.where(span > 0, span, 1.0)
-    return keeper.scaling
+        checkpointer.scaling = shift, np.where(span > 0, span, 1.0)
+    return checkpointer.scaling
 
 
-def impute(stage: Stage, context: RunContext, keeper: Any) -> Floats:
-    """Return what missing values of the own devices become, float64[n, d]; a run that is resumed may know them."""
-    if keeper.filling is None:
-        keeper.filling = run_stage(stage, None, context).state.filling
-    found: Floats = keeper.filling
-    return found
+def impute(stage: Stage, context: RunContext, checkpointer: Any) -> Floats:
+    """Compute the replacement of missing values of each local device, float64[n, d], or take it from the checkpoint."""
+    if checkpointer.filling is None:
+        checkpointer.filling = run_stage(stage, None, context).state.filling
+    filling: Floats = checkpointer.filling
+    return filling
 
 
-def fill(own: Shards, filling: Floats) -> Shards:
-    """Return the points without NaN: in their place what each device has found."""
-    lost = np.isnan(own.points)
-    owner = np.repeat(np.arange(own.n), own.sizes)
-    return replace(own, points=np.where(lost, filling[owner], own.points).astype(own.points.dtype, copy=False))
+def fill(shards: Shards, filling: Floats) -> Shards:
+    """Replace the missing values (NaN) of each local device by its row of `filling`, float64[n, d]."""
+    is_missing = np.isnan(shards.points)
+    device = np.repeat(np.arange(shards.n), shards.sizes)
+    points = np.where(is_missing, filling[device], shards.points)
+    return replace(shards, points=points.astype(shards.points.dtype, copy=False))
 
 
-def apply(own: Shards, units: tuple[Floats, Floats]) -> Shards:
-    """Return the points of every device in its own units."""
-    return replace(own, points=rescale(own.points, own.offsets, *units))
+def apply(shards: Shards, units: tuple[Floats, Floats]) -> Shards:
+    """Scale the points of each local device by its shift and span."""
+    return replace(shards, points=rescale(shards.points, shards.offsets, *units))
 
 
-def choose(stage: Stage, context: RunContext, keeper: Any) -> Choice:
-    """Let the devices choose the number of clusters by messages; a run that is resumed may hold the choice.
+def choose(stage: Stage, context: RunContext, checkpointer: Any) -> Choice:
+    """Run the stage that chooses the number of clusters, or take the choice from the checkpoint.
 
     Returns
     -------
     dict
-        ``k``, ``verdict`` (the name of a `Verdict` in lower case, None before it is made), ``groups`` (with gaps
-        between them), the ``indices``, by name a list for k = 1, 2, ... (None: not defined), and the k that each of
-        them ``prefers``.
+        * ``k``: number of clusters; 1 if the run was stopped before the choice.
+        * ``verdict``: name of a `Verdict` in lower case; None if the run was stopped before.
+        * ``groups``: number of groups that are separated by gaps.
+        * ``indices``: by name of the index, its values for k = 1, 2, ...; None where it is undefined.
+        * ``prefers``: by name of the index, its preferred k.
     """
-    if keeper.choice is None:
+    if checkpointer.choice is None:
         state, network = run_stage(stage, None, context, CHOOSING).state, context.monitor.network
         counts = network.allgather_by_device(state.table.counts)
         table = network.allgather_by_device(state.table.values, counts)
         k = int(network.allgather_by_device(state.chosen)[0])
         verdict = network.allgather_by_device(state.verdict)
-        if k == 0:  # the run was asked to stop
+        # The run was stopped before the choice, which must therefore not be stored.
+        if k == 0:
             return _describe(Decision(1, Verdict.NONE), table) | {"verdict": None}
+        # Only the root of the tree has the table of indices and the verdict.
         root = verdict[counts > 0][0]
-        keeper.choice = _describe(Decision(k, Verdict(int(root[0])), int(root[1])), table)
-    return keeper.choice
+        checkpointer.choice = _describe(Decision(k, Verdict(int(root[0])), int(root[1])), table)
+    return checkpointer.choice
 
 
 def summarize(choice: Choice | None) -> dict[str, Any]:
-    """Return the entries of the summary."""
+    """Select the metrics of the choice for the summary; empty if k was set by the user."""
     if choice is None:
         return {}
     keys = {"k_chosen": "k", "k_verdict": "verdict", "k_preferred": "prefers", "k_indices": "indices"}
@@ -144,31 +187,42 @@ def summarize(choice: Choice | None) -> dict[str, Any]:
 
 
 def explain(choice: Choice | None) -> list[str]:
-    """Return a note if there are no clear clusters, if k is unclear, or if it is not that of Calinski-Harabasz."""
+    """Write a note if the data lack clear clusters, if k is unclear, or if Calinski-Harabasz prefers another k."""
     if choice is None or choice["verdict"] is None:
         return []
     k, groups, best = choice["k"], choice["groups"], choice["prefers"]
     ch, bic, silhouette = (best.get(name) for name in ("ch", "bic", "silhouette"))
     if choice["verdict"] == "none":
         if ch is None:
-            return ["no clear clusters: k is 1, too few distinct points to compare numbers of clusters"]
-        return [f"no clear clusters: k is 1; the {ch} that Calinski-Harabasz prefers are not further apart than parts "
-                f"of one cluster ({_DOCS}); give the number, -k {ch}, to use them all the same"]  # fmt: skip
+            return ["no clear clusters: k is 1; too few distinct points to compare numbers of clusters"]
+        return [
+            f"no clear clusters: k is 1; the {ch} clusters that Calinski-Harabasz prefers are not further apart than "
+            f"parts of one cluster ({_DOCS}). To use them nevertheless, set -k {ch}"
+        ]
     if choice["verdict"] == "unclear":
-        gaps = f"; gaps divide them into {groups} group{'s' * (groups != 1)} only" if 0 < groups < k else ""
-        return [f"the number of clusters is unclear: k is {k}; Calinski-Harabasz prefers {ch}, BIC {bic}, the "
-                f"silhouette {silhouette}{gaps} ({_DOCS}); compare runs with other -k"]  # fmt: skip
+        gaps = f"; gaps separate only {groups} group{'s' * (groups != 1)} of them" if 0 < groups < k else ""
+        return [
+            f"the number of clusters is unclear: k is {k}; Calinski-Harabasz prefers {ch}, BIC {bic}, the silhouette "
+            f"{silhouette}{gaps} ({_DOCS}). Compare runs with other values of -k"
+        ]
     if k == ch:
         return []
-    return [f"k is {k}, not the {ch} that Calinski-Harabasz prefers: these cut clusters that are long or much larger "
-            f"than others, and so may k-means with {k}; --scale standard may help ({_DOCS})"]  # fmt: skip
+    return [
+        f"k is {k}; Calinski-Harabasz prefers {ch}, which would split clusters that are elongated or much larger than "
+        f"others. k-means with {k} clusters may split them, too; --scale standard may help ({_DOCS})"
+    ]
 
 
 def _describe(decision: Decision, table: Floats) -> Choice:
-    """Return the choice as it is kept and shown."""
-    columns = {
-        name: [float(one) if np.isfinite(one) else None for one in values]
+    """Convert the choice to plain values for checkpoints and the summary."""
+    indices = {
+        name: [float(value) if np.isfinite(value) else None for value in values]
         for name, values in zip(COLUMNS, table.T, strict=True)
     }
-    return {"k": decision.k, "verdict": decision.verdict.name.lower(), "groups": decision.groups, "indices": columns,
-            "prefers": prefer(table) if len(table) else {}}  # fmt: skip
+    return {
+        "k": decision.k,
+        "verdict": decision.verdict.name.lower(),
+        "groups": decision.groups,
+        "indices": indices,
+        "prefers": prefer(table) if len(table) else {},
+    }

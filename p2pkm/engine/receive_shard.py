@@ -1,4 +1,4 @@
-"""What a rank does with its part of what rank 0 deals: read the points that stay on disk, and see that they fit."""
+"""Input of one rank: unpack the part that rank 0 sent, read points on disk, and validate them on all ranks."""
 
 import json
 from typing import Any
@@ -16,55 +16,60 @@ from p2pkm.network.transport import World
 
 
 def receive_part(world: World, order: dict[str, Any], part: dict[str, Any]) -> RankPart:
-    """Return this rank's part of a run.
+    """Build this rank's part of a run.
 
     Parameters
     ----------
+    world : World
     order : dict
-        What was broadcast: the rank partition; `saved`, the outline of a checkpoint; `stored`, which points to read.
+        Arrays that rank 0 broadcast: the rank partition; `saved`, the outline of a checkpoint; `stored`, the points on
+        disk.
     part : dict
-        What was dealt: points, centroids to start from, arrays of the checkpoint.
+        Arrays that rank 0 sent to this rank: points, initial centroids, arrays of the checkpoint.
 
     Raises
     ------
     DataError
-        On every rank, if one cannot read its points or they are not those of the checkpoint.
+        On every rank, if a rank cannot read its points or they differ from those of the checkpoint.
     """
-    part = _load_own_shard(world, order, part)
+    part = _load_shard(world, order, part)
     start = part.pop("start", None)
     saved = rebuild(json.loads(order["saved"].tobytes()), part) if "saved" in order else None
     return RankPart(Shards.from_arrays(part), start, RankPartition.from_arrays(order), saved)
 
 
-def _load_own_shard(world: World, order: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """Add the points that this rank reads by itself, and check that they are those of a run that goes on."""
+def _load_shard(world: World, order: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """Add the points that this rank reads from disk, and compare all points with those of a resumed run."""
     if "stored" not in order and "saved" not in order:
         return part
-    fault, limits = "", np.zeros((2, 0))
+    error_text, limits = "", np.zeros((2, 0))
+    # A rank that raised an error here would leave the others waiting. So errors are collected first, and rank 0
+    # broadcasts the first one.
     try:
         if "stored" in order:
-            part = _read_own(world, order) | part
+            part = _read_shard(world, order) | part
             limits = find_limits(part["points"])
         if "saved" in order:
             _check_points(part)
     except (DataError, OSError, MemoryError) as error:
-        fault = str(error) if isinstance(error, DataError) else f"the points cannot be read: {error or 'no memory'}"
-    faults = world.gather(np.frombuffer(fault.encode(), np.uint8))
-    ranges = world.gather(np.frombuffer(limits.tobytes(), np.uint8))
-    found = next((one for one in faults or [] if len(one)), np.empty(0, np.uint8))
-    if "stored" in order and ranges is not None and not len(found):
-        found = np.frombuffer(_judge(order, ranges).encode(), np.uint8)
-    verdict = world.broadcast({"fault": found})["fault"].tobytes().decode()
+        is_data_error = isinstance(error, DataError)
+        error_text = str(error) if is_data_error else f"the points cannot be read: {error or 'no memory'}"
+    rank_errors = world.gather(np.frombuffer(error_text.encode(), np.uint8))
+    rank_limits = world.gather(np.frombuffer(limits.tobytes(), np.uint8))
+    first_error = next((text for text in rank_errors or [] if len(text)), np.empty(0, np.uint8))
+    if "stored" in order and rank_limits is not None and not len(first_error):
+        first_error = np.frombuffer(_check_rank_limits(order, rank_limits).encode(), np.uint8)
+    verdict = world.broadcast({"fault": first_error})["fault"].tobytes().decode()
     if verdict:
         raise DataError(verdict)
     return part
 
 
-def _judge(order: dict[str, Any], ranges: list[Any]) -> str:
-    """Return why the points of all ranks cannot be used, or nothing, from the bytes of the limits on each rank."""
+def _check_rank_limits(order: dict[str, Any], rank_limits: list[Any]) -> str:
+    """Validate the range of all points from the limits of each rank, as bytes; return the error, empty if valid."""
     from p2pkm.data.out_of_core.shards import Sharded
 
-    limits = [np.frombuffer(one.tobytes()).reshape(2, -1) for one in ranges]
+    limits = [np.frombuffer(part.tobytes()).reshape(2, -1) for part in rank_limits]
     dtype = Sharded.from_mapping(json.loads(order["stored"].tobytes())).dtype
     scaled = json.loads(order["experiment"].tobytes())["scale"] != "none"
     try:
@@ -74,8 +79,9 @@ def _judge(order: dict[str, Any], ranges: list[Any]) -> str:
     return ""
 
 
-def _read_own(world: World, order: dict[str, Any]) -> dict[str, Any]:
-    from p2pkm.data.out_of_core.shards import Sharded  # readers of every format, which points in memory do without
+def _read_shard(world: World, order: dict[str, Any]) -> dict[str, Any]:
+    # Imports the readers of all file formats, which points in memory do not need.
+    from p2pkm.data.out_of_core.shards import Sharded
 
     sharded = Sharded.from_mapping(json.loads(order["stored"].tobytes()))
     first, last = divide(sharded.n, world.size)[world.rank :][:2]
@@ -83,5 +89,5 @@ def _read_own(world: World, order: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_points(part: dict[str, Any]) -> None:
-    own = Shards.from_arrays(part)
-    check_points(own, part[".marks"], select_kernels(2, 0, own.points.size))
+    shards = Shards.from_arrays(part)
+    check_points(shards, part[".marks"], select_kernels(2, 0, shards.points.size))

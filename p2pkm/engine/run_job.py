@@ -1,4 +1,8 @@
-"""One run on this rank, from the checked input to the result: the same on every rank."""
+"""One run on one rank, from validated input to the result.
+
+All ranks call `run_job` with the same configuration, make the same collective calls and return the same result, except
+for arrays that only rank 0 holds.
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -12,10 +16,10 @@ from p2pkm.channel.transform import RunScope
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.states import optional
 from p2pkm.data.shards import Shards
-from p2pkm.engine.build_batch import build_batch, choose_kernels, count_classes, sizes_of, weigh_division
+from p2pkm.engine.build_batch import build_batch, choose_kernels, count_classes, describe_rank_partition, sizes_of
 from p2pkm.engine.build_run import RunConfig, require_same_run
 from p2pkm.engine.checkpointing import Checkpointer, CheckpointSink
-from p2pkm.engine.event_driven import schedule_events
+from p2pkm.engine.event_driven import Events, schedule_events
 from p2pkm.engine.loop import RunContext, run
 from p2pkm.engine.point_feed import PointFeed
 from p2pkm.engine.preliminaries import Scaling, explain, list_preliminaries, run_preliminaries, summarize
@@ -23,11 +27,7 @@ from p2pkm.engine.run_secret import describe_secret, draw_secret
 from p2pkm.engine.virtual_time import Timing, compute_virtual_time
 from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.kernels.streams import shared_key
-from p2pkm.methods.init.pipelines import (
-    Stage,
-    describe_graph_use,
-    stages,
-)
+from p2pkm.methods.init.pipelines import Stage, describe_graph_use, stages
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.metrics.cost_ratio import CostEvaluator, cluster_centrally, gather_points
 from p2pkm.metrics.monitor import Monitor, Record
@@ -41,22 +41,23 @@ from p2pkm.network.transport import Network, World
 
 @dataclass(frozen=True)
 class RankPart:
-    """What is a rank's own.
+    """Input of one rank.
 
     Attributes
     ----------
     shards : Shards
-        The points of its devices.
+        Points of the local devices.
     start : float64[n, k, d] or None
-        Their centroids that replace the seeding stages.
+        Initial centroids of the local devices, which replace the initialization stages.
     division : RankPartition or None
-        Which rank hosts which devices; None: contiguous blocks.
+        Assignment of devices to ranks; None for contiguous blocks.
     saved : dict or None
-        What an earlier run was kept as, to go on from: this rank's part of it.
+        This rank's part of the checkpoint to resume from.
     interrupted : callable
-        The signal that asked this rank to stop, or 0; the run ends with the round.
+        Returns the signal that requested a stop, or 0. The run stops after the current round.
     given : mapping of str to bytes
-        SHA-256 of what every rank was given whole, to be compared: points and start. Empty: rank 0 alone has them.
+        SHA-256 of inputs that every rank has as a whole, points and initial centroids, to compare them between ranks.
+        Empty if only rank 0 has them.
     """
 
     shards: Shards
@@ -69,25 +70,25 @@ class RankPart:
 
 @dataclass(frozen=True)
 class RootHooks:
-    """What rank 0 alone does with a run; other ranks may have none, or others.
+    """Callbacks and options of rank 0; those of other ranks are ignored.
 
     Attributes
     ----------
     begin : callable
         Called before the first exchange.
-    sink : callable
-        Gets every record as it is made.
+    on_record : callable
+        Receives every record when it is made.
     tell : callable
-        Gets what the user should know of the stages, before they run.
+        Receives notes for the user, before the stages run.
     checkpoints : CheckpointSink or None
     scores : OptionalMetrics
-        What to score besides.
+        Metrics that are computed only on request.
     names : dict
-        What the summary says of graph, data and partition.
+        Summary values that describe graph, data and partition.
     """
 
     begin: Callable[[], None] = lambda: None
-    sink: Callable[[Record], None] = lambda record: None
+    on_record: Callable[[Record], None] = lambda record: None
     tell: Callable[[str], None] = lambda note: None
     checkpoints: CheckpointSink | None = None
     scores: OptionalMetrics = OptionalMetrics()  # noqa: RUF009 - a tuple
@@ -95,182 +96,206 @@ class RootHooks:
 
 
 def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = RootHooks()) -> Result:
-    """Run on this world; every rank calls it with the same `config`.
+    """Run on all ranks; a collective call with the same `config`.
 
     Raises
     ------
     ExperimentError
-        On every rank, if they were given different runs.
+        On every rank, if the ranks have different configurations or inputs.
     """
     began, compiled = time.perf_counter(), count_compilation()
     require_same_run(config, world, part.given)
-    hooks, topology, algorithm = hooks if world.rank == 0 else RootHooks(), config.topology, config.algorithm
+    hooks = hooks if world.rank == 0 else RootHooks()
+    topology, algorithm = config.topology, config.algorithm
     network = world.network(place(topology, world.rank, world.size, part.division))
     sizes = sizes_of(part.shards, network)
-    figures = weigh_division(network, sizes, world.size)
+    partition_metrics = describe_rank_partition(network, sizes, world.size)
     kernels = choose_kernels(world, topology.n, _count_work(config, int(sizes.sum()) * algorithm.k * part.shards.d))
     devices = build_batch(
         topology, part.shards, network, config.seed, kernels, draw_secret(algorithm.traits, config.seed, world)
     )
     channel = config.channel.build(RunScope(devices, network, topology, config.seed))
     devices = channel.equip(devices)
-    monitor = Monitor(network, config.record_every, hooks.sink, topology)
+    monitor = Monitor(network, config.record_every, hooks.on_record, topology)
     hooks.begin()
-    _tell_division(hooks, figures)
+    _tell_rank_partition(hooks, partition_metrics)
     setting = InitContext(topology, sizes, shared_key(config.seed), algorithm.k, part.shards.d, channel.exposes)
-    # a checkpoint would hold the keys
-    keeper = Checkpointer(
+    # A checkpoint would contain the keys that are derived from the secret.
+    checkpointer = Checkpointer(
         monitor, None if algorithm.traits.is_secret else hooks.checkpoints, part.shards, kernels, part.saved
     )
     events = schedule_events(algorithm, config.link_model, topology)
-    keeper.watch(channel.lasting | ({} if events is None else {"events": events}))
+    checkpointer.watch(channel.checkpointed | ({} if events is None else {"events": events}))
     context = RunContext(
         devices,
         topology.colors,
         monitor,
         part.interrupted,
         topology.varying,
-        keeper,
+        checkpointer,
         events,
         channel,
         config.all_rounds,
     )
-    before = list_preliminaries(config, setting)
-    config, devices, own, scaling, choice = run_preliminaries(config, part.shards, before, context, keeper)
+    # Preliminary stages change the configuration (the number of clusters), the points and with them the batch, so
+    # everything below uses their results instead of `config`, `part.shards` and `devices` from above.
+    preliminaries = list_preliminaries(config, setting)
+    config, devices, shards, scaling, choice = run_preliminaries(
+        config, part.shards, preliminaries, context, checkpointer
+    )
     algorithm = config.configure(int(sizes.sum()))
     setting = setting._replace(k=algorithm.k)
-    feed = None if config.stream is None else PointFeed(config.stream, part.shards, keeper.scaling, devices)
-    prices = _watch(config, own, world, devices, monitor, feed)
-    played = config.channel.prepare(setting) + stages(
+    point_feed = None if config.stream is None else PointFeed(config.stream, part.shards, checkpointer.scaling, devices)
+    evaluator = _attach_evaluator(config, shards, world, devices, monitor, point_feed)
+    run_stages = config.channel.prepare(setting) + stages(
         channel.adapt(algorithm, topology), setting, config.rounds, seeded=part.start is not None
     )
-    warnings = channel.start(played, devices, network)
-    _tell(hooks, prices, explain(choice) + _list_notes(algorithm, topology, played) + warnings)
+    warnings = channel.start(run_stages, devices, network)
+    _tell(hooks, evaluator, explain(choice) + _list_notes(algorithm, topology, run_stages) + warnings)
     monitor.exclude(channel.left_out, altered=channel.alters)
-    ending = run(played, part.start, context._replace(devices=devices, feed=feed))
+    final = run(run_stages, part.start, context._replace(devices=devices, point_feed=point_feed))
     network.close()
-    told = _share_rehearsal(ending.state, network)
-    facts = {**describe(algorithm.settle(told), replace(devices, has_stale_links=context.has_stale_links)),
-             **hooks.names, **figures,
+    shared_state = _share_rehearsal(final.state, network)
+    facts = {**describe(algorithm.settle(shared_state), replace(devices, has_stale_links=context.has_stale_links)),
+             **hooks.names, **partition_metrics,
              **summarize(choice),
              **channel.figures(network), "devices": topology.clients,
              "device_names": topology.list_names(), "feature_names": config.list_features(),
              "ranks": world.size,
              "coupling_choice": config.algorithm.traits.coupling_choice or None,
-             "seed": config.seed, "rounds": ending.rounds, "termination": ending.stop,
-             "excess_predicted": _predict(algorithm, topology, world, devices, told)}  # fmt: skip
-    facts |= _time(began, compiled)
-    timing = None if config.link_model is None else Timing(config.link_model, (*before, *played), events, config.stream)
+             "seed": config.seed, "rounds": final.rounds, "termination": final.stop,
+             "excess_predicted": _predict(algorithm, topology, world, devices, shared_state),
+             **_time(began, compiled)}  # fmt: skip
+    timing = _build_timing(config, (*preliminaries, *run_stages), events)
     clock = compute_virtual_time(timing, devices, topology, network, monitor.trace)
-    ages = events.ages if timing is not None and events is not None else None
-    hops = reach(stage.algorithm for stage in played)
-    left = FinishedRun(*_leave(devices, own, feed, ending.state), monitor, ending.state, topology, clock, ages, hops)
-    result = build_result(world, left, facts, _in_scaled_units(hooks.scores, scaling))
-    # names are those of the points, not of features that were derived from them
+    ages = events.edge_ages if timing is not None and events is not None else None
+    hops = reach(stage.algorithm for stage in run_stages)
+    finished = FinishedRun(
+        *_final_points(devices, shards, point_feed, final.state), monitor, final.state, topology, clock, ages, hops
+    )
+    result = build_result(world, finished, facts, _in_scaled_units(hooks.scores, scaling))
+    # The names belong to the features of the points, not to features that were derived from them.
     return replace(result, scaling=scaling, features=None if result.derived else config.features or None)
 
 
+def _build_timing(config: RunConfig, run_stages: tuple[Stage, ...], events: Events | None) -> Timing | None:
+    return None if config.link_model is None else Timing(config.link_model, run_stages, events, config.stream)
+
+
 def _time(began: float, compiled: float) -> dict[str, float]:
-    """Return the seconds since then, compilation apart."""
+    """Measure the seconds of the run: without compilation, and of compilation."""
     compiled = count_compilation() - compiled
     return {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
 
 
 def _share_rehearsal(state: Any, network: Network) -> Any:
-    """Return the state with what a rehearsal told all devices: a rank may host none of them."""
-    found = optional(state, "rehearsed")
-    return state if found is None else state._replace(rehearsed=network.allgather_by_device(found))
+    """Share the calibrated coupling in the state with all ranks, for a rank without devices."""
+    rehearsed = optional(state, "rehearsed")
+    return state if rehearsed is None else state._replace(rehearsed=network.allgather_by_device(rehearsed))
 
 
 def _predict(algorithm: Any, topology: Topology, world: World, devices: Devices, state: Any) -> float | None:
-    """Return the excess of the mean ratio that theory or a rehearsal expects; six digits: it is no part of the bits.
+    """Predict the excess of the mean cost ratio, by theory or from the calibration of the coupling.
 
-    Rank 0 computes it for all: it takes scipy, which sixteen ranks would import.
+    Rounded to six digits, because it is not one of the values that are bit-identical on any number of ranks.
     """
-    found = optional(state, "rehearsed")
-    if found is None:
-        asked = algorithm.objective if world.rank == 0 else None
-        excess = None if asked is None else asked.predict_excess(topology, devices.total_points)
-        told = world.broadcast({"excess": np.array([np.nan if excess is None else excess])})["excess"][0]
-        return None if np.isnan(told) else float(f"{told:.6g}")
-    return float(f"{float(found[0, 1]):.6g}")
+    rehearsed = optional(state, "rehearsed")
+    if rehearsed is None:
+        # Rank 0 computes it for all: the prediction needs scipy, whose import takes time and memory on every rank.
+        objective = algorithm.objective if world.rank == 0 else None
+        excess = None if objective is None else objective.predict_excess(topology, devices.total_points)
+        shared = world.broadcast({"excess": np.array([np.nan if excess is None else excess])})["excess"][0]
+        return None if np.isnan(shared) else float(f"{shared:.6g}")
+    return float(f"{float(rehearsed[0, 1]):.6g}")
 
 
 def _in_scaled_units(scores: OptionalMetrics, scaling: Scaling | None) -> OptionalMetrics:
-    """Return what to score besides, known centers in the units of the centroids."""
+    """Convert the known centers of the optional metrics to the units of the centroids."""
     if scores.centers is None or scaling is None:
         return scores
     shift, span = (part[0] for part in scaling)
     return scores._replace(centers=(scores.centers - shift) / span)
 
 
-def _list_notes(algorithm: Any, topology: Topology, played: tuple[Stage, ...]) -> list[str]:
-    """List what the user should know of graph, stages and noise before the run."""
-    notes = [stage.note for stage in played if stage.note]
+def _list_notes(algorithm: Any, topology: Topology, run_stages: tuple[Stage, ...]) -> list[str]:
+    """List the notes on graph, stages and noise."""
+    notes = [stage.note for stage in run_stages if stage.note]
     return describe_graph_use(algorithm, topology) + notes + describe_secret(algorithm.traits)
 
 
-def _tell(hooks: RootHooks, prices: CostEvaluator, notes: list[str]) -> None:
-    """Print notes now, and once more with the result."""
-    prices.notes.extend(notes)
+def _tell(hooks: RootHooks, evaluator: CostEvaluator, notes: list[str]) -> None:
+    """Print notes before the stages run, and store them for the result."""
+    evaluator.notes.extend(notes)
     for note in notes:
         hooks.tell(note)
 
 
-def _tell_division(hooks: RootHooks, figures: dict[str, Any]) -> None:
-    if figures:
-        points, devices = (figures[name] for name in ("load_imbalance", "load_imbalance_devices"))
+def _tell_rank_partition(hooks: RootHooks, metrics: dict[str, Any]) -> None:
+    if metrics:
+        points, devices = metrics["load_imbalance"], metrics["load_imbalance_devices"]
         hooks.tell(
-            f"rank partition {figures['rank_partition']}: edge cut {figures['edge_cut']:,}, "
-            f"halo {figures['halo_size']:,}; load imbalance {points:.3f} in points, {devices:.3f} in devices"
+            f"rank partition {metrics['rank_partition']}: edge cut {metrics['edge_cut']:,}, "
+            f"halo {metrics['halo_size']:,}; load imbalance {points:.3f} in points, {devices:.3f} in devices"
         )
 
 
 def _count_work(config: RunConfig, work: int) -> int:
-    """Return the work on the points; where they change, the cost of a central server is found in every round."""
+    """Estimate the work on the points; if they change, central k-means is computed again in every round."""
     return work if config.stream is None else work * (config.rounds + 1)
 
 
-def _leave(devices: Devices, own: Shards, feed: PointFeed | None, state: Any) -> tuple[Devices, Shards]:
-    """Return batch and points as they are at the end: features in the place of points that they were derived from."""
+def _final_points(devices: Devices, shards: Shards, point_feed: PointFeed | None, state: Any) -> tuple[Devices, Shards]:
+    """Return batch and points at the end of the run; features that a method derived from points replace them."""
     derived = optional(state, "derived")
     if derived is not None:
         points = derived.features.values
-        return replace(devices, stored=points), replace(own, points=points)
-    return (devices, own) if feed is None else (feed.equip(devices), feed.own)
+        return replace(devices, stored=points), replace(shards, points=points)
+    return (devices, shards) if point_feed is None else (point_feed.with_points(devices), point_feed.shards)
 
 
-def _watch(
-    config: RunConfig, own: Shards, world: World, devices: Devices, monitor: Monitor, feed: PointFeed | None
+def _attach_evaluator(
+    config: RunConfig, shards: Shards, world: World, devices: Devices, monitor: Monitor, point_feed: PointFeed | None
 ) -> CostEvaluator:
-    """Let the monitor compare with a central server: on the points as they are, and again whenever they change.
+    """Attach the batch and its comparison with central k-means to the monitor; return the evaluator.
 
-    Features that are derived from points are compared in the last record only.
+    If points change, the monitor computes the comparison again. Features that are derived from points change in every
+    round, and are compared in the last record only.
     """
     if config.algorithm.traits.derives_features:
-        prices = _price(replace(config, baselines=False), own, world, devices, monitor.network)
-        monitor.follow(
-            lambda now, last: _price(config, replace(own, points=now.stored), world, now, monitor.network, alone=last)
-        )
-    elif feed is None:
-        prices = _price(config, own, world, devices, monitor.network)
+        evaluator = _build_evaluator(replace(config, baselines=False), shards, world, devices, monitor.network)
+
+        def evaluate_features(batch: Devices, last: bool) -> CostEvaluator:
+            features = replace(shards, points=batch.stored)
+            return _build_evaluator(config, features, world, batch, monitor.network, alone=last)
+
+        monitor.follow(evaluate_features)
+    elif point_feed is None:
+        evaluator = _build_evaluator(config, shards, world, devices, monitor.network)
     else:
-        prices = _price(config, feed.own, world, devices, monitor.network)
-        monitor.follow(lambda now, last: _price(config, feed.own, world, now, monitor.network, alone=last))
-    monitor.attach(devices, prices)
-    return prices
+        evaluator = _build_evaluator(config, point_feed.shards, world, devices, monitor.network)
+
+        def evaluate_points(batch: Devices, last: bool) -> CostEvaluator:
+            return _build_evaluator(config, point_feed.shards, world, batch, monitor.network, alone=last)
+
+        monitor.follow(evaluate_points)
+    monitor.attach(devices, evaluator)
+    return evaluator
 
 
-def _price(
-    config: RunConfig, own: Shards, world: World, devices: Devices, network: Network, *, alone: bool = True
+def _build_evaluator(
+    config: RunConfig, shards: Shards, world: World, devices: Devices, network: Network, *, alone: bool = True
 ) -> CostEvaluator:
-    """Compute the central baseline on rank 0 and let every rank know it; alone: that of every device alone, too."""
+    """Build the cost evaluator of these points; a collective call, in which rank 0 computes central k-means.
+
+    alone: whether the evaluator also computes the local-only baseline.
+    """
     central = note = None
     if config.baselines:
-        pooled, note = gather_points(own, devices.shared_key, network)
-        found = None if pooled is None else {"central": cluster_centrally(devices, config.algorithm.k, pooled)}
-        central = world.broadcast(found)["central"]
-    classes = np.zeros(0, np.int64) if own.labels is None else own.labels
-    prices = CostEvaluator(devices, classes, count_classes(own, network), network, central, alone=alone)
-    prices.notes.extend([note] if note else [])
-    return prices
+        pooled, note = gather_points(shards, devices.shared_key, network)
+        # Only rank 0 has the pooled points.
+        computed = None if pooled is None else {"central": cluster_centrally(devices, config.algorithm.k, pooled)}
+        central = world.broadcast(computed)["central"]
+    classes = np.zeros(0, np.int64) if shards.labels is None else shards.labels
+    evaluator = CostEvaluator(devices, classes, count_classes(shards, network), network, central, alone=alone)
+    evaluator.notes.extend([note] if note else [])
+    return evaluator

@@ -23,15 +23,19 @@ from p2pkm.network.transport import World
 
 SEEDED = "no guarantee: seeded noise"
 UNREPEATABLE = "its noise came from a secret of the operating system, which was kept in memory alone"
-_BYTES, _DRAW = 32, 64  # of the secret; numbers of 8 bytes that the draw of a key takes while it is computed
-_SHARED = 2**64 - 1  # in the place of the id of a device
+# Length of the secret.
+_BYTES = 32
+# Temporary memory of the draw of one key, in numbers of 8 bytes; sizes the blocks of `derive_keys`.
+_NUMBERS_PER_DRAW = 64
+# Stands for a device id in the derivation of the shared key; no device has it.
+_SHARED = 2**64 - 1
 
 
 def draw_secret(traits: MethodTraits, seed: int, world: World) -> bytes | None:
-    """Draw the secret of a run, the same on every rank; every rank calls it. None if the method draws none.
+    """Draw the secret of a run, identical on all ranks; a collective call. None if the method needs no secret.
 
-    With a noise seed the secret is a function of it and of the seed of the run, so that runs repeat and those of a
-    study over seeds have independent noise.
+    With a noise seed, the secret is a function of it and of the seed of the run. So runs can be repeated, and the runs
+    of a study over seeds have independent noise.
     """
     if not traits.draws_secrets:
         return None
@@ -44,21 +48,21 @@ def draw_secret(traits: MethodTraits, seed: int, world: World) -> bytes | None:
 def derive_keys(secret: bytes, ids: Integers) -> Secrets:
     """Derive the keys of these devices, and the shared key, from the secret of a run."""
     keys = np.empty(len(ids), np.uint64)
-    for block in blocks(len(ids), _DRAW):
+    for block in blocks(len(ids), _NUMBERS_PER_DRAW):
         keys[block] = _derive(secret, ids[block].astype(np.uint64))
     return Secrets(keys, int(_derive(secret, np.array([_SHARED], np.uint64))[0]))
 
 
 def _derive(secret: bytes, ids: Keys) -> Keys:
-    """Derive a key from every word of the secret, uint64[len(ids)]."""
+    """Derive one key per id, uint64[len(ids)]; every 8 bytes of the secret enter in turn."""
     keys = np.zeros(len(ids), np.uint64)
-    for word in np.frombuffer(secret, "<u8"):
-        keys = philox(ids, word, keys, Stream.SECRET)[:, 0]
+    for number in np.frombuffer(secret, "<u8"):
+        keys = philox(ids, number, keys, Stream.SECRET)[:, 0]
     return keys
 
 
 def describe_secret(traits: MethodTraits) -> list[str]:
-    """Describe in a note where unpredictable draws come from; no note for a method without any."""
+    """Describe the source of the noise in a note; no note for a method without a secret."""
     if not traits.draws_secrets:
         return []
     if traits.noise_seed is not None:
@@ -67,17 +71,23 @@ def describe_secret(traits: MethodTraits) -> list[str]:
             "repeated; with noise_seed=1 it repeats, without a guarantee"]  # fmt: skip
 
 
-def require_repeatable(algorithm: Any, what: str) -> None:
-    """Reject what needs a run that can be repeated.
+def require_repeatable(algorithm: Any, option: str) -> None:
+    """Validate that the run can be repeated, which an option requires.
+
+    Parameters
+    ----------
+    algorithm : Algorithm or ServerMethod
+    option : str
+        Option with its value, for the error message.
 
     Raises
     ------
     ExperimentError
-        If the method draws from a secret of the operating system.
+        If the noise of the method comes from a secret of the operating system.
     """
     if algorithm.traits.is_secret:
         raise ExperimentError(
-            f"{what} cannot be combined with {algorithm.name} without noise_seed: its noise comes from a secret of the "
-            f"operating system, which must not be written to a file. Remove {what.split()[0]}, or use "
+            f"{option} cannot be combined with {algorithm.name} without noise_seed: its noise comes from a secret of "
+            f"the operating system, which must not be written to a file. Remove {option.split()[0]}, or use "
             f"{algorithm.name}:noise_seed=1 for a run without a guarantee"
         )

@@ -1,4 +1,4 @@
-"""Signals that ask a run to stop: Ctrl-C, and what a job scheduler sends before the time is up."""
+"""Signals that request the end of a run: Ctrl-C (SIGINT), and SIGTERM from a job scheduler."""
 
 import signal
 import threading
@@ -10,33 +10,36 @@ from p2pkm.core.termination import INTERRUPTED, TERMINATED
 
 
 def code_of(error: KeyboardInterrupt) -> int:
-    """Return the exit code of a program that was ended at once."""
+    """Return the exit code of a program that was stopped by a second signal."""
     return int(error.args[0]) if error.args else INTERRUPTED
 
 
 @contextmanager
 def asked_to_stop() -> Iterator[Callable[[], int]]:
-    """Turn the first SIGINT or SIGTERM into a wish that the run ends with this round; the second ends it at once.
+    """Record the first SIGINT or SIGTERM, so that the run stops after the current round; the second stops it at once.
 
-    A signal that is ignored when the program starts stays so, as SIGINT is of a job that a shell starts in the
-    background; in another thread than the main one signals stay as they are. Yields a function that returns the number
-    of the first signal, 0 if there was none.
+    Yields
+    ------
+    callable
+        Returns the number of the first signal, 0 before it arrives.
     """
-    asked = 0
+    first_signal = 0
 
     def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
+        nonlocal first_signal
+        if first_signal:
             raise KeyboardInterrupt(*((TERMINATED,) if number == signal.SIGTERM else ()))
-        asked = number
+        first_signal = number
 
-    watched = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-    before = {number: signal.getsignal(number) for number in watched}
-    before = {number: old for number, old in before.items() if old is not signal.SIG_IGN}
-    for number in before:
+    # Python sets signal handlers in the main thread only.
+    handled = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    previous = {number: signal.getsignal(number) for number in handled}
+    # A signal that is ignored at the start stays ignored: a shell does so with SIGINT for jobs in the background.
+    previous = {number: handler for number, handler in previous.items() if handler is not signal.SIG_IGN}
+    for number in previous:
         signal.signal(number, handle)
     try:
-        yield lambda: asked
+        yield lambda: first_signal
     finally:
-        for number, old in before.items():
-            signal.signal(number, old)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,10 +1,16 @@
-"""What the ranks hold as arrays in device order, which any number of ranks can take up, and back.
+"""State trees: gather the state of all ranks into arrays in device order, and split it over any number of ranks.
 
-A tree of NamedTuples, dicts, arrays and plain values. The first axis of an array is that of the own devices; if the
-last part of its name begins with `edge_`, that of the own edges; with `store_` or `arcs_`, that of all devices or of
-all directed edges of the graph, each row of which its owner has; with `root_`, rank 0 alone has it. A `RaggedArray` has
-some rows per device. The tables of `InternedTables` are kept once however many ranks hold them, and every rank gets all
-of them back. Plain values are those of rank 0.
+A state tree consists of NamedTuples, dicts, arrays and plain values. The first part of an array's name, up to the
+underscore, tells the meaning of its first axis:
+
+* ``edge_``: local edges,
+* ``store_``: all devices of the system, where the row of a device is valid on its rank only,
+* ``arcs_``: all directed edges of the graph, where the row of an edge is valid on the rank of the device it starts at,
+* ``root_``: valid on rank 0 only,
+* otherwise: local devices.
+
+A `RaggedArray` has several rows per device. The tables of an `InternedTables` are saved once, however many ranks hold
+them, and are restored on every rank. Plain values are those of rank 0.
 """
 
 import hashlib
@@ -24,11 +30,29 @@ from p2pkm.network.rank_partition import RankPartition
 from p2pkm.network.transport import Network
 
 Outline = dict[str, Any]
-_COUNTS, _INTERNED = "#counts", "interned"
+# Suffix of the name of the row counts of a ragged array.
+_COUNTS = "#counts"
+# Kind of the outline of an `InternedTables`.
+_INTERNED = "interned"
 
 
 def gather(tree: Any, network: Network, arrays: dict[str, Any], name: str = "") -> Outline:
-    """Return the outline of a tree, and put its arrays in device order on rank 0; every rank calls it alike."""
+    """Gather a state tree on rank 0; a collective call with the same tree on all ranks.
+
+    Parameters
+    ----------
+    tree : NamedTuple, dict, array or plain value
+    network : Network
+    arrays : dict
+        Receives the arrays by name: in device order on rank 0, undefined on other ranks.
+    name : str
+        Name of the tree, a path from the root with dots.
+
+    Returns
+    -------
+    dict
+        Outline: the structure of the tree, with the names of the arrays in their places.
+    """
     if isinstance(tree, RaggedArray):
         counts = network.allgather_by_device(tree.counts)
         arrays[name], arrays[name + _COUNTS] = network.gather_by_device(tree.values, counts), counts
@@ -55,7 +79,8 @@ def _gather_array(array: Any, network: Network, arrays: dict[str, Any], name: st
         array = array[network.placement.ids]
     elif axis == "arcs":
         array = array[network.placement.edges]
-    if array.dtype == np.bool_ and array.ndim > 1:  # a bit per pair of devices, for example
+    # Tables of truth values, such as one per pair of devices, are the largest arrays of some states: pack the bits.
+    if array.dtype == np.bool_ and array.ndim > 1:
         array, leaf["columns"] = np.packbits(array, axis=-1), array.shape[-1]
     counts = network.placement.edge_counts if axis in {"edge", "arcs"} else None
     arrays[name] = network.gather_by_device(_pad(array, network), counts)
@@ -63,42 +88,57 @@ def _gather_array(array: Any, network: Network, arrays: dict[str, Any], name: st
 
 
 def _gather_interned(tree: InternedTables, network: Network, arrays: dict[str, Any], name: str) -> Outline:
-    """Return the outline of tables whose versions are numbered by digest, alike on all ranks, and kept once."""
+    """Gather interned tables: number their versions by digest, identically on all ranks, and save each one once."""
     (n, total), origins, rows = tree.versions.shape, tree.store_origins, tree.store_rows
     digests = np.empty((len(rows), 5), np.uint64)
     digests[:, 0] = origins
     for table, (start, count) in enumerate(zip(tree.store_starts, rows, strict=True)):
         digest = hashlib.sha256(tree.store_values[start : start + count].tobytes()).digest()
         digests[table, 1:] = np.frombuffer(digest, np.uint64)
-    first = np.zeros(n, np.int64)  # what a rank gives is, for the network, its first device's
-    first[:1] = len(rows)
-    counts = network.allgather_by_device(first)
-    distinct, place, which = np.unique(
+    # The network gathers rows by device: all tables of a rank are attributed to its first device.
+    row_counts = np.zeros(n, np.int64)
+    row_counts[:1] = len(rows)
+    counts = network.allgather_by_device(row_counts)
+    distinct, first_position, index = np.unique(
         network.allgather_by_device(digests, counts), axis=0, return_index=True, return_inverse=True
     )
     before = int(counts[: network.placement.ids[0]].sum()) if n else 0
-    which = which.ravel()[before : before + len(rows)]
-    numbers = (1 + which - np.searchsorted(distinct[:, 0], origins.astype(np.uint64))).astype(np.int64)
+    index = index.ravel()[before : before + len(rows)]
+    # Rows of `distinct` are sorted by origin, then by digest: versions of an origin are numbered from 1 in this order.
+    numbers = (1 + index - np.searchsorted(distinct[:, 0], origins.astype(np.uint64))).astype(np.int64)
     versions = tree.versions
+    # The local numbers differ from the global ones if this rank lacks a version or saw them in another order.
     if (numbers != 1 + np.arange(len(rows)) - tree.store_firsts[origins]).any():
         device, origin = np.nonzero(versions)
         versions = np.zeros((n, total), np.uint32)
         versions[device, origin] = numbers[tree.store_firsts[origin] + tree.versions[device, origin] - 1]
-    own = np.flatnonzero(place[which] == before + np.arange(len(rows)))
-    entries = np.column_stack((origins, numbers, rows))[own]
+    # Of equal tables on several ranks, the first rank saves its copy.
+    saved = np.flatnonzero(first_position[index] == before + np.arange(len(rows)))
+    entries = np.column_stack((origins, numbers, rows))[saved]
+    # Version numbers are small: one plane of bits for each binary digit that occurs.
     bits = int(versions.max(initial=0)).bit_length()
     planes = np.stack([(versions >> np.uint8(bit)) & 1 for bit in range(max(bits, 1))], axis=1).astype(np.bool_)
     parts = {"versions": _gather_array(planes, network, arrays, f"{name}.versions")}
-    values = tree.store_values[expand_ranges(tree.store_starts[own], rows[own])]
+    values = tree.store_values[expand_ranges(tree.store_starts[saved], rows[saved])]
     for key, array in (("entries", entries), ("values", values)):
-        first[:1] = len(array)
-        arrays[f"{name}.{key}"] = network.gather_by_device(array, network.allgather_by_device(first))
+        row_counts[:1] = len(array)
+        arrays[f"{name}.{key}"] = network.gather_by_device(array, network.allgather_by_device(row_counts))
         parts[key] = {"array": f"{name}.{key}", "axis": "whole"}
     return {"kind": _INTERNED, "parts": parts}
 
 
 def _rebuild_interned(versions: Any, entries: Integers, values: Any) -> InternedTables:
-    """Return the tables from planes of bits [n, bits, N], (origin, version, rows) of each table, and their rows."""
+    """Rebuild interned tables.
+
+    Parameters
+    ----------
+    versions : bool[n, bits, N]
+        Binary digits of the version that each local device holds of each origin.
+    entries : int64[t, 3]
+        Origin, version and number of rows of each table.
+    values : float64[sum of rows, columns]
+        Rows of all tables.
+    """
     order = np.lexsort((entries[:, 1], entries[:, 0]))
     bits, rows = versions.shape[1], entries[:, 2]
     held = np.zeros(
@@ -111,7 +151,7 @@ def _rebuild_interned(versions: Any, entries: Integers, values: Any) -> Interned
 
 
 def _pad(array: Any, network: Network) -> Any:
-    """Return the array with room in every row for the largest row of any rank; what is beyond the own one is 0."""
+    """Pad the rows of an array with zeros to the largest shape of a row on any rank; a collective call."""
     if array.ndim == 1:
         return array
     division, rank = network.placement.division, network.placement.rank
@@ -124,7 +164,23 @@ def _pad(array: Any, network: Network) -> Any:
 def split(
     outline: Outline, arrays: dict[str, Any], topology: Topology, division: RankPartition, rank: int
 ) -> dict[str, Any]:
-    """Return a rank's part of the arrays, copies all of them."""
+    """Copy one rank's part of gathered arrays.
+
+    Parameters
+    ----------
+    outline : dict
+        Result of `gather`.
+    arrays : dict
+        Arrays in device order.
+    topology : Topology
+    division : RankPartition
+    rank : int
+
+    Returns
+    -------
+    dict
+        Arrays by name, for `rebuild`.
+    """
     ids = division.of(rank)
     edges = expand_ranges(topology.indptr[ids], topology.degrees[ids])
     part = {}
@@ -143,11 +199,11 @@ def split(
 
 
 def rebuild(outline: Outline, part: dict[str, Any]) -> Any:
-    """Return the tree from its outline and a rank's part of the arrays, which are taken out of it."""
+    """Rebuild a state tree from its outline and a rank's part of the arrays, which are removed from `part`."""
     if "value" in outline:
         return outline["value"]
     if "parts" in outline:
-        parts = {key: rebuild(one, part) for key, one in outline["parts"].items()}
+        parts = {key: rebuild(child, part) for key, child in outline["parts"].items()}
         if outline["kind"] == _INTERNED:
             return _rebuild_interned(**parts)
         return _build(outline["kind"], parts) if outline["kind"] else parts
@@ -167,41 +223,44 @@ def _leaves(outline: Outline) -> Iterator[Outline]:
 
 
 def _build(kind: str, parts: dict[str, Any]) -> Any:
-    """Return the state of that name; nothing else can be asked for."""
-    found = find(kind)
-    if found is None:
-        import_stages()  # a run has imported its own method alone
-        found = find(kind)
-    if found is None or set(found._fields) != set(parts):
+    """Build a state of a registered class; a checkpoint cannot name anything else, so it cannot execute code."""
+    state_class = find(kind)
+    if state_class is None:
+        # A run imports only its method. States of other stages are registered when their modules are imported.
+        import_stages()
+        state_class = find(kind)
+    if state_class is None or set(state_class._fields) != set(parts):
         raise DataError(
-            f"the checkpoint names {kind!r}, which is no state that this program or the plug-in of its method has "
-            "registered, with these fields: install what the run was begun with, or begin a new one with --config"
+            f"the checkpoint contains a state {kind!r} with fields {', '.join(sorted(parts))}; expected a state class "
+            "registered by p2pkm or by the plug-in of the method. Install the versions of the original run, or start a "
+            "new run with --config"
         )
-    return found(**parts)
+    return state_class(**parts)
 
 
-def check_points(own: Any, marks: Any, kernels: Any) -> None:
-    """Refuse points that are not those of the run that was kept with these marks; see `fingerprint`.
+def check_points(shards: Any, expected: Any, kernels: Any) -> None:
+    """Validate that the points are those of a checkpoint; expected: their `fingerprint` in it.
 
     Raises
     ------
     DataError
-        If so.
+        If the fingerprints differ.
     """
-    found = fingerprint(own, kernels)
-    if found.shape != marks.shape or not np.array_equal(found, marks, equal_nan=True):
+    actual = fingerprint(shards, kernels)
+    if actual.shape != expected.shape or not np.array_equal(actual, expected, equal_nan=True):
         raise DataError(
-            "the points are not those that the run was begun with, so its checkpoint is of no use: bring the old data "
-            "back, or begin a new run"
+            "the points differ from those of the original run, so the checkpoint cannot be used. Restore the original "
+            "data, or start a new run"
         )
 
 
-def fingerprint(own: Any, kernels: Any) -> Any:
-    """Return a fingerprint of each device's points, float64[n, 1 + 2 d]: moments that feel their order."""
-    marks = np.zeros((own.n, 1 + 2 * own.d))
-    for devices, rows in iter_chunks(own.offsets):
-        offsets = own.offsets[devices.start : devices.stop + 1] - rows.start
+def fingerprint(shards: Any, kernels: Any) -> Any:
+    """Compute a fingerprint of each device's points, float64[n, 1 + 2 d]: moments that depend on their order."""
+    moments = np.zeros((shards.n, 1 + 2 * shards.d))
+    for devices, rows in iter_chunks(shards.offsets):
+        offsets = shards.offsets[devices.start : devices.stop + 1] - rows.start
         first: Integers = np.repeat(offsets[:-1], np.diff(offsets))
-        weights = own.weights[rows] * (1.0 + (np.arange(rows.stop - rows.start) - first) % 8191)
-        marks[devices] = kernels.moments(own.points[rows], weights, offsets, np.zeros(own.d))
-    return marks
+        # Weights that grow with the position of a point on its device, so that exchanged points are noticed.
+        weights = shards.weights[rows] * (1.0 + (np.arange(rows.stop - rows.start) - first) % 8191)
+        moments[devices] = kernels.moments(shards.points[rows], weights, offsets, np.zeros(shards.d))
+    return moments

@@ -1,32 +1,33 @@
-"""Virtual time: how long a run would take on a network model, computed at its end from what the ledger kept.
+"""Simulated time of a run on a link model, computed after the run from the ledger.
 
-Every device has a clock of its own. In a turn
+Every device has a clock. In a turn
 
-* any device that is awake computes: counted operations / speed;
-* it then sends its table over its edges in use. The transfer from i to j lasts
-  ``max(bytes / bandwidth of the edge, load_i / access_i, load_j / access_j)``, where the load of a device is all that
-  it sends and receives in this exchange: its line is shared by all of its transfers, both ways;
-* j has the table a latency after the last byte left; i is busy until its last byte has left;
-* nothing new to send is sent, too: no bytes, but a latency, because a neighbor cannot know otherwise.
+* an active device computes for counted operations / speed seconds;
+* it then sends its table over its active edges. The transfer from i to j takes
+  ``max(bytes / bandwidth of the edge, load_i / access_i, load_j / access_j)``, where the load of a device is the number
+  of bytes that it sends and receives in this exchange: its access line is shared by all transfers in both directions;
+* j has the table one latency after the last byte left. Device i is busy until its last byte has left;
+* an active device without a new table sends a message of 0 bytes, which takes a latency: without it, its neighbors
+  could not know that they need not wait.
 
-``jacobi`` and ``star`` have a barrier: a turn begins when all have computed, sent and received. So, with c seconds of
-computing, a table of b bytes, latency l, bandwidth w and access a, the same everywhere, a turn takes
+``jacobi`` and ``star`` have a barrier: a turn begins when all devices have computed, sent and received. With c seconds
+of computation, b bytes per table, latency l, bandwidth w and access a, equal everywhere, a turn takes
 
 * on a ring ``c + l + max(b / w, 4 b / a)``: two tables out, two in;
-* from n clients up to their hub ``c + l + max(b / w, n b / a_hub)``;
-* for a token that moves one hop along a path ``c + l + max(b / w, load / a)`` per hop, the load 2 b for a device that
-  says it to both of its neighbors.
+* from n clients to the server ``c + l + max(b / w, n b / a_server)``;
+* for a token that moves one hop along a path ``c + l + max(b / w, load / a)`` per hop, with load 2 b for a device that
+  sends it to both neighbors.
 
-``colored`` and ``async`` have none: a device computes as soon as it has all that its own neighbors have sent in the
-turns before. Colors need no more than that, because neighbors never act in the same turn; so a slow device slows
-down its neighbors first, and devices r hops away r turns later. (That a device goes on with what has arrived, without
-waiting for the rest, is another matter: `p2pkm.engine.event_driven` plays ``async`` so.)
+``colored`` and ``async`` are free of barriers: a device computes as soon as it has received all tables that its
+neighbors sent in earlier turns. Neighbors never act in the same turn, so this suffices. A slow device delays its
+neighbors first, and devices r hops away r turns later. With ``async``, `p2pkm.engine.event_driven` models more: there
+devices do not wait for all neighbors.
 
-A stage begins when all have ended the one before, at no cost. What no method needs is free: how ranks find out that
-all have converged, and what the monitor looks at.
+A stage begins when all devices have ended the one before, which takes no time. Work of the simulator takes no time
+either: the decision that all devices have converged, and the monitor.
 
-Operations are estimates, see `p2pkm.engine.flop_count`: 3 m k d + 2 m d for a turn with m points, or what the
-method says.
+Operations are counted by the method, or estimated as 3 m k d + 2 m d for a turn with m points, see
+`p2pkm.engine.flop_count`.
 """
 
 from collections.abc import Iterator
@@ -48,14 +49,22 @@ from p2pkm.network.ledger import ExchangeRecord
 from p2pkm.network.link_model import LinkParameters
 from p2pkm.network.transport import Network
 
-FREE = ("colored", "async")  # schedules without a barrier
+# Schedules without a barrier.
+FREE = ("colored", "async")
 
 
 class Timing(NamedTuple):
-    """What a clock needs beside the ledger: the link model, the stages as they were played, and by which events.
+    """Input of the simulated time, in addition to the ledger.
 
-    events: those of the last stage, None: it was played by rounds. stream: how the points change in it, None: they
-    stay.
+    Attributes
+    ----------
+    net : LinkParameters
+    stages : tuple of Stage
+        All stages of the run.
+    events : Events or None
+        Event queue of the method's stage; None if it was executed by rounds.
+    stream : PointStream or None
+        Changes of the points in the method's stage.
     """
 
     net: LinkParameters
@@ -65,22 +74,22 @@ class Timing(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What all devices did in a turn.
+    """Actions of all devices in one turn.
 
     Attributes
     ----------
-    awake : bool[n]
-    rows : int64[n]
-        That each sent, -1: none.
-    lengths : int64[n]
-        Bytes on the wire of what each sent.
-    edges : bool[e]
-        The directed edges that were in use.
-    flops : int64[n]
-        Of those awake.
+    active : bool[N]
+    rows : int64[N]
+        Rows that each device sent; -1 without a message.
+    lengths : int64[N]
+        Encoded bytes of the table that each device sent.
+    edges : bool[E]
+        Active directed edges.
+    flops : int64[N]
+        Operations of each device; undefined for inactive devices.
     """
 
-    awake: Mask
+    active: Mask
     rows: Integers
     lengths: Integers
     edges: Mask
@@ -88,117 +97,131 @@ class Turn(NamedTuple):
 
 
 class Clock:
-    """The clocks of all devices.
+    """Clocks of all devices.
 
     Parameters
     ----------
     net : LinkParameters
     topology : Topology
+
+    Attributes
+    ----------
+    ready : float64[N]
+        Time in seconds at which each device has computed and sent its last table.
+    received : float64[N]
+        Time in seconds at which each device has received all tables that were sent to it.
     """
 
     def __init__(self, net: LinkParameters, topology: Topology) -> None:
-        self._net, self._topology = net, topology
-        self.ready = np.zeros(topology.n)  # when each has computed, and sent all that it had to
-        self.received = np.zeros(topology.n)  # when each has all that was sent to it
+        self._net = net
+        self._topology = topology
+        self.ready = np.zeros(topology.n)
+        self.received = np.zeros(topology.n)
 
     @property
     def now(self) -> float:
-        """Return when the last device is done."""
+        """Time in seconds at which the last device has finished."""
         return float(max(self.ready.max(), self.received.max()))
 
     def barrier(self) -> None:
-        """Let every device wait for all."""
+        """Set all clocks to that of the last device."""
         self.ready[:] = self.received[:] = self.now
 
-    def pass_turn(self, turn: Turn) -> None:
-        """Let those awake wait for what they were sent, compute and send."""
-        net, awake, n = self._net, turn.awake, self._topology.n
-        begin = np.maximum(self.ready, self.received)[awake]
-        self.ready[awake] = begin + turn.flops[awake] / net.speed[awake]
-        sending = awake | (turn.rows >= 0)
-        over = np.flatnonzero(turn.edges & sending[self._topology.sources])
-        source, target = self._topology.sources[over], self._topology.indices[over]
+    def advance_turn(self, turn: Turn) -> None:
+        """Advance the clocks by one turn: active devices wait for their messages, compute and send."""
+        net, active, n = self._net, turn.active, self._topology.n
+        begin = np.maximum(self.ready, self.received)[active]
+        self.ready[active] = begin + turn.flops[active] / net.speed[active]
+        is_sending = active | (turn.rows >= 0)
+        edges = np.flatnonzero(turn.edges & is_sending[self._topology.sources])
+        source, target = self._topology.sources[edges], self._topology.indices[edges]
         volume = turn.lengths[source]
-        busy = (np.bincount(source, volume, n) + np.bincount(target, volume, n)) / net.access
-        lasts = np.maximum(volume / net.bandwidth[over], np.maximum(busy[source], busy[target]))
-        sent = self.ready[source] + lasts
+        line_seconds = (np.bincount(source, volume, n) + np.bincount(target, volume, n)) / net.access
+        slower_line = np.maximum(line_seconds[source], line_seconds[target])
+        sent = self.ready[source] + np.maximum(volume / net.bandwidth[edges], slower_line)
         np.maximum.at(self.ready, source, sent)
-        np.maximum.at(self.received, target, sent + net.latency[over])
+        np.maximum.at(self.received, target, sent + net.latency[edges])
 
 
 def compute_virtual_time(
     timing: Timing | None, devices: Devices, topology: Topology, network: Network, trace: list[dict[str, Any]]
 ) -> dict[str, float | None]:
-    """Add `virtual_seconds` to every record and return the summary figures, on rank 0; every rank calls it."""
+    """Add ``virtual_seconds`` to every record, and return the summary metrics; a collective call, for rank 0."""
     if timing is None:
         return {}
     clock = Clock(timing.net, topology)
-    ends = _follow(clock, timing, devices, topology, network)
+    ends = _advance_stages(clock, timing, devices, topology, network)
     stage_number = -1
     for record in trace:
-        stage_number += record["round"] == 0  # every stage records its opening
+        # Every stage has a record of round 0.
+        stage_number += record["round"] == 0
         record["virtual_seconds"] = ends[stage_number, record["round"]]
     return {"virtual_seconds": clock.now, **({} if timing.events is None else timing.events.summary)}
 
 
-def _follow(
+def _advance_stages(
     clock: Clock, timing: Timing, devices: Devices, topology: Topology, network: Network
 ) -> dict[tuple[int, int], float]:
-    """Pass the turns of all stages; return when each round of each had ended, on rank 0."""
+    """Advance the clocks by all stages; return the end of each round, by (stage, round), on rank 0."""
     ends: dict[tuple[int, int], float] = {}
     flops = Flops(topology, network.gather_by_device(devices.sizes), devices.d)
     for number, exchanges in groupby(network.ledger.exchanges, key=lambda exchange: exchange.stage):
-        stage, held = timing.stages[number], list(exchanges)
+        stage, stage_exchanges = timing.stages[number], list(exchanges)
         if timing.events is not None and stage is find_method_stage(timing.stages):
             ends |= {(number, t): clock.now + computed for t, computed in enumerate(timing.events.ends)}
             clock.ready[:] = clock.received[:] = clock.now + timing.events.ends[-1]
             continue
-        linked = devices if topology.varying is not None else _in_use(devices, held[0])  # as the loop makes it
+        # The same batch as in the loop: on a static graph, a stage uses the links of its initial exchange throughout.
+        linked = devices if topology.varying is not None else _with_stage_links(devices, stage_exchanges[0])
         schedule = make(stage.algorithm.schedule, linked, topology.colors)
         free = stage.algorithm.schedule in FREE
         stream = timing.stream if stage is find_method_stage(timing.stages) else None
         clock.barrier()
-        reached = 0
-        for exchange, (t, awake) in zip(held, _turns(schedule), strict=False):
-            sent = network.gather_by_device(np.column_stack((*_dense(exchange, len(devices)), awake)))
-            edges = network.gather_by_device(_mask(exchange, len(devices.indices)), network.placement.edge_counts)
+        last_round = 0
+        for exchange, (t, active) in zip(stage_exchanges, _turns(schedule), strict=False):
+            sent = network.gather_by_device(np.column_stack((*_sent_tables(exchange, len(devices)), active)))
+            edges = network.gather_by_device(_edge_mask(exchange, len(devices.indices)), network.placement.edge_counts)
+            # Only rank 0 computes times; the others have taken part in the collective calls.
             if sent is None:
                 continue
-            if stream is not None and t > reached:
-                reached = t
+            if stream is not None and t > last_round:
+                last_round = t
                 flops.sizes = flops.sizes + stream.growth(t, topology.n)
             if not free:
                 clock.barrier()
-            rows, lengths, acts = sent[:, 0], sent[:, 1], sent[:, 2] > 0
-            work = flops.of(stage.algorithm, acts, rows, edges)
-            clock.pass_turn(Turn(acts, rows, lengths, edges, work))
+            rows, lengths, is_active = sent[:, 0], sent[:, 1], sent[:, 2] > 0
+            turn_flops = flops.count(stage.algorithm, is_active, rows, edges)
+            clock.advance_turn(Turn(is_active, rows, lengths, edges, turn_flops))
             ends[number, t] = clock.now
     return ends
 
 
 def _turns(schedule: Schedule) -> Iterator[tuple[int, Mask]]:
-    """Yield the round and who is awake of the opening and of every turn after it, without end."""
+    """Yield round and active devices of the initial exchange and of every turn after it, without end."""
     yield 0, schedule.opening
     for t in count(1):
-        for awake in schedule.turns(t):
-            yield t, awake
+        for active in schedule.turns(t):
+            yield t, active
 
 
-def _in_use(devices: Devices, opening: ExchangeRecord) -> Devices:
-    """Return the batch with the links that are in use in a stage, which its opening goes over."""
-    return devices if opening.edges is None else replace(devices, active_edges=_mask(opening, len(devices.indices)))
+def _with_stage_links(devices: Devices, initial: ExchangeRecord) -> Devices:
+    """Return the batch with the active links of a stage, those of its initial exchange."""
+    if initial.edges is None:
+        return devices
+    return replace(devices, active_edges=_edge_mask(initial, len(devices.indices)))
 
 
-def _dense(exchange: ExchangeRecord, n: int) -> tuple[Integers, Integers]:
-    """Return the rows that each own device sent, int64[n], -1: none, and their bytes on the wire, int64[n]."""
+def _sent_tables(exchange: ExchangeRecord, n: int) -> tuple[Integers, Integers]:
+    """Return the rows (-1 without a message) and encoded bytes that each local device sent, int64[n] each."""
     rows, lengths = np.full(n, -1), np.zeros(n, np.int64)
-    who, sent = exchange.sent_rows
-    rows[who], lengths[who] = sent, exchange.lengths
+    senders, sent_rows = exchange.sent_rows
+    rows[senders] = sent_rows
+    lengths[senders] = exchange.lengths
     return rows, lengths
 
 
-def _mask(exchange: ExchangeRecord, e: int) -> Mask:
-    """Return the own edges that an exchange went over, bool[e]."""
+def _edge_mask(exchange: ExchangeRecord, e: int) -> Mask:
+    """Return the local edges that were active in an exchange, bool[e]; a record without edges stands for all."""
     edges = np.ones(e, np.bool_) if exchange.edges is None else np.zeros(e, np.bool_)
     if exchange.edges is not None:
         edges[exchange.edges] = True
@@ -206,18 +229,37 @@ def _mask(exchange: ExchangeRecord, e: int) -> Mask:
 
 
 class Flops:
-    """Count the operations of turns, and the rows that were received; sizes: points of each device, int64[n]."""
+    """Counter of operations per turn, and of the rows that devices received since their last turn.
+
+    Attributes
+    ----------
+    sizes : int64[N]
+        Points of each device.
+    """
 
     def __init__(self, topology: Topology, sizes: Integers, d: int) -> None:
-        self._topology, self.sizes, self._d = topology, sizes, d
-        self._unread = np.zeros(topology.n, np.int64)  # rows that each has received since it was last awake
+        self._topology = topology
+        self.sizes = sizes
+        self._d = d
+        # Rows that each device has received since it was last active.
+        self._unread = np.zeros(topology.n, np.int64)
 
-    def of(self, algorithm: Any, awake: Mask, rows: Integers, edges: Mask) -> Integers:
-        """Return the operations of a turn of all devices, int64[n], of meaning for those awake; then they send."""
+    def count(self, algorithm: Any, active: Mask, rows: Integers, edges: Mask) -> Integers:
+        """Count the operations of a turn, int64[N], and deliver its messages; undefined for inactive devices.
+
+        Parameters
+        ----------
+        algorithm : Algorithm
+        active : bool[N]
+        rows : int64[N]
+            Rows that each device sends; -1 without a message.
+        edges : bool[E]
+            Active directed edges.
+        """
         n, source, target = self._topology.n, self._topology.sources, self._topology.indices
         work = Work(self.sizes, np.bincount(source[edges], minlength=n), self._unread.copy(), self._d)
-        found = operations.count_flops(algorithm, work, np.arange(n) == self._topology.hub)
-        self._unread[awake] = 0
-        over = edges & (rows >= 0)[source]
-        np.add.at(self._unread, target[over], rows[source[over]])
-        return found
+        flops = operations.count_flops(algorithm, work, np.arange(n) == self._topology.hub)
+        self._unread[active] = 0
+        is_used = edges & (rows >= 0)[source]
+        np.add.at(self._unread, target[is_used], rows[source[is_used]])
+        return flops

@@ -1,1 +1,1 @@
-"""What is measured of leaks: attacks on gossip and private sums, what pairs of devices can learn, reports of both."""
+"""Measurement of leaks: attacks on gossip and private sums, pairwise leaks between devices, reports of both."""

@@ -1,15 +1,15 @@
-"""Attacks on noisy sums, beside what is claimed of them: what a receiver can find out, measured with the best test.
+"""Attacks on noisy sums: the privacy loss that the best test of a receiver measures, compared with the claim.
 
-All that a receiver, or a coalition, knows is a linear view ``O = A (x + s g)`` of what devices hold: x their values, g
-independent normal noise. Whether a point of device u is there moves x by at most D in one direction. The best test of
-two normal distributions with the same covariance is the matched filter ``a_u^T (A A^T)^+ O``, a_u column u of A: its
-statistic has mean 0 or mu and standard deviation 1 (in units of its noise), with
+A receiver, or a coalition, knows a linear view ``O = A (x + s g)``: x are the values of the devices, g is independent
+normal noise. A point of device u moves x by at most D in one direction. The best test of two normal distributions with
+equal covariance is the matched filter ``a_u^T (A A^T)^+ O``, where a_u is column u of A. In units of its noise, its
+statistic has standard deviation 1 and mean 0 without the point, or mu with it:
 
     mu = D / s sqrt(a_u^T (A A^T)^+ a_u)
 
-`Trials` holds statistics with and without the point. The measured mu is what an implementation really gives; epsilon
-from so many trials is a lower bound, with confidence, which noise that is too small by half may stay below: so both are
-compared with what is claimed, and mu decides.
+`Trials` holds statistics with and without the point. The measured mu is the privacy loss of the implementation. The
+epsilon that follows from a number of trials is a lower bound with confidence, which may hold even if the noise is too
+small by half. Both are compared with the claim, and mu decides.
 
 Source: M. Jagielski, J. Ullman, A. Oprea, "Auditing differentially private machine learning", NeurIPS 2020
 (Clopper-Pearson); T. Steinke, M. Nasr, M. Jagielski, "Privacy auditing with one (1) training run", NeurIPS 2023.
@@ -36,11 +36,12 @@ from p2pkm.network.graph import Topology
 from topologies.single_thread import single_thread
 
 CONFIDENCE = 0.95
-_SURE = 4.0  # standard errors by which a measured mu may exceed the claimed one
+# Standard errors by which a measured mu may exceed the claimed one: a correct method exceeds them once in 30,000 tests.
+_TOLERATED_ERRORS = 4.0
 
 
 class Trials(NamedTuple):
-    """Statistics of a test in trials without and with the point, float64[trials] each, in units of their noise."""
+    """Statistics of a test, float64[trials] each, in units of their noise: without the point, and with it."""
 
     without: Floats
     with_point: Floats
@@ -48,17 +49,17 @@ class Trials(NamedTuple):
 
 @dataclass(frozen=True)
 class Attack:
-    """What an attack has found, beside what is claimed.
+    """Result of an attack, with the claimed values.
 
     Attributes
     ----------
     mu_claimed, mu_measured, mu_error : float
-        In Gaussian differential privacy; the standard error of the measured one.
+        mu of Gaussian differential privacy, and the standard error of the measured one.
     epsilon_claimed, epsilon_found : float
-        At `delta`; the lower bound that trials give with 95 % confidence.
+        epsilon at `delta`; the second one is a lower bound from the trials, with 95 % confidence.
     delta : float
     trials : int
-        With and without the point each.
+        Number of trials with the point, and of those without.
     """
 
     mu_claimed: float
@@ -71,46 +72,75 @@ class Attack:
 
     @property
     def holds(self) -> bool:
-        """Return whether what was measured does not exceed what is claimed."""
-        slack = _SURE * self.mu_error
+        """Whether the measured values do not exceed the claimed ones."""
+        slack = _TOLERATED_ERRORS * self.mu_error
         return self.mu_measured <= self.mu_claimed + slack and self.epsilon_found <= self.epsilon_claimed
 
 
 def judge(trials: Trials, mu: float, delta: float) -> Attack:
-    """Return what trials show, beside a claimed mu."""
-    without, found = trials
-    count = min(len(without), len(found))
-    spread = math.sqrt((float(without.var(ddof=1)) + float(found.var(ddof=1))) / 2.0)
-    apart = float(found.mean() - without.mean())
-    measured = apart / spread if spread > 0.0 else 0.0 if apart == 0.0 else math.inf
+    """Compare the trials with a claimed mu.
+
+    Parameters
+    ----------
+    trials : Trials
+    mu : float
+        Claimed mu.
+    delta : float
+    """
+    without, with_point = trials
+    count = min(len(without), len(with_point))
+    spread = math.sqrt((float(without.var(ddof=1)) + float(with_point.var(ddof=1))) / 2.0)
+    difference = float(with_point.mean() - without.mean())
+    measured = difference / spread if spread > 0.0 else 0.0 if difference == 0.0 else math.inf
     error = math.sqrt(2.0 / count + measured**2 / (4.0 * count)) if math.isfinite(measured) else 0.0
     return Attack(mu, measured, error, epsilon_of(mu, delta), bound_epsilon(trials, delta), delta, count)
 
 
 def bound_epsilon(trials: Trials, delta: float) -> float:
-    """Return an epsilon that the trials exceed, with 95 % confidence; 0 if they show nothing.
+    """Compute a lower bound of epsilon from trials, with 95 % confidence; 0 if they are not sufficient for any.
 
-    One half chooses a threshold, the other one bounds how often the statistic lies above it, with and without the point
-    (Clopper and Pearson, each at half of the error): ``epsilon >= ln((p_with - delta) / p_without)``, and the same for
-    statistics below it.
+    One half of the trials selects a threshold. The other half bounds the probabilities that the statistic exceeds it,
+    with and without the point (Clopper and Pearson, each with half of the error):
+    ``epsilon >= ln((p_with - delta) / p_without)``. The same is done for statistics below a threshold.
     """
-    (choose_without, without), (choose_with, found) = ((values[::2], values[1::2]) for values in trials)
-    at = np.quantile(np.concatenate((choose_without, choose_with)), np.linspace(0.0005, 0.9995, 400))
-    above = _bounds(choose_without, choose_with, at, delta), _bounds(without, found, at, delta)
-    below = _bounds(-choose_with, -choose_without, -at, delta), _bounds(-found, -without, -at, delta)
-    chosen, tested = (np.concatenate(parts) for parts in zip(above, below, strict=True))
-    return max(0.0, float(tested[np.argmax(chosen)]))
+    # Separate halves: a threshold that is tested on the trials that selected it would give a biased bound.
+    (select_without, without), (select_with, with_point) = ((values[::2], values[1::2]) for values in trials)
+    thresholds = np.quantile(np.concatenate((select_without, select_with)), np.linspace(0.0005, 0.9995, 400))
+    above = (
+        _bound_at_thresholds(select_without, select_with, thresholds, delta),
+        _bound_at_thresholds(without, with_point, thresholds, delta),
+    )
+    below = (
+        _bound_at_thresholds(-select_with, -select_without, -thresholds, delta),
+        _bound_at_thresholds(-with_point, -without, -thresholds, delta),
+    )
+    selecting, tested = (np.concatenate(parts) for parts in zip(above, below, strict=True))
+    return max(0.0, float(tested[np.argmax(selecting)]))
 
 
-def _bounds(without: Floats, found: Floats, thresholds: Floats, delta: float) -> Floats:
-    """Return the bound of each threshold: a low estimate of hits, a high one of false alarms."""
-    hits, false = ((values[:, None] > thresholds).sum(axis=0) for values in (found, without))
-    low, high = clopper_pearson(hits, len(found))[0], clopper_pearson(false, len(without))[1]
+def _bound_at_thresholds(without: Floats, with_point: Floats, thresholds: Floats, delta: float) -> Floats:
+    """Bound epsilon at each threshold, from a low estimate of hits and a high estimate of false alarms."""
+    hits, false_alarms = ((values[:, None] > thresholds).sum(axis=0) for values in (with_point, without))
+    low = clopper_pearson(hits, len(with_point))[0]
+    high = clopper_pearson(false_alarms, len(without))[1]
     return np.where(low > delta, np.log(np.maximum(low - delta, 1e-300) / high), -np.inf)
 
 
 def clopper_pearson(hits: Integers, count: int, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
-    """Return bounds of probabilities, each of which is wrong with at most half of 1 - confidence; hits: int64[...]."""
+    """Compute the Clopper-Pearson bounds of probabilities.
+
+    Parameters
+    ----------
+    hits : int64[...]
+    count : int
+        Number of trials.
+    confidence : float, default=0.95
+
+    Returns
+    -------
+    low, high : float64[...]
+        Each is wrong with probability at most (1 - confidence) / 2.
+    """
     from scipy.special import betaincinv
 
     error = (1.0 - confidence) / 2.0
@@ -124,27 +154,49 @@ def clopper_pearson(hits: Integers, count: int, confidence: float = CONFIDENCE) 
 
 @single_thread()
 def gossip_view(topology: Topology, receiver: int, gossips: int) -> Floats:
-    """Return what a receiver knows of the values of all devices after an average, float64[r, n].
+    """Compute the view of a receiver of one average: the coefficients of all values that it knows.
 
-    Its own value, and in each turn what its neighbors send: rows of I, W, W^2, ... with Metropolis weights.
+    It knows its local value, and in each turn the messages of its neighbors: rows of I, W, W^2, ... with Metropolis
+    weights.
+
+    Parameters
+    ----------
+    topology : Topology
+    receiver : int
+    gossips : int
+        Number of turns.
+
+    Returns
+    -------
+    float64[r, n]
     """
     n = topology.n
     mixing = np.zeros((n, n))
     mixing[topology.sources, topology.indices] = topologies.metropolis_weights(topology.links)
     mixing[np.arange(n), np.arange(n)] = 1.0 - mixing.sum(axis=1)
-    near = topology.indices[topology.indptr[receiver] : topology.indptr[receiver + 1]]
+    neighbors = topology.indices[topology.indptr[receiver] : topology.indptr[receiver + 1]]
     power, rows = np.eye(n), [np.eye(n)[[receiver]]]
     for _ in range(gossips):
-        rows.append(power[near])
+        rows.append(power[neighbors])
         power = mixing @ power
     return np.concatenate(rows)
 
 
 @single_thread()
 def filter_of(view: Floats, device: int) -> tuple[Floats, float]:
-    """Return the matched filter of a device in units of its noise, float64[r], and the share of its information.
+    """Compute the matched filter of a device, and its leak.
 
-    The share is ``a_u^T (A A^T)^+ a_u``, the leak: 1 for a device that is seen directly, 0 for one that is not seen.
+    Parameters
+    ----------
+    view : float64[r, n]
+    device : int
+
+    Returns
+    -------
+    filter : float64[r]
+        In units of its noise.
+    leak : float
+        ``a_u^T (A A^T)^+ a_u``: 1 if the receiver knows the value of the device, 0 if it knows nothing about it.
     """
     column = view[:, device]
     inverse = np.linalg.pinv(view @ view.T, rcond=1e-10, hermitian=True)
@@ -154,10 +206,11 @@ def filter_of(view: Floats, device: int) -> tuple[Floats, float]:
 
 @single_thread()
 def attack_gossip(view: Floats, device: int, mu: float, trials: int, seed: int) -> Trials:
-    """Try to tell from a view whether a point of a device is there, whose own noise gives mu (``D / s``)."""
+    """Simulate the test for a point of a device from a view; mu: ``D / s`` of the device's local noise."""
     filter_, _ = filter_of(view, device)
     rng = np.random.default_rng(seed)
-    sent = filter_ @ view  # by linearity: what each device's noise adds to the statistic
+    # The statistic is linear: this is the contribution of each device's value, and of its noise.
+    sent = filter_ @ view
     return Trials(*(rng.standard_normal((trials, len(sent))) @ sent + shift * sent[device] for shift in (0.0, mu)))
 
 
@@ -165,15 +218,15 @@ def attack_gossip(view: Floats, device: int, mu: float, trials: int, seed: int) 
 
 
 class NoisySum(NamedTuple):
-    """A sum that is attacked.
+    """Sum under attack, in units of its integers.
 
     Attributes
     ----------
     name : SumName
     change : int64[w]
-        By how much one point moves the numbers that it moves, in units.
+        Change of the numbers that one point affects.
     sd : float
-        Of the noise of a device, in units.
+        Standard deviation of the noise of one device.
     """
 
     name: SumName
@@ -183,36 +236,56 @@ class NoisySum(NamedTuple):
 
 @single_thread()
 def attack_sums(sums: list[NoisySum], hidden: int, trials: int, seed: int) -> Trials:
-    """Try to tell from totals over `hidden` devices, which all that was sent comes down to, whether a point is there.
+    """Simulate the test for a point from totals over `hidden` devices, which contain all information that is sent.
 
-    The noise is drawn as in a run, from a stream per device, with other keys in every trial. Numbers of a table that
-    the point does not change have independent noise and say nothing.
+    The noise is drawn as in a run, from one stream per device, with new keys in every trial. Numbers of a table that
+    the point does not change have independent noise, so they are left out.
+
+    Parameters
+    ----------
+    sums : list of NoisySum
+    hidden : int
+        Devices whose tables the attacker knows as a total only.
+    trials : int
+    seed : int
     """
     rng = np.random.default_rng(seed)
     statistics = []
     for present in (0, 1):
         keys = rng.integers(0, 2**64, (trials, hidden), dtype=np.uint64)
         statistic, weight = np.zeros(trials), 0.0
-        for one in sums:
-            noise = draw_noise(keys.ravel(), one.name, one.sd, (1, len(one.change)))
-            totals = noise.reshape(trials, hidden, -1).sum(axis=1) + present * one.change
-            statistic += totals @ one.change / one.sd**2
-            weight += float(one.change @ one.change) / one.sd**2
+        for target in sums:
+            noise = draw_noise(keys.ravel(), target.name, target.sd, (1, len(target.change)))
+            totals = noise.reshape(trials, hidden, -1).sum(axis=1) + present * target.change
+            statistic += totals @ target.change / target.sd**2
+            weight += float(target.change @ target.change) / target.sd**2
         statistics.append(statistic / math.sqrt(weight * hidden))
     return Trials(*statistics)
 
 
 def unmask(devices: Devices, sent: Keys, name: SumName, coalition: Mask) -> Keys:
-    """Return the total that a coalition works out over all other devices, uint64[r, w], from what they sent.
+    """Compute the total over all other devices that a coalition obtains from masked messages.
 
-    sent: uint64[n, r, w] behind masks. The coalition takes off the masks that it shares with others; where it does not
-    cut the graph in two, the other masks cancel in the sum, and nothing less than the sum is free of masks.
+    The coalition removes the masks that it shares with others. If the graph stays connected without the coalition, the
+    remaining masks cancel in the sum over all other devices, and in no sum over fewer of them.
+
+    Parameters
+    ----------
+    devices : Devices
+    sent : uint64[n, r, w]
+        Masked messages.
+    name : SumName
+    coalition : bool[n]
+
+    Returns
+    -------
+    uint64[r, w]
     """
     _, r, w = sent.shape
     masks = link_masks(link_keys(devices, public_words(devices)[devices.indices]), name, r * w)
     known = coalition[devices.sources] | coalition[devices.indices]
-    own = add_masks(np.zeros_like(sent), devices, np.where(known[:, None], masks, np.uint64(0)))
-    return (sent - own)[~coalition].sum(axis=0, dtype=np.uint64)
+    known_masks = add_masks(np.zeros_like(sent), devices, np.where(known[:, None], masks, np.uint64(0)))
+    return (sent - known_masks)[~coalition].sum(axis=0, dtype=np.uint64)
 
 
 # --- one run with many canaries
@@ -220,12 +293,14 @@ def unmask(devices: Devices, sent: Keys, name: SumName, coalition: Mask) -> Keys
 
 @dataclass(frozen=True)
 class Audit:
-    """What one run with many canaries shows.
+    """Result of an audit by one run with many canaries.
 
     Attributes
     ----------
-    epsilon_found, ceiling : float
-        A lower bound with 95 % confidence, and the largest one that so many guesses can ever give.
+    epsilon_found : float
+        Lower bound of epsilon, with 95 % confidence.
+    ceiling : float
+        Largest bound that this number of guesses can give, if all of them are correct.
     canaries, guesses, correct : int
     """
 
@@ -237,40 +312,41 @@ class Audit:
 
 
 def audit(scores: Floats, included: Mask, guesses: int, delta: float) -> Audit:
-    """Guess of the canaries with the largest and the smallest scores whether they were there, and bound epsilon.
+    """Guess that canaries with the largest scores were included and those with the smallest not, and bound epsilon.
 
     Parameters
     ----------
     scores : float64[m]
     included : bool[m]
-        Whether each was there, drawn with probability 1/2.
+        Whether each canary was included, drawn with probability 1/2.
     guesses : int
-        Half of them "in", half "out"; of all other canaries nothing is said.
+        Half of them guess "included", half "not included". No guess is made about the other canaries.
+    delta : float
     """
     order, half = np.argsort(scores, kind="stable"), guesses // 2
     correct = int(included[order[len(order) - half :]].sum() + (~included[order[:half]]).sum())
-    found, most = (_largest_epsilon(len(scores), 2 * half, right, delta) for right in (correct, 2 * half))
-    return Audit(found, most, len(scores), 2 * half, correct)
+    epsilon, ceiling = (_largest_epsilon(len(scores), 2 * half, hits, delta) for hits in (correct, 2 * half))
+    return Audit(epsilon, ceiling, len(scores), 2 * half, correct)
 
 
 def _largest_epsilon(m: int, guesses: int, correct: int, delta: float) -> float:
-    """Return the largest epsilon that so many correct guesses reject with 95 % confidence (Steinke et al., 2023)."""
+    """Compute the largest epsilon that the number of correct guesses rejects with 95 % confidence (Steinke 2023)."""
     low, high = 0.0, 1.0
-    if _probability(m, guesses, correct, 0.0, delta) > 1.0 - CONFIDENCE:
+    if _bound_probability(m, guesses, correct, 0.0, delta) > 1.0 - CONFIDENCE:
         return 0.0
-    while _probability(m, guesses, correct, high, delta) <= 1.0 - CONFIDENCE:
+    while _bound_probability(m, guesses, correct, high, delta) <= 1.0 - CONFIDENCE:
         low, high = high, 2.0 * high
         if high > 100.0:
             return high
     for _ in range(40):
         middle = (low + high) / 2.0
-        rejects = _probability(m, guesses, correct, middle, delta) <= 1.0 - CONFIDENCE
+        rejects = _bound_probability(m, guesses, correct, middle, delta) <= 1.0 - CONFIDENCE
         low, high = (middle, high) if rejects else (low, middle)
     return low
 
 
-def _probability(m: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
-    """Return how probable so many correct guesses are at most, if the run is (epsilon, delta)-private."""
+def _bound_probability(m: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
+    """Bound the probability of at least `correct` correct guesses for an (epsilon, delta)-private run."""
     from scipy.special import betainc, gammaln, xlog1py, xlogy
 
     right = 1.0 / (1.0 + math.exp(-epsilon))

@@ -1,14 +1,14 @@
-"""What one device learns about another from an average in which all take part: exact, for every pair.
+"""Pairwise leaks of gossip: how much one device learns about another from one average, exactly and for every pair.
 
 Every device has rows r_u, adds normal noise of standard deviation s once, and takes part with z_u = r_u + noise. All
-that gossip ever sends are sums of these with known coefficients. Device v knows its own z_v, what it receives, and what
-is public: A_v z. If a point of u moves r_u by D, v has to tell two normal distributions with the same covariance
-s^2 A_v A_v^T apart. One number says how well it can, mu-GDP (`p2pkm.methods.building_blocks.gdp`) and no smaller mu:
+messages of gossip are sums of these with known coefficients. Device v knows A_v z: its local z_v, the messages that it
+receives, and public rows. A point of u moves r_u by D, so v tests two normal distributions with the same covariance
+s^2 A_v A_v^T. The pair (u, v) satisfies mu-GDP (`p2pkm.methods.building_blocks.gdp`) with exactly
 
     mu(u -> v) = (D / s) sqrt(leak[v, u]),   leak[v, u] = e_u^T A_v^+ A_v e_u
 
-the squared length of the projection of the unit vector e_u on the span of the rows of A_v. Only that span counts:
-whether rows are scaled or repeated does not matter, and messages that are late or lost only change the rows.
+where the leak is the squared length of the projection of the unit vector e_u on the span of the rows of A_v. Only that
+span matters: rows may be scaled or repeated, and late or lost messages only change the rows.
 
 Source: E. Cyffers, M. Even, A. Bellet, L. Massoulie, "Muffliato: Peer-to-peer privacy amplification for decentralized
 optimization and averaging", NeurIPS 2022, where pairwise privacy losses of gossip are introduced.
@@ -43,7 +43,7 @@ from p2pkm.methods.schedules import make
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
-from p2pkm.privacy.row_space import PRIME, Echelon, Orthonormal
+from p2pkm.privacy.row_space import PRIME, Orthonormal, RowEchelonBasis
 from topologies.mixing import is_weighted, mean_link_weights, metropolis_weights
 from topologies.single_thread import single_thread
 
@@ -53,27 +53,29 @@ if TYPE_CHECKING:
     from topologies import CSRGraph, TimeVaryingGraph
 
 METHODS = {"consensus": ConsensusLloyd, "pushsum": PushSumLloyd, "tracking": TrackingLloyd}
-_MOST = 10**8  # pairs of devices
-_DENOMINATOR = 10**6  # of a fraction that a weight of the graph's own stands for
+# Pairs of devices, at most: the leaks of this many pairs take 800 MB.
+_MAX_PAIRS = 10**8
+# Largest denominator of the fraction that a link weight of the graph is taken for.
+_MAX_DENOMINATOR = 10**6
 
 
 @dataclass(frozen=True, eq=False)
 class PairLeaks:
-    """What every receiver learns about every device from one average.
+    """Information that every receiver obtains about every device from one average.
 
     Attributes
     ----------
     receivers : int64[r]
-        The devices that the rows are about; by default all, in their order.
+        Ids of the receivers; by default all devices.
     leak : float64[r, n]
-        In [0, 1]: what receiver v learns about device u, as a share of what u's own noisy rows say. Where `certified`
-        is False, 1 for every device that v receives anything about.
+        Leak from device u to receiver v, from 0 (no information) to 1 (as much as the noisy rows of u). If not
+        `certified`, 1 for every device about which v receives any information.
     rank : int64[r]
         Number of independent rows that v knows, exact: the sum of its leaks.
     solved : bool[r, n]
         Whether v can compute the rows of u exactly.
     certified : bool[r]
-        Whether the basis that `leak` is computed with has as many rows as `rank` says.
+        Whether the basis from which `leak` is computed has `rank` rows.
 
     Examples
     --------
@@ -100,24 +102,25 @@ def pair_leaks(  # noqa: PLR0913 - the public signature
     receivers: Iterable[int] | None = None, public: Iterable[int] = (), *, faults: Faults | str | None = None,
     stale_policy: StalePolicy | str | None = None, seed: int = 0,
 ) -> PairLeaks:  # fmt: skip
-    """Compute what each device learns about each other one from one average, without any points.
+    """Compute the leak of one average from each device to each receiver; no points are needed.
 
     Parameters
     ----------
     graph : networkx.Graph, topologies.CSRGraph, topologies.TimeVaryingGraph or Topology
     gossips : int
-        T, the turns of the average: every device sends T tables.
+        Number of turns T of the average: every device sends T tables.
     method : {"consensus", "pushsum", "tracking"}
-        As the methods of these names average in one Lloyd step; tracking in its first.
+        Average of one Lloyd step of this method; of the first step for "tracking".
     receivers : iterable of int, optional
-        Who learns; None: every device.
+        Ids of the receivers; None for all devices.
     public : iterable of int
         Devices whose rows at the end of the average are known to all.
     faults : Faults or str, optional
-        As `p2pkm.simulate` takes them; the average is the opening and round 1. A delayed message counts as received.
+        As in `p2pkm.simulate`; the average consists of the initial exchange and round 1. A delayed message counts as
+        received.
     stale_policy : StalePolicy or str, optional
     seed : int
-        Of faults that are drawn.
+        Seed of faults that are drawn.
 
     Returns
     -------
@@ -132,8 +135,9 @@ def pair_leaks(  # noqa: PLR0913 - the public signature
 
     Notes
     -----
-    On a graph that stays and without faults the span is a block Krylov space: its basis, not the rows, is multiplied by
-    the weights, because powers of the weights lose directions to rounding. Otherwise the rows themselves are followed.
+    On a static graph without faults, the span is a block Krylov space. Its basis instead of the rows is multiplied by
+    the weights, because powers of the weights lose directions by rounding. In all other cases the coefficients of all
+    messages are computed.
 
     Examples
     --------
@@ -146,43 +150,47 @@ def pair_leaks(  # noqa: PLR0913 - the public signature
     check_integer(gossips, 1, "gossips")
     check_choice(method, METHODS, "method")
     topology = Topology.from_graph(graph)
-    who = _check_devices(range(topology.n) if receivers is None else receivers, topology.n, "receivers")
-    known = _check_devices(public, topology.n, "public")
-    if len(who) * topology.n > _MOST:
-        raise ExperimentError(
-            f"there are {len(who) * topology.n:,} pairs; expected at most {_MOST:,}: name fewer receivers"
-        )
+    receiver_ids = _check_devices(range(topology.n) if receivers is None else receivers, topology.n, "receivers")
+    public_ids = _check_devices(public, topology.n, "public")
+    pairs = len(receiver_ids) * topology.n
+    if pairs > _MAX_PAIRS:
+        raise ExperimentError(f"there are {pairs:,} pairs; expected at most {_MAX_PAIRS:,}: name fewer receivers")
     if stale_policy is not None and faults is None:
-        raise ExperimentError(f"stale policy is {str(stale_policy)!r}, but there are no faults; give both, or neither")
+        raise ExperimentError(
+            f"stale policy {stale_policy} requires faults. Remove it, or add for example --faults loss=0.1"
+        )
     model, stale = build_fault_model(Faults.of(faults), topology, seed), StalePolicy.of(stale_policy)
     if model is None and topology.varying is None:
-        knowledge: _Knowledge = _KrylovSpaces(topology, gossips, method, known)
+        knowledge: _Knowledge = _KrylovSpaces(topology, gossips, method, public_ids)
     else:
-        exchanges = _play(topology, gossips, (model, stale or StalePolicy.keep()))
-        knowledge = _FollowedRows(topology, exchanges, method, known, totals=_sends_totals(method, topology, model))
-    found = [_measure(*knowledge.of(v)) for v in who]
-    leak, rank, solved, certified = (np.array(part) for part in zip(*found, strict=True))
-    return PairLeaks(who, leak, rank, solved, certified)
+        exchanges = _run_average(topology, gossips, model, stale or StalePolicy.keep())
+        totals = _sends_totals(method, topology, model)
+        knowledge = _MessageRows(topology, exchanges, method, public_ids, totals=totals)
+    measured = [_measure(*knowledge.of(v)) for v in receiver_ids]
+    leak, rank, solved, certified = (np.array(part) for part in zip(*measured, strict=True))
+    return PairLeaks(receiver_ids, leak, rank, solved, certified)
 
 
-def _check_devices(given: Iterable[int], n: int, name: str) -> Integers:
-    found = [check_integer(device, 0, name) for device in given]
-    if not found and name == "receivers":
-        raise ExperimentError("receivers is empty; expected at least one device")
-    if max(found, default=0) >= n:
-        raise ExperimentError(f"{name} has device {max(found)}; expected numbers from 0 to {n - 1}")
-    return np.array(found, np.int64)
+def _check_devices(devices: Iterable[int], n: int, name: str) -> Integers:
+    """Validate ids of devices."""
+    ids = [check_integer(device, 0, name) for device in devices]
+    if not ids and name == "receivers":
+        raise ExperimentError("receivers is empty; expected at least one device, for example 0")
+    if max(ids, default=0) >= n:
+        raise ExperimentError(f"{name} has device {max(ids)}; expected numbers from 0 to {n - 1}")
+    return np.array(ids, np.int64)
 
 
 def _sends_totals(method: str, topology: Topology, model: Any) -> bool:
-    """Return whether the method sends running totals here."""
+    """Check whether the method sends running totals: some methods do so under faults."""
     plain = METHODS[method](1)
     return model is not None and plain.under_faults(topology) != plain
 
 
-def _measure(basis: Orthonormal, echelon: Echelon) -> tuple[Floats, int, Mask, bool]:
-    """Return leak, rank, solved and certified of one receiver."""
+def _measure(basis: Orthonormal, echelon: RowEchelonBasis) -> tuple[Floats, int, Mask, bool]:
+    """Compute leak, rank, solved and certified of one receiver."""
     rank = len(echelon.rows)
+    # Rounding has hidden a direction, so the leaks would be too small: use the safe value 1.
     if rank != len(basis.rows):
         reached = (echelon.rows != 0).any(axis=0) | (basis.rows != 0).any(axis=0)
         return reached.astype(np.float64), rank, echelon.solved, False
@@ -190,23 +198,23 @@ def _measure(basis: Orthonormal, echelon: Echelon) -> tuple[Floats, int, Mask, b
 
 
 class _Knowledge(Protocol):
-    """What receivers know."""
+    """Rows that receivers know."""
 
-    def of(self, v: int) -> tuple[Orthonormal, Echelon]:
-        """Return the span of the rows of A_v, in floating-point numbers and in residues."""
+    def of(self, v: int) -> tuple[Orthonormal, RowEchelonBasis]:
+        """Compute the span of the rows of A_v, in floating-point numbers and in residues."""
 
 
 class _Numbers(Protocol):
-    """The arithmetic that rows are followed in."""
+    """Arithmetic of the coefficients: floating-point numbers, or residues modulo `PRIME`."""
 
     def fractions(self, values: Any, den: Any) -> Any:
-        """Return values / den, of whole values or weights of a graph."""
+        """Compute values / den, for integers or link weights."""
 
     def combine(self, weights: Any, rows: Any) -> Any:
-        """Return a linear combination of rows."""
+        """Compute a linear combination of rows."""
 
     def reduce(self, sums: Any) -> Any:
-        """Return sums of a few numbers as numbers."""
+        """Reduce sums of a few numbers to the range of the arithmetic."""
 
 
 class _Reals:
@@ -222,10 +230,10 @@ class _Reals:
 
 class _Residues:
     def fractions(self, values: Any, den: Any) -> Integers:
-        pairs, where = np.unique(np.stack(np.broadcast_arrays(values, den), axis=-1), axis=0, return_inverse=True)
-        found = [_find_fraction(value) / int(below) for value, below in pairs]
-        residues = [one.numerator * pow(one.denominator, -1, PRIME) % PRIME for one in found]
-        return np.array(residues, np.int64)[where.reshape(-1)]
+        pairs, index = np.unique(np.stack(np.broadcast_arrays(values, den), axis=-1), axis=0, return_inverse=True)
+        quotients = [_find_fraction(value) / int(divisor) for value, divisor in pairs]
+        residues = [quotient.numerator * pow(quotient.denominator, -1, PRIME) % PRIME for quotient in quotients]
+        return np.array(residues, np.int64)[index.reshape(-1)]
 
     def combine(self, weights: Integers, rows: Integers) -> Integers:
         return (weights[:, None] * rows % PRIME).sum(axis=0) % PRIME
@@ -235,58 +243,63 @@ class _Residues:
 
 
 def _find_fraction(value: float) -> Fraction:
-    """Return the simple fraction that a number is rounded from, else the number itself."""
-    simple = Fraction(float(value)).limit_denominator(_DENOMINATOR)
+    """Find the simple fraction that rounds to a number; if there is none, the exact value of the number."""
+    simple = Fraction(float(value)).limit_denominator(_MAX_DENOMINATOR)
     return simple if float(simple) == value else Fraction(float(value))
 
 
 class _KrylovSpaces:
-    """One matrix of weights W: the rows are those of I, W, W^2, ... at the neighbors."""
+    """Rows of a fixed matrix of weights W: those of I, W, W^2, ... at the neighbors of the receiver."""
 
     def __init__(self, topology: Topology, gossips: int, method: str, public: Integers) -> None:
         n = topology.n
-        self._topology, self._gossips, self._public = topology, gossips, public
-        self._starts = topology.indptr[:-1] + np.arange(n)  # of the entries of each column: its device, its neighbors
+        self._topology = topology
+        self._gossips = gossips
+        self._public = public
+        # Position of the first entry of each column of W: the device itself, followed by its neighbors.
+        self._starts = topology.indptr[:-1] + np.arange(n)
         self._from = np.insert(topology.indices, topology.indptr[:-1], np.arange(n))
         values, den = _list_weights(topology, self._from, method)
         self._weights: list[tuple[_Numbers, Any]] = []
         for numbers in (_Reals(), _Residues()):
             weights: Any = numbers.fractions(values, den)
+            # The diagonal of a symmetric matrix of weights completes its columns to 1.
             if method != "pushsum":
                 weights[self._starts] = 0
                 weights[self._starts] = numbers.reduce(1 - np.add.reduceat(weights, self._starts))
             self._weights.append((numbers, weights))
         self._rows = [self._power(kind) for kind in range(2)]
 
-    def of(self, v: int) -> tuple[Orthonormal, Echelon]:
+    def of(self, v: int) -> tuple[Orthonormal, RowEchelonBasis]:
         topology = self._topology
         units = np.concatenate(([v], topology.indices[topology.indptr[v] : topology.indptr[v + 1]]))
-        spaces: tuple[Any, Any] = Orthonormal(topology.n, units), Echelon(topology.n, units)
+        spaces: tuple[Any, Any] = Orthonormal(topology.n, units), RowEchelonBasis(topology.n, units)
         for kind, space in enumerate(spaces):
-            news: Any = space.rows
+            new_rows: Any = space.rows
             for _ in range(self._gossips - 1):
-                news = space.add(self._times(kind, news))
-                if not len(news):
+                new_rows = space.add(self._multiply(kind, new_rows))
+                # The span is invariant under W from here on.
+                if not len(new_rows):
                     break
             space.add(self._rows[kind])
         return spaces
 
     def _power(self, kind: int) -> Any:
-        """Return the rows of the public devices in W^T."""
+        """Compute the rows of the public devices in W^T."""
         rows: Any = np.zeros((len(self._public), self._topology.n), (np.float64, np.int64)[kind])
         rows[np.arange(len(rows)), self._public] = 1
         for _ in range(self._gossips if len(rows) else 0):
-            rows = self._times(kind, rows)
+            rows = self._multiply(kind, rows)
         return rows
 
-    def _times(self, kind: int, rows: Any) -> Any:
-        """Return rows times W."""
+    def _multiply(self, kind: int, rows: Any) -> Any:
+        """Multiply rows by W."""
         numbers, weights = self._weights[kind]
         return numbers.reduce(np.add.reduceat(numbers.reduce(rows[:, self._from] * weights), self._starts, axis=1))
 
 
 def _list_weights(topology: Topology, rows: Integers, method: str) -> tuple[Any, Any]:
-    """Return the entries of W by column, each a numerator and a denominator: the device itself, then its neighbors."""
+    """List the entries of W by column as numerators and denominators: the device itself, then its neighbors."""
     degrees, links = topology.degrees, topology.links
     to = np.repeat(np.arange(topology.n), degrees + 1)
     if not is_weighted(links):
@@ -299,18 +312,18 @@ def _list_weights(topology: Topology, rows: Integers, method: str) -> tuple[Any,
 
 
 class _Exchange(NamedTuple):
-    """An exchange and the turn after it.
+    """One exchange and the turn after it.
 
     Attributes
     ----------
     devices : Devices
-        With the links in use, and those who act.
+        Batch with the active links and devices.
     used : int64[b]
-        The own edges over which a table is used.
+        Edges over which a table is used.
     sent : int64[b]
-        In which exchange that table was sent.
+        Number of the exchange in which that table was sent.
     arrives : bool[e]
-        The own edges over which what was sent in this exchange arrives, now or later.
+        Edges over which the message of this exchange arrives, now or later.
     """
 
     devices: Devices
@@ -324,10 +337,11 @@ class _ProbeState(NamedTuple):
 
 
 class _Probe:
-    """Send in which exchange it is, so that what is used tells how old it is."""
+    """Method that sends the number of the exchange, so that the received tables show when they were sent."""
 
     def __init__(self) -> None:
-        self.sent, self.seen = 0, (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        self.sent = 0
+        self.received = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
     def message(self, state: _ProbeState, devices: Devices) -> DenseMessages:
         self.sent += 1
@@ -335,121 +349,129 @@ class _Probe:
 
     def update(self, state: _ProbeState, inbox: Inbox, devices: Devices) -> _ProbeState:
         used = received_edges(inbox, devices.active_edges)
-        self.devices, self.seen = devices, (used, inbox.tables[inbox.slots[used], 0, 0].astype(np.int64))
+        self.devices = devices
+        self.received = used, inbox.tables[inbox.slots[used], 0, 0].astype(np.int64)
         return state
 
 
-def _play(topology: Topology, gossips: int, trouble: tuple[Any, StalePolicy]) -> list[_Exchange]:
-    """Play one average of a method that sends in every turn, as `p2pkm.engine.loop` does, and note what is received."""
+def _run_average(topology: Topology, gossips: int, model: Any, stale: StalePolicy) -> list[_Exchange]:
+    """Run one average of a method that sends in every turn, as `p2pkm.engine.loop` does, and record its exchanges."""
     network = LocalNetwork(place(topology, 0, 1))
     points = Shards(np.zeros((topology.n, 1)), np.arange(topology.n + 1), np.ones(topology.n), None, 0)
     links = ActiveLinks(build_batch(topology, points, network, 0, reference), network, topology.varying)
-    schedule, probe, state = (
-        make(f"jacobi*{gossips}", links.devices, topology.colors),
-        _Probe(),
-        _ProbeState(np.zeros(topology.n, np.bool_)),
-    )
-    played: Any = probe
-    model, stale = trouble
+    schedule = make(f"jacobi*{gossips}", links.devices, topology.colors)
+    probe = _Probe()
+    state = _ProbeState(np.zeros(topology.n, np.bool_))
+    algorithm: Any = probe
     injector = None if model is None else FaultInjector(model, stale, topology, network.placement)
     if injector is not None:
-        played, schedule = injector.wrap(probe, schedule, network)
+        algorithm, schedule = injector.wrap(probe, schedule, network)
     network.open(injector)
-    now, found = links.devices.at_stage_start(schedule.opening), []
-    for turn, awake in enumerate(schedule.turns(1)):
-        messages = played.message(state, now)
+    batch, exchanges = links.devices.at_stage_start(schedule.opening), []
+    for turn, active in enumerate(schedule.turns(1)):
+        messages = algorithm.message(state, batch)
         inbox = network.exchange(messages)
         arrives = injector.arrives if injector is not None else links.devices.active_edges
-        now = links.devices.at_turn(1, turn, awake)
-        played.update(state, inbox, now)
-        found.append(_Exchange(probe.devices, *probe.seen, arrives))
+        batch = links.devices.at_turn(1, turn, active)
+        algorithm.update(state, inbox, batch)
+        exchanges.append(_Exchange(probe.devices, *probe.received, arrives))
         if links.advance(due=True):
-            now = links.devices.at_turn(1, turn, awake)
-    return found
+            batch = links.devices.at_turn(1, turn, active)
+    return exchanges
 
 
-class _FollowedRows:
-    """Weights that change, tables that are late or lost: the rows of all that is sent are followed."""
+class _MessageRows:
+    """Rows of all messages, for weights that change and for messages that are late or lost."""
 
     def __init__(
         self, topology: Topology, exchanges: list[_Exchange], method: str, public: Integers, *, totals: bool
     ) -> None:
-        self._topology, self._exchanges, self._public = topology, exchanges, public
-        follow = _follow_totals if totals else _follow_rows
-        self._rows = [follow(topology, exchanges, method, numbers) for numbers in (_Reals(), _Residues())]
+        self._topology = topology
+        self._exchanges = exchanges
+        self._public = public
+        compute_rows = _compute_total_rows if totals else _compute_rows
+        self._rows = [compute_rows(topology, exchanges, method, numbers) for numbers in (_Reals(), _Residues())]
 
-    def of(self, v: int) -> tuple[Orthonormal, Echelon]:
+    def of(self, v: int) -> tuple[Orthonormal, RowEchelonBasis]:
         topology, unit = self._topology, np.array([v])
-        spaces: tuple[Any, Any] = Orthonormal(topology.n, unit), Echelon(topology.n, unit)
-        own = np.arange(topology.indptr[v], topology.indptr[v + 1])
-        for space, (sent, ends) in zip(spaces, self._rows, strict=True):
+        spaces: tuple[Any, Any] = Orthonormal(topology.n, unit), RowEchelonBasis(topology.n, unit)
+        edges = np.arange(topology.indptr[v], topology.indptr[v + 1])
+        for space, (sent, final) in zip(spaces, self._rows, strict=True):
             for rows, exchange in zip(sent, self._exchanges, strict=True):
-                space.add(rows[topology.indices[own[exchange.arrives[own]]]])
-            space.add(ends[self._public])
+                space.add(rows[topology.indices[edges[exchange.arrives[edges]]]])
+            space.add(final[self._public])
         return spaces
 
 
 def _weigh(exchange: _Exchange, method: str, numbers: _Numbers) -> tuple[Any, Any]:
-    """Return the weight of each own edge, [e], and what a device keeps, [n], of links in use alone."""
+    """Compute the weight of each edge, [e], and of the local rows of each device, [n]; active links only."""
     devices = exchange.devices
     if method == "pushsum":
-        ones, relative = np.ones(len(devices.indices)), relative_weights(devices)
-        return numbers.fractions(ones if relative is None else relative, ones), numbers.fractions(
-            np.ones(len(devices)), 1 + devices.degrees
-        )
+        unit, relative = np.ones(len(devices.indices)), relative_weights(devices)
+        edge_weights = numbers.fractions(unit if relative is None else relative, unit)
+        return edge_weights, numbers.fractions(np.ones(len(devices)), 1 + devices.degrees)
     if devices.averaging_weights is not None or devices.neighbor_mean_weights is not None:
         shares = mixing_weights(devices)
         weights: Any = numbers.fractions(shares, np.ones(len(shares)))
     else:
         most = np.maximum(devices.degrees[devices.sources], devices.neighbor_degrees)
         weights = numbers.fractions(np.ones(len(most)), 1 + most)
-    kept = np.ones(len(devices), weights.dtype)
-    np.subtract.at(kept, devices.sources[devices.active_edges], weights[devices.active_edges])
-    return weights, numbers.reduce(kept)
+    local_weights = np.ones(len(devices), weights.dtype)
+    np.subtract.at(local_weights, devices.sources[devices.active_edges], weights[devices.active_edges])
+    return weights, numbers.reduce(local_weights)
 
 
 def _iter_used(exchange: _Exchange) -> Iterator[tuple[int, Integers, Integers]]:
-    """Yield every device that acts, with the edges it uses and the exchanges that these tables were sent in."""
+    """Yield every active device, its edges with a used table, and the exchanges in which these tables were sent."""
     first = np.searchsorted(exchange.used, exchange.devices.indptr)
     for v in np.flatnonzero(exchange.devices.active_devices):
         part = slice(first[v], first[v + 1])
         yield int(v), exchange.used[part], exchange.sent[part]
 
 
-def _follow_rows(topology: Topology, exchanges: list[_Exchange], method: str, numbers: _Numbers) -> tuple[Any, Any]:
-    """Return the coefficients of all that is sent, [T, n, n], and of the rows at the end, [n, n]."""
+def _compute_rows(topology: Topology, exchanges: list[_Exchange], method: str, numbers: _Numbers) -> tuple[Any, Any]:
+    """Compute the coefficients of all messages, [T, n, n], and of the rows at the end, [n, n]."""
     rows: Any = numbers.fractions(np.ones(1), np.ones(1)) * np.eye(topology.n, dtype=np.int64)
     sent: Any = np.zeros((len(exchanges), *rows.shape), rows.dtype)
     for number, exchange in enumerate(exchanges):
-        weights, kept = _weigh(exchange, method, numbers)
-        sent[number] = numbers.reduce(rows * kept[:, None]) if method == "pushsum" else rows
+        weights, local_weights = _weigh(exchange, method, numbers)
+        # Push-sum splits rows at the sender, the other methods weight them at the receiver.
+        sent[number] = numbers.reduce(rows * local_weights[:, None]) if method == "pushsum" else rows
         mixed = rows.copy()
-        for v, edges, when in _iter_used(exchange):
-            among, tables = weights[edges], sent[when, topology.indices[edges]]
-            rest = kept[v : v + 1] if method == "pushsum" else numbers.reduce(1 - among.sum(keepdims=True))
-            mixed[v] = numbers.combine(np.concatenate((rest, among)), np.concatenate((rows[v : v + 1], tables)))
+        for v, edges, sent_in in _iter_used(exchange):
+            edge_weights, tables = weights[edges], sent[sent_in, topology.indices[edges]]
+            if method == "pushsum":
+                local_weight = local_weights[v : v + 1]
+            else:
+                local_weight = numbers.reduce(1 - edge_weights.sum(keepdims=True))
+            all_weights = np.concatenate((local_weight, edge_weights))
+            mixed[v] = numbers.combine(all_weights, np.concatenate((rows[v : v + 1], tables)))
         rows = mixed
     return sent, rows
 
 
-def _follow_totals(topology: Topology, exchanges: list[_Exchange], method: str, numbers: _Numbers) -> tuple[Any, Any]:
-    """Return the same of running totals, see `p2pkm.methods.building_blocks.averaging.RunningSums`."""
+def _compute_total_rows(
+    topology: Topology, exchanges: list[_Exchange], method: str, numbers: _Numbers
+) -> tuple[Any, Any]:
+    """Compute the coefficients for running totals, see `p2pkm.methods.building_blocks.averaging.RunningSums`."""
     rows: Any = numbers.fractions(np.ones(1), np.ones(1)) * np.eye(topology.n, dtype=np.int64)
     sent: Any = np.zeros((len(exchanges), *rows.shape), rows.dtype)
+    # Exchange in which the last used table over each edge was sent, -1 before the first one.
     last = np.full(len(topology.indices), -1)
-    total, held = np.zeros_like(rows), rows
+    total, local_rows = np.zeros_like(rows), rows
     for number, exchange in enumerate(exchanges):
-        weights, kept = _weigh(exchange, method, numbers)
+        weights, local_weights = _weigh(exchange, method, numbers)
         acted = np.ones(topology.n, np.bool_) if number == 0 else exchanges[number - 1].devices.active_devices
-        held = np.where(acted[:, None], numbers.reduce(rows * kept[:, None]), held)
-        offered = held if method == "pushsum" else rows
-        total = np.where(acted[:, None], numbers.reduce(total + offered), total)
+        local_rows = np.where(acted[:, None], numbers.reduce(rows * local_weights[:, None]), local_rows)
+        added = local_rows if method == "pushsum" else rows
+        total = np.where(acted[:, None], numbers.reduce(total + added), total)
         sent[number] = total
-        rows = held.copy()
-        for v, edges, when in _iter_used(exchange):
-            before = edges[last[edges] >= 0]
-            tables = sent[when, topology.indices[edges]], sent[last[before], topology.indices[before]]
-            among = np.concatenate((np.ones(1, weights.dtype), weights[edges], numbers.reduce(-weights[before])))
-            rows[v] = numbers.combine(among, np.concatenate((held[v : v + 1], *tables)))
-            last[edges] = when
+        rows = local_rows.copy()
+        for v, edges, sent_in in _iter_used(exchange):
+            # A receiver takes the difference to the last total that it used.
+            repeated = edges[last[edges] >= 0]
+            tables = sent[sent_in, topology.indices[edges]], sent[last[repeated], topology.indices[repeated]]
+            signed = np.ones(1, weights.dtype), weights[edges], numbers.reduce(-weights[repeated])
+            rows[v] = numbers.combine(np.concatenate(signed), np.concatenate((local_rows[v : v + 1], *tables)))
+            last[edges] = sent_in
     return sent, rows

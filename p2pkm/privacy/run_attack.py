@@ -1,4 +1,4 @@
-"""Attacks on noisy sums, beside what is claimed: for gossip of values with noise of their own, and for `private`."""
+"""Commands that attack noisy sums and compare with the claim: gossip of noisy values, and the method `private`."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,23 +16,28 @@ if TYPE_CHECKING:
     from p2pkm.methods.peer.private import Private
     from p2pkm.privacy.attacks import Audit, NoisySum
 
-_MOST = 2000  # devices on which gossip is attacked: the view of a receiver is a dense matrix
-_CANARIES, _GUESSES, _CLUSTERS, _LARGEST_MU = 1000, 200, 16, 1000.0
+# Devices, at most, for attacks on gossip: the view of a receiver is a dense matrix.
+_MOST = 2000
+# Canaries of an audit, and guesses about them.
+_CANARIES, _GUESSES = 1000, 200
+# Default number of clusters of `private`.
+_CLUSTERS = 16
+_LARGEST_MU = 1000.0
 _TITLES = {"gossip": "gossip of noisy values", "private": "sums of private"}
 
 
 class AttackQuery(NamedTuple):
-    """What to attack.
+    """Options of an attack.
 
     Attributes
     ----------
     graph : str
     devices : int or None
-        None: 16.
+        None for 16.
     seed, trials : int
     delta : float
     out : str or None
-        File of the figure.
+        File for the figure.
     """
 
     graph: str
@@ -44,14 +49,26 @@ class AttackQuery(NamedTuple):
 
 
 def attack_gossip(query: AttackQuery, gossips: int, mu: float, receiver: int) -> dict[str, Any]:
-    """Attack an average of values, to each of which its device has added noise that gives mu by itself.
+    """Attack gossip of noisy values: at each distance from the receiver, the device with the largest leak.
 
-    For every distance from the receiver the device is attacked that it learns most about.
+    Parameters
+    ----------
+    query : AttackQuery
+    gossips : int
+        Number of turns of the average.
+    mu : float
+        Guarantee of the noise that each device adds to its value, against a receiver of that value.
+    receiver : int
+
+    Returns
+    -------
+    dict
+        For `explain`.
 
     Raises
     ------
     P2PKMError
-        If the graph or an option cannot be used.
+        If the graph or an option is invalid.
     """
     from p2pkm.network.graph import Topology
     from p2pkm.privacy import attacks
@@ -63,40 +80,52 @@ def attack_gossip(query: AttackQuery, gossips: int, mu: float, receiver: int) ->
     topology = Topology.from_graph(graph)
     if not 2 <= topology.n <= _MOST or topology.varying is not None:
         raise ExperimentError(
-            f"attack gossip takes graphs that stay, of 2 to {_MOST:,} devices; got {spec} of {topology.n:,}"
+            f"attack gossip requires a static graph of 2 to {_MOST:,} devices; got {spec} of {topology.n:,}. Use for "
+            "example --graph ring --devices 16"
         )
     if not 0 <= check_integer(receiver, 0, "receiver") < topology.n:
         raise ExperimentError(f"receiver is {receiver}; expected a device from 0 to {topology.n - 1}")
-    known = pair_leaks(topology, gossips, receivers=[receiver])
+    leaks = pair_leaks(topology, gossips, receivers=[receiver])
     view, distance = attacks.gossip_view(topology, receiver, gossips), topology.layers(np.array([receiver]))
     rows = []
     for hops in range(1, int(distance.max()) + 1):
-        there = np.flatnonzero(distance == hops)
-        device = int(there[np.argmax(known.leak[0, there])])
-        claimed = mu * float(np.sqrt(known.leak[0, device]))
-        found = attacks.judge(
-            attacks.attack_gossip(view, device, mu, query.trials, query.seed + hops), claimed, query.delta
-        )
-        rows.append({"distance": hops, "device": device, "solved": float(known.solved[0, there].mean()),
-                     **asdict(found), "holds": found.holds})  # fmt: skip
+        at_distance = np.flatnonzero(distance == hops)
+        device = int(at_distance[np.argmax(leaks.leak[0, at_distance])])
+        claimed = mu * float(np.sqrt(leaks.leak[0, device]))
+        trials = attacks.attack_gossip(view, device, mu, query.trials, query.seed + hops)
+        attack = attacks.judge(trials, claimed, query.delta)
+        solved = float(leaks.solved[0, at_distance].mean())
+        rows.append({"distance": hops, "device": device, "solved": solved, **asdict(attack), "holds": attack.holds})
     rng = np.random.default_rng(query.seed)
-    nearest = mu * np.sqrt(max(known.leak[0, row["device"]] for row in rows)) if rows else 0.0
+    largest_mu = mu * np.sqrt(max(leaks.leak[0, row["device"]] for row in rows)) if rows else 0.0
     included = rng.random(_CANARIES) < 0.5
-    scores = rng.standard_normal(_CANARIES) + nearest * included
+    scores = rng.standard_normal(_CANARIES) + largest_mu * included
     audited = attacks.audit(scores, included, _GUESSES, query.delta)
     facts = {"what": "gossip", "graph": str(spec), "gossips": gossips, "receiver": receiver, "mu": mu}
     return _finish(facts, rows, audited, query)
 
 
 def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS, features: int = 2) -> dict[str, Any]:
-    """Attack the sums of `private` with the noise that it draws: first the curious devices, then all but one.
+    """Attack the sums of `private` with the noise that it draws, by the curious devices and by all devices except one.
 
-    The point that changes tables most is attacked in every sum of a run together.
+    All sums of a run are attacked together, for the point that changes their tables most.
+
+    Parameters
+    ----------
+    query : AttackQuery
+    algorithm : str
+        Spec of the method, such as ``private:epsilon=1,radius=30``.
+    clusters, features : int
+
+    Returns
+    -------
+    dict
+        For `explain`.
 
     Raises
     ------
     P2PKMError
-        If the method is not `private`, or it, the graph or an option cannot be used.
+        If the method is not `private`, or the method, the graph or an option is invalid.
     """
     from p2pkm.core.protocols import PointCount, RunOutline
     from p2pkm.methods.init.pipelines import check_links
@@ -109,7 +138,7 @@ def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS
     method = Private(clusters, **chosen.options)
     method = replace(method, delta=chosen.options.get("delta", query.delta))
     if missing := method.traits.needs_parameters:
-        raise ExperimentError(f"private needs {missing}; say private:epsilon=...,radius=...")
+        raise ExperimentError(f"private needs {missing}; use for example private:epsilon=1,radius=30")
     spec, graph, _ = build_graph(query.graph, query.devices, query.seed)
     topology = Topology.from_graph(graph)
     check_links(method, topology)
@@ -118,41 +147,44 @@ def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS
     sums = noisy_sums(method, features, n)
     masked, rows = method.trust == "masks", []
     hidden = n - method.curious if masked else 1
-    for who, left in (("curious", hidden), ("all others", 1)) if masked else ((method.trust, 1),):
-        trials = attacks.attack_sums(sums, left, query.trials, query.seed)
-        claimed = method.mu * float(np.sqrt(hidden / left))
-        found = attacks.judge(trials, claimed, method.delta)
-        rows.append({"against": who, "hidden": left, **asdict(found), "holds": found.holds})
+    # With masks, the claim holds against the curious devices. If all others collude, less noise protects a device.
+    for attacker, honest in (("curious", hidden), ("all others", 1)) if masked else ((method.trust, 1),):
+        trials = attacks.attack_sums(sums, honest, query.trials, query.seed)
+        claimed = method.mu * float(np.sqrt(hidden / honest))
+        attack = attacks.judge(trials, claimed, method.delta)
+        rows.append({"against": attacker, "hidden": honest, **asdict(attack), "holds": attack.holds})
     facts = {"what": "private", "graph": str(spec), "algorithm": str(chosen), "devices": n, "mu": method.mu}
     return _finish(facts, rows, _audit_seeds(method, sums[1], hidden, query.seed), query)
 
 
 def noisy_sums(method: "Private", features: int, n: int) -> "list[NoisySum]":
-    """Return the sums of a run with the noise of a device, and the largest change that a point makes.
+    """List the sums of a run with the noise of one device and the largest change by a point.
 
-    One for another (relation=exchange): in two rows, or from one side of a row to the other.
+    If one point replaces another (relation=exchange), the change is the larger one of two cases: the points are in
+    different rows, or at opposite sides of one row.
     """
     from p2pkm.methods.building_blocks.secure_sums import SumName
     from p2pkm.privacy.attacks import NoisySum
 
-    found = []
+    sums = []
     for number in range(1, method.sums + 1):
         shape = method.shape_of(number, method.radius or 1.0, features)
         change = np.zeros(shape.width, np.int64)
         change[0] = np.rint(shape.clip_radius / shape.grain.unit)
         change[-1] = int(shape.point_units)
         if method.relation == "exchange":
-            apart, across = np.concatenate((change, -change)), 2 * change
-            across[-1] = 0
-            change = max(apart, across, key=lambda one: float(np.linalg.norm(one)))
+            two_rows, one_row = np.concatenate((change, -change)), 2 * change
+            # The count of a row does not change.
+            one_row[-1] = 0
+            change = max(two_rows, one_row, key=lambda candidate: float(np.linalg.norm(candidate)))
         sd = method.noise_of(number, shape, n)[0] / shape.grain.unit
-        found.append(NoisySum(SumName(method.name, number), change, sd))
-    return found
+        sums.append(NoisySum(SumName(method.name, number), change, sd))
+    return sums
 
 
 @single_thread()
 def _audit_seeds(method: "Private", seeds: "NoisySum", hidden: int, seed: int) -> "Audit":
-    """Put a canary into each cell with probability 1/2, in one sum of seeds, and guess from the totals."""
+    """Audit the sum over cells of the initialization: each cell contains a canary with probability 1/2."""
     from p2pkm.methods.building_blocks.secure_sums import draw_noise
     from p2pkm.privacy.attacks import audit
 
@@ -168,34 +200,38 @@ def _check(query: AttackQuery) -> None:
     check_figure_path(query.out)
     check_integer(query.trials, 100, "trials")
     if not 0.0 < query.delta < 1.0:
-        raise ExperimentError(f"delta is {query.delta!r}; expected a number between 0 and 1, such as 1e-6")
+        raise ExperimentError(f"delta is {query.delta!r}; expected a number between 0 and 1, for example 1e-6")
 
 
 def _finish(facts: dict[str, Any], rows: list[dict[str, Any]], audited: "Audit", query: AttackQuery) -> dict[str, Any]:
-    found = {**facts, "rows": rows, "audit": asdict(audited), "holds": all(row["holds"] for row in rows)}
+    """Assemble the result of an attack, and save its figure."""
+    result = {**facts, "rows": rows, "audit": asdict(audited), "holds": all(row["holds"] for row in rows)}
     if query.out is not None:
         from p2pkm.viz import plot_attack
 
-        found["figure"] = str(save_figure_file(lambda: plot_attack(found), Path(query.out)))
-    return found
+        result["figure"] = str(save_figure_file(lambda: plot_attack(result), Path(query.out)))
+    return result
 
 
-def explain(found: dict[str, Any]) -> str:
-    """Return what was found as text."""
-    gossip, one = found["what"] == "gossip", found["audit"]
-    about = f"{found['gossips']} gossips, receiver {found['receiver']}" if gossip else found["algorithm"]
+def explain(result: dict[str, Any]) -> str:
+    """Format the result of an attack as text."""
+    gossip, audited = result["what"] == "gossip", result["audit"]
+    about = f"{result['gossips']} gossips, receiver {result['receiver']}" if gossip else result["algorithm"]
     head = f"{'distance':>8} {'device':>7} {'solved':>7}" if gossip else f"{'against':>12} {'hidden':>7}"
     head += f"  {'mu claimed':>10} {'measured':>16}  {'eps claimed':>11} {'at least':>8}"
-    lines = [f"{_TITLES[found['what']]} on {found['graph']}, {about}", "", head, *map(_write_row, found["rows"]), ""]
+    title = f"{_TITLES[result['what']]} on {result['graph']}, {about}"
+    lines = [title, "", head, *map(_write_row, result["rows"]), ""]
     lines += [
-        f"one run with {one['canaries']} canaries, {one['correct']} of {one['guesses']} guesses right: eps at least "
-        f"{one['epsilon_found']:.2f};",
-        f"so many guesses can never show more than {one['ceiling']:.2f}",
+        f"one run with {audited['canaries']} canaries, {audited['correct']} of {audited['guesses']} guesses correct: "
+        f"eps at least {audited['epsilon_found']:.2f};",
+        f"this number of guesses can never show more than {audited['ceiling']:.2f}",
     ]
     if gossip:
-        lines += ["solved: share of the devices at this distance whose values the receiver computes exactly;",
-                  "these figures are of one average and do not add up over steps"]  # fmt: skip
-    return "\n".join([*lines, *([f"drawn: {found['figure']}"] if "figure" in found else [])])
+        lines += [
+            "solved: share of the devices at this distance whose values the receiver computes exactly;",
+            "these numbers hold for one average and do not add up over steps",
+        ]
+    return "\n".join([*lines, *([f"drawn: {result['figure']}"] if "figure" in result else [])])
 
 
 def _write_row(row: dict[str, Any]) -> str:

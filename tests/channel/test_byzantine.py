@@ -47,7 +47,13 @@ def lies(kind, *, liars=(1,), says=MessageContent.CENTROIDS, **more):
     stacked = np.concatenate(POINTS)
     facts = stacked.min(axis=0), stacked.max(axis=0), stacked.mean(axis=0)
     told = ByzantineMessages(
-        Byzantine(len(liars), kind=kind), np.array(liars), p2pkm.GTVMin, *facts, content=says, started=[True], **more
+        Byzantine(len(liars), kind=kind),
+        np.array(liars),
+        p2pkm.GTVMin,
+        *facts,
+        content=says,
+        method_started=[True],
+        **more,
     )
     return told, table.devices
 
@@ -129,7 +135,7 @@ def test_before_the_method_devices_are_honest_unless_all_stages_are_asked_for():
     told, devices = lies("flip")
     messages = said(TRUTH)
     for stages in ("method", "all"):
-        early = replace(told, started=[], spec=Byzantine(1, kind="flip", stages=stages))
+        early = replace(told, method_started=[], spec=Byzantine(1, kind="flip", stages=stages))
         assert (send(early, messages, devices) is messages) == (stages == "method")
 
 
@@ -177,7 +183,7 @@ def test_silent_liars_stay_silent_and_letters_and_later_turns_of_an_opening_stay
     assert found.values is TRUTH and found.rows is quiet.rows and found.malformed is None
     sparse = SparseMessages(np.array([1]), Tables(TRUTH[1], np.zeros(1, int), np.ones(1, int)), np.array([1]))
     assert send(told, sparse, devices) is sparse
-    once, messages = replace(told, opening=True), said(TRUTH)
+    once, messages = replace(told, initial_exchange_only=True), said(TRUTH)
     assert send(once, messages, devices.at_turn(1, 0, devices.active_devices)) is messages
     assert send(once, messages, devices) is not messages
     none = replace(once, spec=Byzantine(1, kind="nan"), content=MessageContent.SUMMARIES)  # also of what is flooded
@@ -186,7 +192,7 @@ def test_silent_liars_stay_silent_and_letters_and_later_turns_of_an_opening_stay
 
 @pytest.mark.parametrize("kind", ["random", "flip", "drift", "collude"])
 def test_of_what_is_flooded_a_liar_changes_its_own_rows_alone_whenever_it_sends_them(kind):
-    told, devices = lies(kind, says=MessageContent.SUMMARIES, opening=True)
+    told, devices = lies(kind, says=MessageContent.SUMMARIES, initial_exchange_only=True)
     rows = np.array([[0, 1.0, 2.0, 5.0], [1, 3.0, 4.0, 6.0], [2, 7.0, 8.0, 7.0]])
     for step in (0, 3):
         messages = send(
@@ -359,9 +365,9 @@ def test_a_sampled_centrality_finds_the_middle_of_a_large_graph():
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    ("two", "expected how many devices are Byzantine"), ("-1", "expected how many"), ("", "expected how many"),
+    ("two", "expected a number of devices"), ("-1", "expected a number of dev"), ("", "expected a number of dev"),
     ("1:kind=mean", "Known: collude"), ("1:where=here", "unknown key 'where'"), ("1:", "ends with ':'"),
-    ("16", "so that one is honest"), ("99999", "so that one is honest"),
+    ("16", "expected at most 15, so that one device is honest"), ("99999", "expected at most 15, so"),
 ])  # fmt: skip
 def test_a_mistake_is_named(text, words):
     ended = here("--byzantine", text, "--out", "none", "--devices", "16", "-q")

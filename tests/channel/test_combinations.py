@@ -83,8 +83,8 @@ def test_command_line_and_scripts_give_the_same_message():
         run(quantize="rice", noise=0.1)
     assert ending.code == 2 and str(error.value) in " ".join(ending.err.split())
     assert str(error.value) == (
-        "--quantize rice cannot be combined with --noise 0.1: noise is no whole number of steps. Remove --quantize "
-        "rice, or remove --noise 0.1"
+        "--quantize rice cannot be combined with --noise 0.1: noise is not a multiple of the step size. Remove "
+        "--quantize rice, or remove --noise 0.1"
     )
 
 

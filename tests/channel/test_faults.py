@@ -15,10 +15,10 @@ import topologies
 from p2pkm.channel.fault_model import (
     TraceFaults,
     build_fault_model,
-    locate,
-    play_trace,
+    build_trace_model,
+    find_sorted,
     rebuild_fault_model,
-    record,
+    record_faults,
 )
 from p2pkm.channel.fault_trace import AWAY, KIND, LONGEST, LOSS, ROUND, ROUNDS, TURN, A, parse_trace, write_trace
 from p2pkm.channel.faults import FaultInjector
@@ -156,14 +156,14 @@ def test_who_is_away_stays_as_it_was_says_nothing_and_hears_nothing():
     assert [row[1] for row in heard.counts] == [0, 1, 1, 1, 4, 5]  # 1 hears 0
     assert [row[0] for row in heard.fresh] == [True, True, False, False, True, True]
     assert heard.injector.lost == 4  # what 0 and 2 said to 1
-    assert heard.injector.away == 2 and heard.injector.rounds == 5
+    assert heard.injector.unavailable_total == 2 and heard.injector.rounds == 5
 
 
 def test_who_is_asleep_hears_and_finds_it_new_when_it_wakes():
     heard = follow(PATH, [{"kind": "asleep", "round": 2, "device": 1, "rounds": 2}], 4)
     assert [row[1] for row in heard.turns] == [0, 1, 1, 1, 2]
     assert [row[1] for row in heard.counts] == [0, 1, 2, 3, 4]
-    assert heard.injector.lost == 0 and heard.injector.away == 0
+    assert heard.injector.lost == 0 and heard.injector.unavailable_total == 0
 
 
 def test_what_a_sleeper_was_told_stays_new_until_it_is_awake():
@@ -226,29 +226,29 @@ def test_an_empty_table_is_a_message_and_one_without_links_has_none():
     assert ages.tolist() == [0] * 4 and fresh.tolist() == [False, True, True, False]
     alone = follow(Topology.from_links(1, np.zeros((0, 3))), [away(1, 0)], 2)
     assert alone.turns == [[0], [0], [1]] and alone.injector.lost == 0
-    at, here = locate(np.zeros(0, np.int64), np.array([3, 4]))
+    at, here = find_sorted(np.zeros(0, np.int64), np.array([3, 4]))
     assert at.tolist() == [] and here.tolist() == [False, False]
 
 
 def test_what_was_on_its_way_when_a_stage_ended_does_not_keep_the_next_one_from_ending():
     network = LocalNetwork(place(PATH, 0, 1))
     injector = follow(PATH, [delay(1, 0, 1, 9)], 1).injector
-    injector.note(0, np.ones(3, bool))
+    injector.set_turn(0, np.ones(3, bool))
     assert injector.check_termination("silent") == ""
     injector.wrap(Counter(), make("jacobi", arrange([np.zeros((1, 1))] * 3, []).devices, PATH.colors), network)
-    injector.note(0, np.ones(3, bool))
+    injector.set_turn(0, np.ones(3, bool))
     assert injector.check_termination("silent") == "silent"
 
 
 def test_silence_is_no_end_while_somebody_is_away_or_a_message_on_its_way():
     heard = follow(PATH, [away(1, 0, 2), delay(3, 0, 1, 5)], 1)
-    heard.injector.note(0, np.array([False, True, True]))
+    heard.injector.set_turn(0, np.array([False, True, True]))
     assert heard.injector.check_termination("silent") == ""  # 0 is away, and not converged
     assert heard.injector.check_termination("converged") == "converged"
-    heard.injector.note(0, np.ones(3, bool))
+    heard.injector.set_turn(0, np.ones(3, bool))
     assert heard.injector.check_termination("silent") == "silent"
     late = follow(PATH, [delay(1, 0, 1, 5)], 1)
-    late.injector.note(0, np.ones(3, bool))
+    late.injector.set_turn(0, np.ones(3, bool))
     assert late.injector.check_termination("silent") == ""
 
 
@@ -383,7 +383,7 @@ SPEC = "loss=0.1,delay=0.1,link_failure=0.05,dropout=0.05,late_join=0.2,straggle
 def test_a_trace_written_ahead_is_what_is_drawn(tmp_path, method, turns, stages):
     graph, spec = topologies.small_world(12, degree=4, rewire=0.2, seed=1), f"{SPEC},stages={stages}"
     topology = Topology.from_graph(graph)
-    trace = record(build_fault_model(Faults.of(spec), topology, 7), topology, 200, turns)
+    trace = record_faults(build_fault_model(Faults.of(spec), topology, 7), topology, 200, turns)
     (tmp_path / "t.jsonl").write_text("\n".join(write_trace(trace, 12)))
     drawn, written = (
         p2pkm.simulate(method, graph, deal(12), seed=7, faults=faults, baselines=False, rounds=40)
@@ -552,20 +552,20 @@ def test_all_devices_begin_with_the_same_centroids(method, faults):
         ("--faults loss=2", "faults loss is 2.0"),
         ("--faults loss=nan", "expected a finite number"),
         ("--faults loss=.1,stages=some", "stages is 'some'. Known: all, method"),
-        ("--faults partition=5", "expected its first and last round, as in 10-20"),
-        ("--faults max_delay=99,delay=.1", "expected at most 64 rounds"),
+        ("--faults partition=5", "expected its first and last round, for example 10-20"),
+        ("--faults max_delay=99,delay=.1", "expected at most 64 (rounds)"),
         ("--faults dropout_length=0,dropout=.1", "faults dropout_length is 0"),
         ("--faults nowhere.jsonl", "nowhere.jsonl cannot be read"),
         ("--faults .", "unknown key '.'"),
         ("--faults loss=.1 --link-model wan", "--faults loss=0.1 cannot be combined with --link-model wan"),
-        ("--faults loss=.1 --relaxation 1.5", "overshooting on old ones diverges"),
+        ("--faults loss=.1 --relaxation 1.5", "over-relaxation on old tables diverges"),
         ("--faults loss=.1 --algorithm mufc", "masks cancel only if the messages of all clients arrive"),
         ("--faults loss=.1 --algorithm coreset", "must arrive everywhere"),
-        ("--faults loss=.1 --algorithm treelloyd", "must arrive in their turn; of all faults it runs with"),
+        ("--faults loss=.1 --algorithm treelloyd", "supports only faults of devices (dropout, late_join,"),
         ("--faults loss=.1 --stale-policy drp", "Did you mean 'drop'"),
         ("--faults loss=.1 --stale-policy keep:age=0", "stale policy keep:age is 0"),
-        ("--faults loss=.1 --stale-policy keep:age=65", "expected at most 64 rounds"),
-        ("--stale-policy drop", "there are no faults"),
+        ("--faults loss=.1 --stale-policy keep:age=65", "expected at most 64 (rounds)"),
+        ("--stale-policy drop", "stale policy drop requires faults"),
     ],
 )
 def test_what_cannot_be_is_refused(words, said, tmp_path, monkeypatch):
@@ -575,7 +575,7 @@ def test_what_cannot_be_is_refused(words, said, tmp_path, monkeypatch):
 
 
 def test_overshooting_is_refused_in_scripts_too():
-    with pytest.raises(ExperimentError, match=r"relaxation is 1\.5 with faults"):
+    with pytest.raises(ExperimentError, match=r"relaxation is 1\.5; expected at most 1 with --faults"):
         p2pkm.simulate(p2pkm.GTVMin(3, relaxation=1.5), topologies.ring(4), deal(4), faults="loss=0.1")
 
 
@@ -583,7 +583,7 @@ def test_notes_say_what_is_not_struck(tmp_path):
     def notes(faults, **options):
         return " ".join(p2pkm.simulate(p2pkm.GTVMin(3, **options), topologies.ring(4), deal(4), faults=faults).notes)
 
-    assert "faults affect gtvmin, not what comes before (flooded-summaries, select-candidate)" in notes("loss=0.1")
+    assert "faults affect gtvmin, not the stages before it (flooded-summaries, select-candidate)" in notes("loss=0.1")
     assert "faults do not affect leader" in notes("loss=0.1,stages=all", init="leader")
     assert "not affect" not in notes("loss=0.1,stages=all")
     assert "2 events of the fault trace" in notes(write(tmp_path / "t.jsonl", loss(1, 0, 2), away(3, 4), away(1, 1)))
@@ -599,7 +599,7 @@ def test_ranks_read_a_trace_that_only_the_first_can_open(tmp_path):
 
 
 def test_an_empty_trace_is_none():
-    assert play_trace(parse_trace([], PATH, "trace"), 3) is None
+    assert build_trace_model(parse_trace([], PATH, "trace"), 3) is None
 
 
 @pytest.mark.parametrize("stages", ["method", "all"])
@@ -609,7 +609,7 @@ def test_other_ranks_build_the_same_faults_from_what_the_first_has_read(tmp_path
         first = build_fault_model(Faults.of(spec), PATH, 5)
         other = rebuild_fault_model(Faults.of(spec), first.to_arrays(), PATH, 5)
         assert (first.stages, first.ignored_events) == (other.stages, other.ignored_events) == (stages, spec == trace)
-        events, again = (record(one, PATH, 9).events for one in (first, other))
+        events, again = (record_faults(one, PATH, 9).events for one in (first, other))
         assert_array_equal(events, again)
         assert (events[:, KIND] == LOSS).sum() > 0 and set(events[:, TURN]) == {-1}  # one for all turns
     empty = write(tmp_path / "empty.jsonl")
@@ -618,9 +618,9 @@ def test_other_ranks_build_the_same_faults_from_what_the_first_has_read(tmp_path
 
 def test_what_needs_every_message_runs_where_devices_alone_fail():
     for spec, absence in (("dropout=0.1,late_join=0.1,straggler=0.1", True), ("link_failure=0.1", False)):
-        assert Faults.of(spec).absence_only is absence
-        with nullcontext() if absence else pytest.raises(ExperimentError, match="runs with those of devices alone"):
-            FaultInjector.check({"asked": Faults.of(spec)}, p2pkm.TreeLloyd(2))
+        assert Faults.of(spec).device_faults_only is absence
+        with nullcontext() if absence else pytest.raises(ExperimentError, match="supports only faults of devices"):
+            FaultInjector.check({"options": Faults.of(spec)}, p2pkm.TreeLloyd(2))
 
 
 def test_no_faults_are_empty_and_have_a_text():
@@ -652,7 +652,7 @@ def test_links_fail_each_by_itself():
 
 def test_the_longest_delay_is_that_of_a_trace():
     assert p2pkm.Faults(delay=0.1, max_delay=LONGEST).max_delay == LONGEST
-    with pytest.raises(ExperimentError, match="at most 64 rounds"):
+    with pytest.raises(ExperimentError, match=r"at most 64 \(rounds\)"):
         p2pkm.Faults(delay=0.1, max_delay=LONGEST + 1)
 
 
@@ -660,11 +660,11 @@ def test_notes_name_the_stages_without_faults():
     spared, struck, own, after = (Stage(name, None, 1, faults_apply=name == "struck", after=name == "after")
                                   for name in ("spared", "struck", "own", "after"))  # fmt: skip
     topology = Topology.from_graph(topologies.ring(3))
-    rest = "stages=all affects that, too"
+    rest = "stages=all affects them, too"
     for stages, all_stages, notes in (
-        ((spared, struck, own), False, [f"faults affect own, not what comes before (spared); {rest}"]),
-        ((struck, own, after), False, [f"faults affect own, not what comes before or after (after); {rest}"]),
-        ((spared, own), True, ["faults do not affect spared: these need all messages, and get them"]),
+        ((spared, struck, own), False, [f"faults affect own, not the stages before it (spared); {rest}"]),
+        ((struck, own, after), False, [f"faults affect own, not the stages before or after it (after); {rest}"]),
+        ((spared, own), True, ["faults do not affect spared: these stages require all messages, and receive them"]),
         ((struck, own), True, []),
     ):
         faults = build_fault_model(Faults(loss=0.5, stages="all" if all_stages else "method"), topology, 0)

@@ -163,7 +163,9 @@ def test_every_method_is_run_or_refused(name):
     graph = None if method.traits.needs_hub else topologies.ring(6)
     runs = [dict(rounds=3, baselines=False, noise=size) for size in (0.0, 0.2)]
     if name in REFUSED:
-        with pytest.raises(ExperimentError, match=rf"noise is 0\.2, but {name} does not send rows of centroids"):
+        with pytest.raises(
+            ExperimentError, match=rf"--noise 0\.2 cannot be combined with {name}: the method does not send rows"
+        ):
             p2pkm.simulate(method, graph, deal(6), **runs[1])
         return
     plain, noisy = (p2pkm.simulate(method, graph, deal(6), **options).summary for options in runs)

@@ -46,7 +46,7 @@ GOOD = '{"kind": "away", "round": 3, "device": 0, "rounds": 2}'
         ('{"kind": "loss", "round": 1, "src": 2, "dst": 2}', "src and dst are both 2"),
         ('{"kind": "partition", "round": 1, "devices": 3}', "devices is 3; expected a list"),
         ('{"kind": "partition", "round": 1, "devices": [9]}', "devices is 9"),
-        ('{"kind": "trace", "devices": 5}', "the fault trace is for 5 devices, but there are 4"),
+        ('{"kind": "trace", "devices": 5}', "the fault trace is for 5 devices; expected 4"),
         ('{"kind": "trace", "stages": "some"}', "stages is 'some'; expected method or all"),
         ('{"kind": "trace", "version": 2}', "unknown key 'version' of trace"),
     ],
@@ -162,7 +162,7 @@ def test_the_command_writes_what_it_reads(tmp_path, monkeypatch):
         ("loss=2", 2, "faults loss is 2.0"),
         ("loss=.1 --graph rng", 2, "Did you mean 'ring'"),
         ("loss=.1 --out nowhere/t.jsonl", 4, "cannot be written"),
-        ("loss=1 --devices 1000 --rounds 2000", 2, "fewer --rounds"),
+        ("loss=1 --devices 1000 --rounds 2000", 2, "Reduce --rounds"),
         ("t.jsonl", 2, "t.jsonl cannot be read"),
     ],
 )

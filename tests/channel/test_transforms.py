@@ -126,14 +126,14 @@ def test_plugins_have_streams_of_their_own():
 
 def test_byzantine_draws_do_not_repeat_from_stage_to_stage(monkeypatch):
     kind, drawn = TRANSFORMS["byzantine"], {}
-    invent = kind._invent
+    fabricate = kind._fabricate_rows
 
-    def watched(self, rows, who, context):
-        found = invent(self, rows, who, context)
-        drawn.setdefault(context.stage, []).append(found[0, 0].tolist())
-        return found
+    def watched(self, rows, senders, context):
+        fabricated = fabricate(self, rows, senders, context)
+        drawn.setdefault(context.stage, []).append(fabricated[0, 0].tolist())
+        return fabricated
 
-    monkeypatch.setattr(kind, "_invent", watched)
+    monkeypatch.setattr(kind, "_fabricate_rows", watched)
     run(p2pkm.GTVMin(3, robust="saturate"), topologies.ring(8), byzantine="1:kind=random,stages=all")
     assert len(drawn) > 2
     rows = [tuple(row) for stage in drawn.values() for row in stage]

@@ -89,7 +89,7 @@ def test_a_picture_and_a_table(tmp_path):
     (("gossip", "--receiver", 99), 2, "expected a device from 0 to 15"),
     (("gossip", "--delta", 2), 2, "delta is 2.0"),
     (("gossip", "--mu", -1), 2, "mu is -1.0"),
-    (("gossip", "--graph", "one-peer-exponential"), 2, "graphs that stay"),
+    (("gossip", "--graph", "one-peer-exponential"), 2, "requires a static graph"),
     (("gossip", "--graph", "rings"), 2, "Did you mean 'ring'"),
     (("gossip", "--out", "picture.txt"), 2, "ends in .png"),
     (("private", "--algorithm", "gtvmin"), 2, "unknown algorithm to attack 'gtvmin'"),

@@ -28,7 +28,7 @@ EVENTS = ("--init", "local", "--schedule", "async", "--rounds", "6", "--link-mod
 CROWDED, DISTANT = (*EVENTS, "lora:speed=1e5,access=2000"), (*EVENTS, "wan:latency=0.2,speed=1e4")
 RACED = ("--rounds", "2", "--init", "d2-sampling")
 
-_TROUBLE = ("_until", "_down", "_count", "_held", "_since", "_queue", "_losses", "away", "rounds")
+_TROUBLE = ("_until", "_down", "_count", "_held", "_since", "_queue", "_losses", "unavailable_total", "rounds")
 _EVENTS = (
     "_begin",
     "_next_send",

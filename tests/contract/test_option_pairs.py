@@ -93,8 +93,8 @@ def test_the_report_of_a_comparison_tells_what_struck_all_runs_and_how_to_repeat
 
 @pytest.mark.parametrize(("options", "words"), [
     (("--byzantine", "4"), "byzantine is 4 of 4 devices"),
-    (("--byzantine", "1", "--algorithm", "local"), "local sends nothing"),
-    (("--min-cluster-size", "3", "--algorithm", "ffcm1"), "min_cluster_size is 3, but ffcm1"),
+    (("--byzantine", "1", "--algorithm", "local"), "cannot be combined with local: the method sends nothing"),
+    (("--min-cluster-size", "3", "--algorithm", "ffcm1"), "--min-cluster-size 3 cannot be combined with ffcm1"),
 ])  # fmt: skip
 def test_a_plan_refuses_what_a_run_refuses(options, words):
     plain = ("--devices", "4", "--data", "grid16:points=5", "--rounds", "2", *options)
@@ -168,4 +168,7 @@ def test_a_comparison_with_a_method_that_can_never_run_ends_before_the_first_run
     )
     ending = here("compare", *SMALL, *words)
     assert (ending.code, ending.out) == (2, "")
-    assert "the run with algorithm = mufc: mufc adds up masked tables" in ending.err
+    assert (
+        "the run with algorithm = mufc: --faults cannot be combined with mufc: the method adds up masked tables"
+        in ending.err
+    )

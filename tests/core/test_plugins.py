@@ -128,8 +128,8 @@ def test_a_plug_in_that_is_gone_or_has_changed_is_named(kept, plugin):
     _, copies = kept
     module = plugin / "p2pkm_example_plugin.py"
     for before, after, words in (
-        ('register("neighbor-mean")', 'register("neighbor-mean:2")', "which is no state that"),
-        ("    converged: Any\n", "    converged: Any\n    more: Any = None\n", "with these fields"),
+        ('register("neighbor-mean")', 'register("neighbor-mean:2")', "expected a state class registered"),
+        ("    converged: Any\n", "    converged: Any\n    more: Any = None\n", "with fields centroids, converged"),
     ):
         text = module.read_text()
         module.write_text(text.replace(before, after))

@@ -42,12 +42,12 @@ def test_one_seed_has_no_spread_and_no_interval():
 @pytest.mark.parametrize(
     ("systems", "options", "error", "words"),
     [
-        ({}, {}, ExperimentError, "no deep methods"),
-        ({"a": p2pkm.FeCA(3)}, {}, ExperimentError, "no deep methods"),
+        ({}, {}, ExperimentError, "not deep methods"),
+        ({"a": p2pkm.FeCA(3)}, {}, ExperimentError, "not deep methods"),
         ({"none": p2pkm.DeepFeCA(3)}, {}, ExperimentError, "names a system and a control"),
         ({"a": p2pkm.DeepFeCA(3)}, {"controls": ["pixels"]}, ExperimentError, "control is 'pixels'"),
         ({"a": p2pkm.DeepFeCA(3)}, {"seeds": 0}, ExperimentError, "seeds is 0"),
-        ({"a": p2pkm.DeepFeCA(3)}, {"data": (np.ones((9, 64)), None)}, DataError, "there are no labels"),
+        ({"a": p2pkm.DeepFeCA(3)}, {"data": (np.ones((9, 64)), None)}, DataError, "labels is None"),
         ({"a": p2pkm.DeepFeCA(3)}, {"data": (np.ones((9, 64)), np.ones(9))}, DataError, "one class"),
     ],
 )

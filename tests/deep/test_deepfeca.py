@@ -73,7 +73,7 @@ def test_parameters_out_of_range(options, words):
         ({"noise": 0.1}, "does not send rows of centroids"),
         ({"scale": "minmax"}, "learns itself"),
         ({"k_max": 5}, "learns itself"),
-        ({"start": np.zeros((4, 3, 64))}, "leave start out"),
+        ({"start": np.zeros((4, 3, 64))}, "start cannot be combined with deep(feca|gossip)"),
         ({"stream": "arrive"}, "deepfeca|deepgossip|stream"),
     ],
 )
@@ -98,7 +98,7 @@ def test_without_jax_the_extra_is_named(monkeypatch):
 def test_points_that_are_no_images_are_refused(jax):
     points = np.random.default_rng(0).random((20, 10))
     shards = p2pkm.Shards.deal(points, np.arange(20) % 2, devices=2)
-    with pytest.raises(DataError, match="no square images"):
+    with pytest.raises(DataError, match="not square images"):
         p2pkm.simulate(p2pkm.DeepFeCA(3), None, shards)
     with pytest.raises(DataError, match="784 numbers"):
         p2pkm.simulate(p2pkm.DeepFeCA(3, shape="28x28"), None, shards)
@@ -258,7 +258,7 @@ def test_a_loss_that_is_no_number_ends_the_run_and_leaves_a_checkpoint(jax, tmp_
         patched.setattr(Trainer, "train", diverge)
         ending = here(*words)
     assert ending.code == 4 and "Traceback" not in ending.err
-    assert "training diverged in round 3 at device 0: the loss is nan. Take a rate below 0.02" in ending.err
+    assert "training diverged in round 3 at device 0: the loss is nan. Use a rate below 0.02" in ending.err
     assert here("resume", folder, "-q").code == 0
     assert load(folder).summary["rounds"] == 4
 

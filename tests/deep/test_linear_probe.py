@@ -49,12 +49,12 @@ def test_an_image_that_is_held_out_does_not_scale_the_others():
 @pytest.mark.parametrize(
     ("labels", "options", "words"),
     [
-        (None, {}, "there are no labels"),
+        (None, {}, "labels is None"),
         (np.zeros(10), {}, "all images are of one class"),
         (np.arange(10) == 0, {}, "a class has 1 image"),
         (np.arange(9), {}, "labels have shape"),
-        (np.arange(10) % 2, {"held_out": np.arange(10) % 2 == 0}, "every class needs an image to train on"),
-        (np.arange(10) % 3, {"held_out": np.arange(10) % 3 == 1}, "every class needs an image to train on"),
+        (np.arange(10) % 2, {"held_out": np.arange(10) % 2 == 0}, "every class requires an image for training"),
+        (np.arange(10) % 3, {"held_out": np.arange(10) % 3 == 1}, "every class requires an image for training"),
         (np.arange(10) % 2, {"held_out": np.zeros(10, bool)}, "some image must be held out"),
         (np.arange(10) % 2, {"held_out": np.ones(9, bool)}, "held_out has shape"),
     ],

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.deep.networks import Network, check_network, convolve
-from p2pkm.deep.training import Session, Trainer, augment, find_shape, make_views, parse_shape
+from p2pkm.deep.training import Trainer, TrainingContext, augment, find_shape, make_views, parse_shape
 from tests.support.images import digits
 
 SIDE = (8, 8, 1)
@@ -28,7 +28,7 @@ def test_shapes_are_read_and_guessed():
     with pytest.raises(DataError, match="784 numbers, but every point has 64"):
         find_shape("28x28", 64)
     for d, shapes in {10: "shape=2x5,", 48: "shape=6x8 or shape=4x4x3,", 3072: "shape=48x64 or shape=32x32x3,"}.items():
-        with pytest.raises(DataError, match=f"of {d} features are no square images of one channel.*{shapes}"):
+        with pytest.raises(DataError, match=f"of {d} features are not square images of one channel.*{shapes}"):
             find_shape(None, d)
 
 
@@ -60,7 +60,7 @@ def test_no_two_epochs_of_a_device_draw_the_same(monkeypatch):
     monkeypatch.setattr(Trainer, "_step", staticmethod(step))  # nothing is trained, so that JAX is not needed
     learner, (images, labels) = Trainer("mlp", SIDE, batch=8), digits(8)
     for t in (1, 2, 3):
-        learner.train(np.zeros(4, np.float32), images, labels, np.eye(32)[:10], Session(5, t, 3, 0.1))
+        learner.train(np.zeros(4, np.float32), images, labels, np.eye(32)[:10], TrainingContext(5, t, 3, 0.1))
     assert len(drawn) == 9
     for parts in zip(*drawn, strict=True):
         assert len(set(parts)) == 9
@@ -77,7 +77,7 @@ def test_every_epoch_sees_every_image_once_with_its_label(monkeypatch):
 
     monkeypatch.setattr(Trainer, "_step", staticmethod(step))
     theta = np.zeros(4, np.float32)
-    _, loss = Trainer("mlp", SIDE, batch=8).train(theta, images, labels, np.eye(32)[:10], Session(5, 1, 2, 0.1))
+    _, loss = Trainer("mlp", SIDE, batch=8).train(theta, images, labels, np.eye(32)[:10], TrainingContext(5, 1, 2, 0.1))
     assert_array_equal(np.sort(np.reshape(seen, (2, 21))), [np.arange(21)] * 2)
     assert loss == 3.0
 
@@ -111,31 +111,31 @@ def test_gradients_are_those_of_the_loss(jax, network, classifier):
 def test_no_epoch_and_no_rate_leave_the_parameters_alone(jax):
     learner, (images, labels) = Trainer("mlp", SIDE), digits(40)
     theta, rows = learner.init(1), np.eye(32)[:10]
-    for session in (Session(5, 1, 0, 0.1), Session(5, 1, 3, 0.0)):
-        assert learner.train(theta, images, labels, rows, session)[0] is theta
-    assert learner.train(theta, images[:0], labels[:0], rows, Session(5, 1, 3, 0.1))[0] is theta
-    assert (learner.train(theta, images, labels, rows, Session(5, 1, 1, 0.1))[0] != theta).any()
+    for context in (TrainingContext(5, 1, 0, 0.1), TrainingContext(5, 1, 3, 0.0)):
+        assert learner.train(theta, images, labels, rows, context)[0] is theta
+    assert learner.train(theta, images[:0], labels[:0], rows, TrainingContext(5, 1, 3, 0.1))[0] is theta
+    assert (learner.train(theta, images, labels, rows, TrainingContext(5, 1, 1, 0.1))[0] != theta).any()
 
 
 @pytest.mark.slow
 def test_the_order_of_prototypes_does_not_matter(jax):
     learner, (images, labels) = Trainer("mlp", SIDE), digits(40)
     rng = np.random.default_rng(0)
-    rows, theta, session = rng.normal(size=(10, 32)), learner.init(1), Session(5, 1, 2, 0.05)
+    rows, theta, context = rng.normal(size=(10, 32)), learner.init(1), TrainingContext(5, 1, 2, 0.05)
     order = rng.permutation(10)
-    one, _ = learner.train(theta, images, labels, rows, session)
-    other, _ = learner.train(theta, images, np.argsort(order)[labels], rows[order], session)
+    one, _ = learner.train(theta, images, labels, rows, context)
+    other, _ = learner.train(theta, images, np.argsort(order)[labels], rows[order], context)
     assert_allclose(one, other, atol=2e-6)
 
 
 @pytest.mark.slow
 def test_an_absent_prototype_gets_no_logit(jax):
     learner, (images, labels) = Trainer("mlp", SIDE), digits(40)
-    rows, theta, session = np.eye(32)[:10], learner.init(1), Session(5, 1, 2, 0.05)
+    rows, theta, context = np.eye(32)[:10], learner.init(1), TrainingContext(5, 1, 2, 0.05)
     more = np.concatenate((rows, np.full((3, 32), np.inf)))
     assert_allclose(
-        learner.train(theta, images, labels, rows, session)[0],
-        learner.train(theta, images, labels, more, session)[0], atol=2e-6,
+        learner.train(theta, images, labels, rows, context)[0],
+        learner.train(theta, images, labels, more, context)[0], atol=2e-6,
     )  # fmt: skip
 
 
@@ -143,12 +143,12 @@ def test_an_absent_prototype_gets_no_logit(jax):
 def test_centered_prototypes_are_those_without_their_mean(jax):
     images, labels = digits(40)
     rows = np.random.default_rng(0).normal(size=(10, 32))
-    more, session = np.concatenate((rows + 7.0, np.full((2, 32), np.inf))), Session(5, 1, 2, 0.05)
+    more, context = np.concatenate((rows + 7.0, np.full((2, 32), np.inf))), TrainingContext(5, 1, 2, 0.05)
     plain, centered = (Trainer("mlp", SIDE, classifier=kind) for kind in ("prototypes", "centered"))
-    expected, _ = plain.train(plain.init(1), images, labels, rows - rows.mean(axis=0), session)
-    assert_allclose(centered.train(centered.init(1), images, labels, more, session)[0], expected, atol=2e-6)
-    one, _ = plain.train(plain.init(1), images, 0 * labels, rows[:1], session)
-    assert_array_equal(centered.train(centered.init(1), images, 0 * labels, rows[:1], session)[0], one)
+    expected, _ = plain.train(plain.init(1), images, labels, rows - rows.mean(axis=0), context)
+    assert_allclose(centered.train(centered.init(1), images, labels, more, context)[0], expected, atol=2e-6)
+    one, _ = plain.train(plain.init(1), images, 0 * labels, rows[:1], context)
+    assert_array_equal(centered.train(centered.init(1), images, 0 * labels, rows[:1], context)[0], one)
 
 
 @pytest.mark.slow
@@ -157,7 +157,7 @@ def test_streams_depend_on_device_and_round_alone(jax):
     theta, rows = learner.init(1), np.eye(32)[:10]
 
     def trained(key, t):
-        return learner.train(theta, images, labels, rows, Session(key, t, 2, 0.05))[0]
+        return learner.train(theta, images, labels, rows, TrainingContext(key, t, 2, 0.05))[0]
 
     assert_array_equal(trained(5, 1), trained(5, 1))
     assert (trained(5, 1) != trained(6, 1)).any() and (trained(5, 1) != trained(5, 2)).any()
@@ -168,7 +168,7 @@ def test_streams_depend_on_device_and_round_alone(jax):
 def test_true_labels_teach_the_network_to_tell_digits_apart(jax):
     learner, (images, labels) = Trainer("mlp", SIDE), digits(1200)
     rows = np.eye(32)[:10]
-    theta, _ = learner.train(learner.init(1), images[:900], labels[:900], rows, Session(5, 1, 15, 0.05))
+    theta, _ = learner.train(learner.init(1), images[:900], labels[:900], rows, TrainingContext(5, 1, 15, 0.05))
     _, features = learner.embed(theta, images[900:])
     assert (np.argmax(features @ rows.T, axis=1) == labels[900:]).mean() > 0.9
 
@@ -252,7 +252,7 @@ def test_the_residual_network_learns(jax):
     theta = learner.init(1)
     losses = []
     for t in (1, 2, 3):
-        theta, loss = learner.train(theta, images, labels, rows, Session(5, t, 1, 0.001))
+        theta, loss = learner.train(theta, images, labels, rows, TrainingContext(5, t, 1, 0.001))
         losses.append(loss)
     assert np.isfinite(theta).all() and losses[2] < losses[0]
 

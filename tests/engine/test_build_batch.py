@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 from p2pkm.core.batch import Stream
 from p2pkm.data.shards import Shards
-from p2pkm.engine.build_batch import _draw_keys, _measure, count_classes, weigh_division
+from p2pkm.engine.build_batch import _draw_keys, _measure, count_classes, describe_rank_partition
 from p2pkm.kernels import select_kernels
 from p2pkm.kernels.reference import philox
 from p2pkm.network.graph import Topology
@@ -33,8 +33,8 @@ def test_a_division_is_described_where_there_is_one():
     path = Topology.from_links(4, np.array([[i, i + 1, 1.0] for i in range(3)]))
     network = SimpleNamespace(placement=place(path, 0, 2), total=lambda here: 2 * here)  # the other rank has as many
     sizes = np.array([1, 2, 3, 6])
-    assert weigh_division(network, sizes, 1) == {}
-    assert weigh_division(network, sizes, 2) == {
+    assert describe_rank_partition(network, sizes, 1) == {}
+    assert describe_rank_partition(network, sizes, 2) == {
         "rank_partition": "blocks", "edge_cut": 1, "halo_size": 2, "load_imbalance": 1.5, "load_imbalance_devices": 1.0
     }  # fmt: skip
 

@@ -27,7 +27,7 @@ from p2pkm.engine.build_run import (
     check_options,
     require_same_run,
 )
-from p2pkm.engine.run_job import RootHooks, _count_work, _tell_division
+from p2pkm.engine.run_job import RootHooks, _count_work, _tell_rank_partition
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.network.graph import Topology
 from tests.contract.test_determinism import start
@@ -84,7 +84,7 @@ def test_what_is_neither_a_value_nor_text_is_refused(kind, example):
 
 
 def test_options_are_checked_without_a_graph():
-    with pytest.raises(ExperimentError, match="leave start out"):
+    with pytest.raises(ExperimentError, match=r"start cannot be combined with mufc: .* Remove start"):
         check_options(p2pkm.MUFC(2), asked(start=[[0.0]]))
     check_options(p2pkm.GTVMin(2), asked(start=[[0.0]]))
 
@@ -92,7 +92,7 @@ def test_options_are_checked_without_a_graph():
 @pytest.mark.parametrize("options", [{"scale": "minmax"}, {"k_max": 5}, {"missing": "mean"}])
 def test_a_method_for_which_nothing_may_be_measured_refuses_all_that_measures(options):
     method = p2pkm.Private(3, epsilon=1.0, radius=2.0)
-    with pytest.raises(ExperimentError, match=f"{next(iter(options.values()))!r}, but|choose .* but private takes"):
+    with pytest.raises(ExperimentError, match=f"{next(iter(options.values()))!r} cannot be combined with private"):
         check_options(method, asked(**options))
     check_options(method, asked(missing="drop"))
     assert build(**options).scale == options.get("scale", "none")
@@ -103,8 +103,10 @@ def test_a_number_of_clusters_is_chosen_where_all_can_agree():
     apart = Topology.from_links(4, np.array([(0, 1, 1.0), (2, 3, 1.0)]))
     with pytest.raises(TopologyError, match="cannot agree on a number of clusters"):
         build(topology=apart, k_max=5, allow_disconnected=True)
-    for method, options, words in ((p2pkm.GTVMin(3, groups=True), {}, "with groups each group has clusters of its own"),
-                                   (p2pkm.GTVMin(3), {"start": [[0.0]]}, "start is given, which fixes")):  # fmt: skip
+    for method, options, words in (
+        (p2pkm.GTVMin(3, groups=True), {}, "k_max and groups cannot be combined"),
+        (p2pkm.GTVMin(3), {"start": [[0.0]]}, "start and k_max cannot be combined"),
+    ):
         with pytest.raises(ExperimentError, match=words):
             build(method, k_max=5, **options)
 
@@ -226,7 +228,7 @@ def test_pooled_labels_belong_to_the_nearest_centroids():
 def test_digests_do_not_depend_on_the_pieces(count, monkeypatch):
     rows = np.arange(float(count))
     at_once = RunConfig(p2pkm.GTVMin(3), replace(RING, weights=rows)).digests()
-    monkeypatch.setattr("p2pkm.engine.build_run._PIECE", 7)
+    monkeypatch.setattr("p2pkm.engine.build_run._HASH_BLOCK", 7)
     assert RunConfig(p2pkm.GTVMin(3), replace(RING, weights=rows)).digests() == at_once
 
 
@@ -234,7 +236,7 @@ def test_digests_do_not_depend_on_the_pieces(count, monkeypatch):
                                           "halo_size": 5, "rank_partition": "blocks"}])  # fmt: skip
 def test_the_rank_partition_is_described_if_it_is_known(figures):
     told = []
-    _tell_division(RootHooks(tell=told.append), figures)
+    _tell_rank_partition(RootHooks(tell=told.append), figures)
     words = "rank partition blocks: edge cut 1,234, halo 5; load imbalance 1.250 in points, 1.000 in devices"
     assert told == ([words] if figures else [])
 

@@ -1,4 +1,4 @@
-"""A scene between two rounds: what is kept of it, when no more is kept, and how it comes back."""
+"""Checkpoints between two rounds: their content, when none is written, and resuming from them."""
 
 import time
 from types import SimpleNamespace
@@ -17,10 +17,10 @@ from p2pkm.storage.lock import Lock
 from tests.support.play_rounds import arrange
 
 
-class Vault:
-    """Collects what is kept."""
+class Sink:
+    """Checkpoints in memory."""
 
-    open = True
+    is_enabled = True
 
     def __init__(self):
         self.kept, self.excuses = [], []
@@ -50,17 +50,17 @@ class Links:
 
 
 class Strange(NamedTuple):
-    """A state that nobody has registered."""
+    """A state class that is not registered."""
 
     centroids: np.ndarray
 
 
-def keep_on(table):
-    """Return what keeps a run of these devices, and where it does."""
+def build_checkpointer(table):
+    """Return a function that builds a checkpointer of these devices, and its sink."""
     monitor = SimpleNamespace(network=table.network, snapshot=lambda: {"records": 7}, restore=lambda kept: None)
     own = p2pkm.Shards.from_list(list(table.devices.points.reshape(3, 1, 1)))
-    vault = Vault()
-    return lambda saved=None: Checkpointer(monitor, vault, own, table.devices.kernels, saved), vault
+    sink = Sink()
+    return lambda saved=None: Checkpointer(monitor, sink, own, table.devices.kernels, saved), sink
 
 
 def begin(table, devices):
@@ -71,16 +71,16 @@ def begin(table, devices):
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_scene_comes_back_with_its_links(cut):
+def test_a_stage_state_is_restored_with_its_links(cut):
     table = arrange([[[0.0]], [[1.0]], [[2.0]]], [(0, 1), (1, 2)])
-    build, vault = keep_on(table)
+    build, sink = build_checkpointer(table)
     active = np.array([True, True, not cut, not cut])
     devices = table.devices.with_active_edges(active, np.array([1, 1, 1, 1])) if cut else table.devices
     state, inbox = begin(table, devices)
     before = build()
     before.watch({"faults": Links({"round": 4}), "events": Links({})})
-    before.keep(StageState(state, inbox, "converged", 3, 2), devices, Links({"unrest": 5}), last=False)
-    ((outline, arrays),) = vault.kept
+    before.save(StageState(state, inbox, "converged", 3, 2), devices, Links({"unrest": 5}), last=False)
+    ((outline, arrays),) = sink.kept
     saved = rebuild(outline, split(outline, arrays, table.topology, table.network.placement.division, 0))
     after, links, faults = build(saved), Links(None), Links(None)
     after.watch({"faults": faults, "events": Links("as it was")})
@@ -88,25 +88,25 @@ def test_a_scene_comes_back_with_its_links(cut):
     assert stage == saved["network"]["stage"]
     assert_array_equal(found.active_edges, active)
     assert_array_equal(found.neighbor_degrees, devices.neighbor_degrees)
-    scene = after.restore(links)
-    assert (scene.stop, scene.round, scene.turn) == ("converged", 3, 2)
-    assert_array_equal(scene.state.centroids, state.centroids)
+    restored = after.restore(links)
+    assert (restored.stop, restored.round, restored.turn) == ("converged", 3, 2)
+    assert_array_equal(restored.state.centroids, state.centroids)
     assert (links.state, faults.state) == ({"unrest": 5}, {"round": 4})
     assert after.restore(links) is after.resume(table.devices) is None
 
 
-def test_nothing_is_kept_where_nobody_takes_it_after_the_last_scene_or_of_states_without_a_name():
+def test_nothing_is_saved_without_a_sink_after_the_last_checkpoint_or_of_unregistered_states():
     table = arrange([[[0.0]], [[1.0]], [[2.0]]], [(0, 1), (1, 2)])
-    build, vault = keep_on(table)
+    build, sink = build_checkpointer(table)
     state, inbox = begin(table, table.devices)
     for one, last in ((state, True), (Strange(np.zeros((3, 1, 1))), False)):
-        keeper = build()
+        checkpointer = build()
         for kept in (False, True):
-            assert keeper.open == keeper.is_due(1) != kept
-            keeper.keep(StageState(one, inbox, ""), table.devices, Links({}), last=last)
-    assert len(vault.kept) == len(vault.excuses) == 1 and "Strange is not registered" in vault.excuses[0]
-    vault.open = False
-    assert not build().open
+            assert checkpointer.is_enabled == checkpointer.is_due(1) != kept
+            checkpointer.save(StageState(one, inbox, ""), table.devices, Links({}), last=last)
+    assert len(sink.kept) == len(sink.excuses) == 1 and "Strange is not registered" in sink.excuses[0]
+    sink.is_enabled = False
+    assert not build().is_enabled
 
 
 def test_the_next_checkpoint_is_due_after_30_s_or_40_times_the_last_duration(tmp_path, monkeypatch):

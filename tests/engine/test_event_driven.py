@@ -119,7 +119,7 @@ def test_ages_of_three_devices_by_hand():
     told, events = follow([(0, 1), (1, 2)], [1, 1, 1], 9, latency={(0, 1): 0.5, (1, 2): 4.0})
     assert [who for who, _ in told] == [0, 1, 0, 1, 0, 1, 2, 1, 0]
     assert told[-3:] == [(2, {1: (1, True)}), (1, {0: (3, False), 2: (1, True)}), (0, {1: (4, True)})]
-    mean, largest = events.ages
+    mean, largest = events.edge_ages
     assert_array_equal(mean, [0.75, 0.5, 4, 4.5])
     assert_array_equal(largest, [1.5, 0.5, 4, 4.5])
     assert events.summary == {"age_mean": 1.35, "age_max": 4.5}
@@ -130,7 +130,7 @@ def test_what_was_used_before_is_used_again_and_is_not_new():
     assert told[3] == (1, {0: (2, True)})
     told, events = follow([(0, 1), (1, 2)], [1, 1, 2.5], 11, latency=0.0)
     assert [heard for who, heard in told if who == 1][3] == {0: (4, True), 2: (1, False)}
-    assert events.ages[1][3] == 1.5  # said at 2.5, used at 3 and 4
+    assert events.edge_ages[1][3] == 1.5  # said at 2.5, used at 3 and 4
 
 
 def test_a_sender_waits_while_so_many_tables_are_on_their_way():
@@ -138,7 +138,7 @@ def test_a_sender_waits_while_so_many_tables_are_on_their_way():
     told, events = follow([(0, 1), (0, 2)], [1, 1, 1], 6, latency={(0, 1): 0.0, (0, 2): 100.0}, bound=2)
     assert [who for who, _ in told] == [0, 1, 1, 2, 0, 2]
     assert told[4][1] == {1: (3, True), 2: (1, True)}
-    assert_allclose(events.ages[1], [0.0, 100.0, 98.0, 100.0])
+    assert_allclose(events.edge_ages[1], [0.0, 100.0, 98.0, 100.0])
 
 
 def test_devices_without_links_just_go_on():
@@ -248,8 +248,8 @@ def test_random_networks_go_as_a_naive_simulation(seed):
     other = Imitation(topology, net, flops, lambda i, turn: int(rows[i, turn]), bound)
     assert told == other.play(30 * n)
     ages = [other.ages[edge] for edge in other.edges]
-    assert_allclose(events.ages[0], [np.mean(one) if one else np.nan for one in ages])
-    assert_allclose(events.ages[1], [max(one, default=np.nan) for one in ages])
+    assert_allclose(events.edge_ages[0], [np.mean(one) if one else np.nan for one in ages])
+    assert_allclose(events.edge_ages[1], [max(one, default=np.nan) for one in ages])
 
 
 def simulate(method, graph, net, rounds=20, **options):
@@ -341,7 +341,7 @@ def test_clocks_go_on_from_where_they_were_kept(rounds):
             events.receive(SentTables(np.ones(4, int), 16, None))
     told = [list(play(*at, range(1 + rounds, 7))) for at in ((one, schedule), (other, again))]
     assert told[0] == told[1] and "converged" in told[0] and one.ends == other.ends
-    assert_array_equal(one.ages, other.ages)
+    assert_array_equal(one.edge_ages, other.edge_ages)
 
 
 def test_a_stage_before_is_not_played_by_events():
@@ -374,8 +374,8 @@ def test_ages_are_kept_by_edge(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--devices 2001", "up to 2,000 devices; there are 2,001. Leave --link-model out"),
-        ("--relaxation 1.5", "relaxation is 1.5 with"),
+        ("--devices 2001", "at most 2,000 devices, but there are 2,001. Remove --link-model"),
+        ("--relaxation 1.5", "relaxation is 1.5; expected at most 1 with"),
     ],
 )
 def test_what_cannot_go_by_events_is_refused_before_any_work(words, message):

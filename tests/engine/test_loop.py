@@ -35,11 +35,11 @@ RING = Topology.from_graph(topologies.ring(4))
 PAIR = arrange([np.ones((3, 1)), np.zeros((2, 1))], [(0, 1)])
 
 
-class Vault:
-    """Where checkpoints go; `open`: whether there are ever any; is_due: in every round."""
+class Sink:
+    """Checkpoints in memory; is_due: one after every round."""
 
-    def __init__(self, *, open, is_due=False):
-        self.open, self.kept, self._is_due = open, [], is_due
+    def __init__(self, *, is_enabled, is_due=False):
+        self.is_enabled, self.kept, self._is_due = is_enabled, [], is_due
 
     def is_due(self, t):
         return self._is_due
@@ -58,11 +58,11 @@ class State(NamedTuple):
     oscillating: np.ndarray
 
 
-def play(init, interrupted=lambda: 0, vault=None, saved=None, **options):
+def play(init, interrupted=lambda: 0, sink=None, saved=None, **options):
     shards = p2pkm.Shards.from_list(list(np.random.default_rng(0).normal(size=(4, 6, 2))))
     method, options = p2pkm.GTVMin(2, init=init, tol=1.0), RunOptions(**{"baselines": False} | options)
     config = build_run(method, options, RING, shards)
-    part, hooks = RankPart(shards, saved=saved, interrupted=interrupted), RootHooks(checkpoints=vault)
+    part, hooks = RankPart(shards, saved=saved, interrupted=interrupted), RootHooks(checkpoints=sink)
     return run_job(config, part, LocalWorld(), hooks)
 
 
@@ -72,11 +72,11 @@ def rounds(result):
 
 @pytest.mark.parametrize(("number", "word"), [(SIGINT, "interrupted"), (SIGTERM, "terminated")])
 def test_a_run_that_is_asked_to_stop_ends_with_the_stage_and_keeps_one_round_if_it_keeps_any(number, word):
-    for vault, passed in ((None, 0), (Vault(open=False), 0), (Vault(open=True), 1)):
-        result = play("leader", lambda: number, vault)
+    for sink, passed in ((None, 0), (Sink(is_enabled=False), 0), (Sink(is_enabled=True), 1)):
+        result = play("leader", lambda: number, sink)
         assert rounds(result) == [("leader", t) for t in range(1 + passed)]
         assert result.summary["termination"] == word
-        assert vault is None or len(vault.kept) == passed
+        assert sink is None or len(sink.kept) == passed
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_a_run_that_is_asked_to_stop_ends_with_the_stage_and_keeps_one_round_if_
 )
 def test_a_run_that_is_asked_to_stop_at_any_moment_goes_on_to_the_same_bits(options):
     asked = []
-    whole = play("leader", lambda: asked.append(0) or 0, Vault(open=True), rounds=4, **options)
+    whole = play("leader", lambda: asked.append(0) or 0, Sink(is_enabled=True), rounds=4, **options)
     for moment in range(0, len(asked), 5):
-        vault, left = Vault(open=True), iter([0] * moment)
-        part = play("leader", lambda left=left: next(left, SIGINT), vault, rounds=4, **options)
-        ((outline, arrays),) = vault.kept
+        sink, left = Sink(is_enabled=True), iter([0] * moment)
+        part = play("leader", lambda left=left: next(left, SIGINT), sink, rounds=4, **options)
+        ((outline, arrays),) = sink.kept
         saved = rebuild(outline, split(outline, arrays, RING, RankPartition.blocks(4, 1), 0))
         again = play("leader", saved=saved, rounds=4, **options)
         assert len(part.rounds) < len(again.rounds) and again.rounds == whole.rounds
@@ -104,8 +104,8 @@ def test_why_a_stage_ends_where_nothing_is_kept(t, signals, moving, found):
     """Of two devices, so many have not converged; one alone oscillates."""
     context = build_context(PAIR, interrupted=lambda: signals)
     state = State(converged=np.arange(2) >= moving, oscillating=np.full(2, moving == 1))
-    stop, asked = _check_termination(context, state, sending=True, t=t)
-    assert (stop, asked.stop, asked.keep) == (*found, False)
+    stop, request = _check_termination(context, state, any_sent=True, t=t)
+    assert (stop, request.stop, request.save) == (*found, False)
 
 
 def test_while_points_change_the_method_plays_all_rounds_and_the_stages_before_it_do_not():
@@ -158,9 +158,9 @@ def test_a_choice_is_kept_once_it_is_made_and_is_1_where_the_run_was_asked_to_st
     table, verdict = RaggedArray(values, np.array([0, 2])), np.array([[0, 0], [2, 5]])
     state = SimpleNamespace(table=table, chosen=np.array([k, k]), verdict=verdict)
     monkeypatch.setattr(preliminaries, "run_stage", lambda *_: StageResult(state, "", 1))
-    keeper = SimpleNamespace(choice=None)
-    found = choose(None, build_context(PAIR), keeper)
-    assert found["k"] == max(k, 1) and keeper.choice == (found if k else None)
+    checkpointer = SimpleNamespace(choice=None)
+    found = choose(None, build_context(PAIR), checkpointer)
+    assert found["k"] == max(k, 1) and checkpointer.choice == (found if k else None)
     assert (found["verdict"], found["groups"]) == (("unclear", 5) if k else (None, 0))
     assert len(explain(found)) == (k > 0)
     assert list(found["indices"]) == list(COLUMNS)
@@ -184,6 +184,6 @@ def test_messages_are_late_through_events_or_delays(events, transforms, late):
 
 @pytest.mark.parametrize(("t", "kept"), [(0, False), (1, True)])
 def test_a_checkpoint_is_due_from_round_1_on(t, kept):
-    context = build_context(PAIR, keeper=Vault(open=True, is_due=True), all_rounds=True)
+    context = build_context(PAIR, checkpointer=Sink(is_enabled=True, is_due=True), all_rounds=True)
     state = Start(None, np.zeros(2, np.bool_))
     assert _check_termination(context, state, True, t) == ("", ("", kept))

@@ -47,8 +47,8 @@ def test_points_catch_up_with_all_rounds_that_have_passed():
             ((np.full((1, 1), 3.0), np.full((1, 1), 4.0)), lambda x: 4 * x + 3),
         ):
             feed = PointFeed(moving, shards, units, devices)
-            assert feed.catch_up(rounds) == (rounds > 0)
-            assert unscale(feed.own.points.item()) == wanted
+            assert feed.replay_until(rounds) == (rounds > 0)
+            assert unscale(feed.shards.points.item()) == wanted
 
 
 @pytest.mark.slow

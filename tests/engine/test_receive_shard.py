@@ -26,7 +26,7 @@ def test_points_of_a_run_that_goes_on_are_those_it_was_begun_with_on_every_rank(
 
     assert take(LocalWorld(), marks, **saved).saved["marks"] is marks
     assert take(LocalWorld(), None).saved is None  # a new run
-    with pytest.raises(DataError, match="the points are not those"):
+    with pytest.raises(DataError, match="the points differ from those of the original run"):
         take(LocalWorld(), marks + 1e-9, **saved)
     said = {"fault": np.frombuffer(b"of another rank", np.uint8)}
     second = SimpleNamespace(rank=1, size=2, gather=lambda fault: None, broadcast=lambda given: said)

@@ -184,7 +184,7 @@ def test_a_fingerprint_feels_every_value_and_the_order_of_the_points_of_a_device
             changed[i] = changed[i][::-1]
         found = fingerprint(Shards.from_list(changed), reference)
         assert [other for other in range(3) if (found[other] != marks[other]).any()] == [i]
-        with pytest.raises(DataError, match="the points are not those"):
+        with pytest.raises(DataError, match="the points differ from those of the original run"):
             check_points(Shards.from_list(changed), marks, reference)
 
 

@@ -37,14 +37,14 @@ def test_a_ring_with_a_barrier_takes_the_computing_the_latency_and_the_slower_of
     topology, time = set_up(topologies.ring(7), f"lan:latency=0.5,bandwidth={bandwidth},access={access},speed=10")
     for _ in range(3):
         time.barrier()
-        time.pass_turn(turn(topology, rows=5, flops=20))
+        time.advance_turn(turn(topology, rows=5, flops=20))
     assert_allclose(time.now, 3 * (2 + 0.5 + max(40 / bandwidth, 4 * 40 / access)))
 
 
 def test_the_line_of_the_hub_carries_what_all_clients_send():
     topology = Topology.star(9)
     time = Clock(LinkModel.of("lan:latency=0.25,access=1000,server_access=50,speed=1").place(topology), topology)
-    time.pass_turn(turn(topology, awake=range(9), rows=10))
+    time.advance_turn(turn(topology, awake=range(9), rows=10))
     assert_allclose(time.now, 0.25 + 9 * 80 / 50)
 
 
@@ -57,7 +57,7 @@ def test_a_server_is_like_its_clients_unless_said_otherwise():
 def test_clients_with_a_slow_line_are_the_bottleneck_before_a_fast_server():
     topology = Topology.star(9)
     time = Clock(LinkModel.of("lan:latency=0.25,access=20,server_access=1e9").place(topology), topology)
-    time.pass_turn(turn(topology, awake=range(9), rows=10))
+    time.advance_turn(turn(topology, awake=range(9), rows=10))
     assert_allclose(time.now, 0.25 + 80 / 20)
 
 
@@ -65,7 +65,7 @@ def test_a_token_walks_a_path_in_one_transfer_and_one_latency_per_hop():
     topology, time = set_up(topologies.path(6), "lan:latency=0.125,access=none,bandwidth=16,speed=4")
     for holder in range(5):
         onward = (topology.sources == holder) & (topology.indices == holder + 1)
-        time.pass_turn(turn(topology, awake=[holder], rows=2, flops=4, edges=onward))
+        time.advance_turn(turn(topology, awake=[holder], rows=2, flops=4, edges=onward))
     assert_allclose(time.received[5], 5 * (1 + 16 / 16 + 0.125))
 
 
@@ -75,7 +75,7 @@ def test_the_slowest_device_sets_a_barrier():
     topology, time = set_up(graph, "lan:latency=0,access=none,speed=100")
     for _ in range(4):
         time.barrier()
-        time.pass_turn(turn(topology, flops=10))
+        time.advance_turn(turn(topology, flops=10))
     assert_allclose(time.now, 4 * 5)
 
 
@@ -84,27 +84,27 @@ def test_without_a_barrier_a_slow_device_is_felt_one_hop_further_with_every_turn
     graph.nodes[0]["speed"] = 0.1
     topology, time = set_up(graph, "lan:latency=0,access=none,speed=1")
     for t in range(4):
-        time.pass_turn(turn(topology, awake=range(t % 2, 7, 2), flops=1))
+        time.advance_turn(turn(topology, awake=range(t % 2, 7, 2), flops=1))
         slowed = time.ready > t + 1
         assert np.array_equal(np.flatnonzero(slowed), np.arange(t + 1)), t
 
 
 def test_silence_takes_a_latency_and_no_bytes():
     topology, time = set_up(topologies.ring(4), "lan:latency=0.5,access=1,speed=1")
-    time.pass_turn(turn(topology, rows=-1))
+    time.advance_turn(turn(topology, rows=-1))
     assert_allclose(time.now, 0.5)
-    time.pass_turn(turn(topology, awake=[], rows=1))
+    time.advance_turn(turn(topology, awake=[], rows=1))
     assert_allclose(time.now, 0.5)
 
 
 def go_on(net, topology, ready, heard, one):
-    """Do what `Clock.pass_turn` does, device by device and message by message."""
+    """Do what `Clock.advance_turn` does, device by device and message by message."""
     links = [(e, i, j) for e, (i, j) in enumerate(zip(topology.sources, topology.indices, strict=True)) if one.edges[e]]
-    links = [link for link in links if one.awake[link[1]] or one.rows[link[1]] >= 0]
+    links = [link for link in links if one.active[link[1]] or one.rows[link[1]] >= 0]
     volume = {e: int(one.lengths[i]) for e, i, _ in links}
     load = [sum(volume[e] for e, i, j in links if device in (i, j)) for device in range(topology.n)]
     done = list(ready)
-    for device in np.flatnonzero(one.awake):
+    for device in np.flatnonzero(one.active):
         done[device] = max(ready[device], heard[device]) + one.flops[device] / net.speed[device]
     ready, heard = list(done), list(heard)
     for e, i, j in links:
@@ -127,7 +127,7 @@ def test_random_turns_on_random_networks_go_as_message_by_message(seed):
     for _ in range(6):
         rows = rng.integers(-1, 4, n)
         one = Turn(rng.random(n) < 0.5, rows, 8 * np.maximum(rows, 0), rng.random(e) < 0.8, rng.integers(0, 9, n))
-        time.pass_turn(one)
+        time.advance_turn(one)
         ready, heard = go_on(net, topology, ready, heard, one)
         assert_allclose(time.ready, ready)
         assert_allclose(time.received, heard)
@@ -282,12 +282,12 @@ def test_a_stage_begins_when_the_last_device_has_ended_the_one_before():
 
 @pytest.mark.parametrize("name", ["groups async", "groups swap", "grid rooted", "coreset over a tree"])
 def test_whoever_speaks_was_awake(name, monkeypatch):
-    seen, real = [], Clock.pass_turn
-    monkeypatch.setattr(Clock, "pass_turn", lambda self, one: (seen.append(one), real(self, one)))
+    seen, real = [], Clock.advance_turn
+    monkeypatch.setattr(Clock, "advance_turn", lambda self, one: (seen.append(one), real(self, one)))
     _, graph, shards, algorithm, options = next(one for one in configurations() if one[0] == name)
     result = p2pkm.simulate(algorithm, graph, shards, seed=5, link_model="lan", **options)
     assert len(seen) >= result.summary["rounds"]
-    assert not any(((one.rows >= 0) & ~one.awake).any() for one in seen)
+    assert not any(((one.rows >= 0) & ~one.active).any() for one in seen)
 
 
 def test_the_module_says_what_it_counts():

@@ -73,7 +73,7 @@ def test_it_does_go_on_and_does_not_begin_anew(interrupt, monkeypatch):
         ({"method": p2pkm.GTVMin(3, init="local", tol=0.5)}, "different algorithm. Use the arguments"),
         ({"faults": "loss=0.2"}, "different channel. Use the arguments"),
         ({"start": np.zeros((5, 3, 2))}, "different start. Use the arguments"),
-        ({"shards": deal(1.0)}, "the points are not those"),
+        ({"shards": deal(1.0)}, "the points differ from those of the original run"),
     ],
 )
 def test_other_arguments_are_refused(more, told, interrupt):
@@ -143,9 +143,9 @@ def test_it_goes_on_with_the_same_bits_on_other_numbers_of_ranks(ranks, interrup
 
 def test_each_checkpoint_is_begun_before_it_is_put(tmp_path, monkeypatch):
     steps = []
-    for name in ("begin", "put"):
+    for name in ("start_timer", "put"):
         real = getattr(CheckpointWriter, name)
         monkeypatch.setattr(CheckpointWriter, name, lambda *a, name=name, real=real: steps.append(name) or real(*a))
     p2pkm.simulate(p2pkm.GTVMin(1, init="local", tol=0.0), path(2), p2pkm.Shards.from_list([np.zeros((1, 1))] * 2),
                    rounds=2, baselines=False, checkpoint=tmp_path / "run", checkpoint_every=1)  # fmt: skip
-    assert steps == ["begin", "put"] * (len(steps) // 2) and steps
+    assert steps == ["start_timer", "put"] * (len(steps) // 2) and steps

@@ -223,7 +223,7 @@ def test_faults_that_never_strike_change_nothing(tmp_path):
 def test_where_rounding_loses_a_direction_the_leak_is_not_understated(monkeypatch):
     from p2pkm.privacy import row_space
 
-    monkeypatch.setattr(row_space, "_DROPPED", 0.9)
+    monkeypatch.setattr(row_space, "_NEGLIGIBLE", 0.9)
     found = p2pkm.pair_leaks(topologies.path(5), 3, receivers=[0])
     assert not found.certified[0] and found.rank[0] == 4
     assert_array_equal(found.leak, [[1, 1, 1, 1, 0]])
@@ -251,7 +251,7 @@ def test_one_device_knows_itself():
         ({"receivers": []}, "receivers is empty"),
         ({"public": [-1]}, "public is -1"),
         ({"faults": "loss=2"}, "faults loss is 2"),
-        ({"stale_policy": "drop"}, "there are no faults"),
+        ({"stale_policy": "drop"}, "stale policy drop requires faults"),
         ({"stale_policy": "hold", "faults": "loss=0.1"}, "stale policy"),
     ],
 )

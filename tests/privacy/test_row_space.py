@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from p2pkm.privacy.row_space import PRIME, Echelon, Orthonormal
+from p2pkm.privacy.row_space import PRIME, Orthonormal, RowEchelonBasis
 
 NONE = np.zeros(0, np.int64)
 whole_rows = st.integers(1, 6).flatmap(
@@ -20,7 +20,7 @@ whole_rows = st.integers(1, 6).flatmap(
 def test_bases_span_what_was_added_in_whatever_parts(rows, step):
     rows = np.array(rows)
     n = rows.shape[1]
-    basis, echelon = Orthonormal(n, NONE), Echelon(n, NONE)
+    basis, echelon = Orthonormal(n, NONE), RowEchelonBasis(n, NONE)
     for first in range(0, len(rows), step):
         basis.add(rows[first : first + step].astype(float))
         echelon.add(rows[first : first + step] % PRIME)
@@ -36,7 +36,7 @@ def test_bases_span_what_was_added_in_whatever_parts(rows, step):
 @given(whole_rows)
 def test_the_new_part_is_what_was_not_there(rows):
     rows = np.array(rows) % PRIME
-    echelon = Echelon(rows.shape[1], np.array([0]))
+    echelon = RowEchelonBasis(rows.shape[1], np.array([0]))
     assert len(echelon.add(rows)) == len(echelon.rows) - 1
     assert len(echelon.add(rows)) == 0
 
@@ -51,7 +51,7 @@ def test_fractions_are_residues_without_rounding():
     """Rows that differ by 1e-15 are two rows; in floating-point numbers they are one."""
     third, near = Fraction(1, 3), Fraction(1, 3) + Fraction(1, 10**15)
     rows = [[third, 1], [near, 1]]
-    echelon, basis = Echelon(2, NONE), Orthonormal(2, NONE)
+    echelon, basis = RowEchelonBasis(2, NONE), Orthonormal(2, NONE)
     residues = [[value.numerator * pow(value.denominator, -1, PRIME) % PRIME for value in map(Fraction, row)]
                 for row in rows]  # fmt: skip
     echelon.add(np.array(residues))
@@ -69,7 +69,7 @@ def test_products_of_the_largest_residues_are_exact(terms):
 
 
 def test_rows_of_zeros_and_no_rows_add_nothing():
-    for space in (Orthonormal(4, np.array([1])), Echelon(4, np.array([1]))):
+    for space in (Orthonormal(4, np.array([1])), RowEchelonBasis(4, np.array([1]))):
         kind = space.rows.dtype
         assert len(space.add(np.zeros((2, 4), kind))) == len(space.add(np.zeros((0, 4), kind))) == 0
         assert len(space.rows) == 1

@@ -254,7 +254,7 @@ def test_a_run_writes_no_checkpoint_whenever_one_would_be_due(tmp_path, monkeypa
     from p2pkm.storage.checkpoint import CheckpointWriter
 
     written = []
-    monkeypatch.setattr(CheckpointWriter, "due", lambda self, t: True)
+    monkeypatch.setattr(CheckpointWriter, "is_due", lambda self, t: True)
     monkeypatch.setattr(CheckpointWriter, "put", lambda self, *given: written.append(given))
     assert here(*words(), "--out", tmp_path / "fresh").code == 0
     assert not written

@@ -324,7 +324,7 @@ def test_changed_points_are_refused(tmp_path, monkeypatch, change):
     more = np.concatenate((points, points[:1]))
     np.save("points.npy", {"one value": changed, "order": swapped, "one more": more}[change])
     ending = here("resume", copy)
-    assert ending.code == 3 and "the points are not those" in ending.err, ending.err
+    assert ending.code == 3 and "the points differ from those of the original run" in ending.err, ending.err
 
 
 def test_a_run_that_is_still_going_on_is_left_alone(tmp_path):

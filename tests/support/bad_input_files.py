@@ -580,7 +580,7 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 -k auto --k-max 0                              | 2 | at least 1
 -k 3 --k-max 5                                 | 2 | clusters is 3
 -k many                                        | 2 | expected a whole number
--k auto --groups                               | 2 | leave groups out
+-k auto --groups                               | 2 | k_max and groups cannot be combined
 -k auto --k-max 99999                          | 3 | expected at most as many
 --alpha 1e101                             | 2 | at most 1e+100
 -k 4611686018427387904                    | 3 | does not fit into memory
@@ -608,7 +608,7 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 --coupling-path 1,2 --alpha 2             | 2 | alpha
 --link-model ''                                  | 2 | unknown link model ''
 --all-rounds --require-converged                 | 2 | all_rounds cannot be combined with require_converged
---all-rounds --schedule async --link-model lan   | 2 | none are on their way
+--all-rounds --schedule async --link-model lan   | 2 | the run ends when no message is in transit
 --link-model wifi                                | 2 | Known: edge, lan, lora, wan
 --link-model lan:latency=-1                      | 2 | latency is -1.0; expected a number above 0
 --link-model lan:latency=nan                     | 2 | expected a finite number
@@ -736,7 +736,7 @@ topology leaks ring --method gtvmin       | 2 | method is 'gtvmin'
 topology leaks ring --receivers 16        | 2 | receivers has device 16
 topology leaks ring --public 3-1          | 2 | expected numbers of devices, such as 0,3-5
 topology leaks ring --faults loss=2       | 2 | faults loss is 2
-topology leaks ring --stale-policy drop   | 2 | there are no faults
+topology leaks ring --stale-policy drop   | 2 | stale policy drop requires faults
 topology leaks ring --out x.exe           | 2 | ends in .png, .svg, .pdf or .pgf
 topology leaks karate --devices 5         | 3 | karate has 34
 doctor extra                              | 2 | unexpected extra argument

@@ -132,12 +132,12 @@ compare --out full                        | does not hold a comparison
 --init locl                             | Did you mean 'local'
 --quantize rise                         | Did you mean 'rice'
 --quantize rice:bits=60                 | expected a whole number from 1 to 52
---quantize rice --noise 0.1             | noise is no whole number of steps
---quantize rice --algorithm mufc        | mufc does not send rows
---quantize rice --algorithm treelloyd   | sends integers already
+--quantize rice --noise 0.1             | noise is not a multiple of the step size
+--quantize rice --algorithm mufc        | with mufc: the method does not send rows
+--quantize rice --algorithm treelloyd   | with treelloyd: the method sends integers already
 --algorithm treelloyd --init local      | gives devices different centroids
 --algorithm treelloyd:search=breath     | Did you mean 'breathing'
---algorithm private                     | private needs epsilon and radius
+--algorithm private                     | method 'private' requires epsilon and radius
 --algorithm private:epsilon=0,radius=30 | epsilon is 0.0
 --algorithm private:epsilon=1,radius=1e155 | private:radius is 1e+155; expected a finite number above 0
 --algorithm private:epsilon=1,radius=1e-162 | private:radius is 1e-162; expected from 1e-100 to 1e+100
@@ -146,7 +146,7 @@ compare --out full                        | does not hold a comparison
 --algorithm private:epsilon=1,radius=30,noise_seed=-1 | noise_seed is -1
 --algorithm private:epsilon=1,radius=30 --checkpoint-every 2 | cannot be combined with private without noise_seed
 --algorithm private:epsilon=1,radius=30 --init leader | method 'private' does not accept init
---algorithm private:epsilon=1,radius=30 --scale minmax | must not compute anything from them before
+--algorithm private:epsilon=1,radius=30 --scale minmax | --scale none
 --algorithm private:epsilon=1,radius=30 --graph star | is not safe on this graph: device 0 disconnects it
 --algorithm private:epsilon=1,radius=30,curious=2 | is not safe on this graph: devices
 --init won                             | unknown init 'won'

@@ -289,8 +289,8 @@ def test_a_center_moves_everything_along():
 
 
 REFUSED = (
-    ({}, {}, "needs epsilon and radius"),
-    ({"epsilon": 1.0}, {}, "needs radius; add radius=... to what stands after --algorithm private:"),
+    ({}, {}, "requires epsilon and radius"),
+    ({"epsilon": 1.0}, {}, "requires radius. Use --algorithm private:radius=..."),
     ({"epsilon": 1.0, "radius": 9.0}, {"scale": "minmax"}, "must not compute anything from them before"),
     ({"epsilon": 1.0, "radius": 9.0}, {"faults": "loss=0.1"}, "must not repeat a sum that fails"),
     ({"epsilon": 1.0, "radius": 9.0}, {"byzantine": "1"}, "nothing that a Byzantine device could replace"),
@@ -298,7 +298,7 @@ REFUSED = (
     ({"epsilon": 1.0, "radius": 9.0}, {"quantize": "rice"}, "sends integers already"),
     ({"epsilon": 1.0, "radius": 9.0}, {"noise": 0.1}, "does not send rows of centroids"),
     ({"epsilon": 1.0, "radius": 9.0}, {"k_max": 5}, "must not compute anything from them before"),
-    ({"epsilon": 1.0, "radius": 9.0}, {"start": np.zeros((9, 4, 2))}, "leave start out"),
+    ({"epsilon": 1.0, "radius": 9.0}, {"start": np.zeros((9, 4, 2))}, "start cannot be combined with private"),
     ({"epsilon": 1.0, "radius": 9.0, "delta": 1 / 240}, {}, "less than 1 / 240"),
     ({"epsilon": 1.0, "radius": 9.0, "curious": 2}, {}, r"devices \d, \d disconnect it"),
     (
@@ -333,7 +333,7 @@ def test_parameters_out_of_range_are_refused(options, message):
 def test_weights_and_graphs_that_it_cannot_use_are_refused():
     method, shards = Private(4, epsilon=1.0, radius=9.0), deal(9)
     weighted = p2pkm.Shards(shards.points, shards.offsets, np.full(shards.m, 2.0), None, shards.order)
-    with pytest.raises(p2pkm.DataError, match="points have weights"):
+    with pytest.raises(p2pkm.DataError, match="point weights cannot be combined with private"):
         p2pkm.simulate(method, GRAPHS["ring"], weighted)
     apart = nx.disjoint_union(topologies.complete(4), topologies.complete(5))
     with pytest.raises(p2pkm.TopologyError, match="graph has 2 connected components"):

@@ -194,7 +194,7 @@ def test_who_repeats_the_first_report_may_have_more_or_fewer_rows_than_the_other
 def test_a_graph_a_start_and_a_missing_graph_are_refused():
     with pytest.raises(TopologyError, match="fkm cannot be combined with graph of type Graph: it uses a server"):
         p2pkm.simulate(p2pkm.FKM(3), topologies.ring(4), shards())
-    with pytest.raises(ExperimentError, match="leave start out"):
+    with pytest.raises(ExperimentError, match="start cannot be combined with"):
         p2pkm.simulate(p2pkm.FKM(3), None, shards(), start=np.zeros((4, 3, 2)))
     with pytest.raises(TopologyError, match=r"graph is None; expected a networkx\.Graph, because method gtvmin"):
         p2pkm.simulate(p2pkm.GTVMin(3), None, shards())

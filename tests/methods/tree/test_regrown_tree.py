@@ -280,7 +280,7 @@ def test_groups_and_searches_go_on(options, tmp_path):
 @pytest.mark.parametrize("words", ["loss=0.1", "dropout=0.1,delay=0.1", "link_failure=0.01", "partition=2-3"])
 def test_other_faults_are_refused(words):
     ending = here("--algorithm", "treelloyd", "--out", "none", "--faults", words)
-    assert ending.code == 2 and "runs with those of devices alone: dropout, late_join, straggler" in ending.err
+    assert ending.code == 2 and "supports only faults of devices (dropout, late_join, straggler" in ending.err
 
 
 def test_a_trace_is_refused_when_it_has_been_read(tmp_path):
