@@ -55,7 +55,7 @@ class RankPart:
         This rank's part of the checkpoint to resume from.
     interrupted : callable
         Returns the signal that requested a stop, or 0. The run stops after the current round.
-    given : mapping of str to bytes
+    input_digests : mapping of str to bytes
         SHA-256 of inputs that every rank has as a whole, points and initial centroids, to compare them between ranks.
         Empty if only rank 0 has them.
     """
@@ -65,7 +65,7 @@ class RankPart:
     division: RankPartition | None = None
     saved: dict[str, Any] | None = None
     interrupted: Callable[[], int] = lambda: 0
-    given: Mapping[str, bytes] = field(default_factory=dict)
+    input_digests: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
         On every rank, if the ranks have different configurations or inputs.
     """
     began, compiled = time.perf_counter(), count_compilation()
-    require_same_run(config, world, part.given)
+    require_same_run(config, world, part.input_digests)
     hooks = hooks if world.rank == 0 else RootHooks()
     topology, algorithm = config.topology, config.algorithm
     network = world.network(place(topology, world.rank, world.size, part.division))

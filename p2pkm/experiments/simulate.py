@@ -319,7 +319,7 @@ def _deal(  # noqa: PLR0913 - one argument for each distributed item
     if world.size == 1:
         return own_part
     digests = {"points": digest(*shards.to_arrays().values()), "start": digest(*([] if start is None else [start]))}
-    return replace(own_part, given=digests)
+    return replace(own_part, input_digests=digests)
 
 
 def _encode(text: str) -> Any:
