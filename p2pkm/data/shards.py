@@ -55,7 +55,7 @@ class Shards:
     names: tuple[str, ...] | None = None
     features: tuple[str, ...] | None = None
 
-    in_memory: ClassVar[bool] = True  # unlike those of `p2pkm.data.out_of_core.shards.Sharded`
+    in_memory: ClassVar[bool] = True  # unlike those of `p2pkm.data.out_of_core.shards.DiskShards`
 
     @classmethod
     def deal(  # noqa: PLR0913 - the public signature

@@ -12,12 +12,12 @@ from p2pkm.core.errors import DataError, P2PKMError
 from p2pkm.core.spec import Spec, complete
 from p2pkm.core.validation import check_integer
 from p2pkm.data.out_of_core.formats import FORMATS
-from p2pkm.data.out_of_core.index import open_stored
+from p2pkm.data.out_of_core.index import index_files
 from p2pkm.data.partition.by_column import number
 from p2pkm.data.readers.any_format import SUFFIXES
 from p2pkm.data.readers.columns import Column, as_index, assign
 from p2pkm.data.readers.folder import several
-from p2pkm.data.readers.intake import TIDY, Intake
+from p2pkm.data.readers.intake import TIDY, ColumnOptions
 from p2pkm.data.readers.npy import LABELS, find_image, find_points
 from p2pkm.data.sources import SOURCES, load
 from p2pkm.data.synthetic_shapes import KINDS, LEAST
@@ -53,7 +53,7 @@ class Size(NamedTuple):
 
 
 def measure(
-    spec: Spec, *, label_column: Column = None, device_column: Column = None, intake: Intake = TIDY,
+    spec: Spec, *, label_column: Column = None, device_column: Column = None, intake: ColumnOptions = TIDY,
     whole_file: bool = False, partition: Spec | None = None,
 ) -> Size:  # fmt: skip
     """Return the size of what `p2pkm.data.sources.load` would return.
@@ -81,7 +81,7 @@ def measure(
         return _GENERATED[spec.name](complete(spec, SOURCES, 0).options)
     if spec.name == "file":
         name = spec.options["path"]
-        stored = open_stored(name, partition, label_column, device_column, intake=intake, classes=whole_file)
+        stored = index_files(name, partition, label_column, device_column, intake=intake, classes=whole_file)
         if stored is not None:
             first, m = stored.files[0], sum(one.rows for one in stored.files)
             return Size(m, first.features, 1, stored.classes, stored.device, first.labeled, stored=True)

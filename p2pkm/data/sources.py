@@ -18,7 +18,7 @@ from p2pkm.core.validation import LARGEST, check_integer, check_positive, order_
 from p2pkm.data.random import apart, generator
 from p2pkm.data.readers.anndata import split_part
 from p2pkm.data.readers.any_format import SPREADSHEETS, SUFFIXES, read_table
-from p2pkm.data.readers.intake import TIDY, Intake
+from p2pkm.data.readers.intake import TIDY, ColumnOptions
 from p2pkm.data.synthetic_communities import tabulate as communities
 from p2pkm.data.synthetic_shapes import shapes
 from p2pkm.data.table import Table
@@ -266,7 +266,7 @@ def parse_source(text: str) -> Spec:
 
 def load(
     spec: Spec, *, seed: int, label_column: str | int | None = None, device_column: str | int | None = None,
-    intake: Intake = TIDY,
+    intake: ColumnOptions = TIDY,
 ) -> Table:  # fmt: skip
     """Generate or read the data of a spec.
 

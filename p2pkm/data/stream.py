@@ -13,7 +13,7 @@ from p2pkm.core.batch import Floats, Integers, Stream
 from p2pkm.core.spec import read_drawn, show_drawn
 from p2pkm.core.validation import check_choice, check_integer, check_positive
 from p2pkm.data.shards import Shards
-from p2pkm.data.stream_tape import DataTape, Limits, read_tape
+from p2pkm.data.stream_tape import DataTape, Limits, read_data_trace
 from p2pkm.kernels.reference import uniforms
 from p2pkm.kernels.streams import as_normal, shared_key
 
@@ -24,7 +24,7 @@ _NAME = "stream_"  # what the arrays of a stream are called on their way to othe
 class PointStream(Protocol):
     """The changes of the points of a run; every rank asks alike."""
 
-    def breaks(self, t: int) -> bool:
+    def has_changes(self, t: int) -> bool:
         """Return whether points of any device change at the start of round t."""
 
     def growth(self, t: int, n: int) -> Integers:
@@ -140,7 +140,7 @@ class DrawnStream:
         """Return the mixture, which needs the points of all devices."""
         return {"means": self.means, "deviations": self.deviations, "shares": self.shares}
 
-    def breaks(self, t: int) -> bool:
+    def has_changes(self, t: int) -> bool:
         """Return whether points are replaced at all, for they are in every round."""
         return t > 0 and self.drawn.share > 0.0
 
@@ -223,10 +223,10 @@ def build_stream(asked: DataStream, shards: Shards, classes: Integers, seed: int
     Raises
     ------
     ExperimentError, DataError
-        If a tape cannot be read or does not fit, see `p2pkm.data.stream_tape.read_tape`.
+        If a tape cannot be read or does not fit, see `p2pkm.data.stream_tape.read_data_trace`.
     """
     if asked.tape is not None:
-        return read_tape(asked.tape, shards, limits)
+        return read_data_trace(asked.tape, shards, limits)
     c, points = int(classes.max(initial=0)) + 1, shards.points.astype(np.float64)
     counts = np.bincount(classes, minlength=c).astype(np.float64)
     sums = np.stack([np.bincount(classes, column, c) for column in points.T], axis=1)

@@ -49,7 +49,7 @@ class DataTape(NamedTuple):
     points: Floats
     weights: Floats
 
-    def breaks(self, t: int) -> bool:
+    def has_changes(self, t: int) -> bool:
         """Return whether points of any device change at the start of round t."""
         first, last = np.searchsorted(self.events[:, ROUND], (t, t + 1))
         return bool(first < last)
@@ -104,7 +104,7 @@ class Limits(NamedTuple):
     k: int
 
 
-def read_tape(path: str, shards: Shards, limits: Limits) -> DataTape:
+def read_data_trace(path: str, shards: Shards, limits: Limits) -> DataTape:
     """Read a tape for these points.
 
     Raises
@@ -115,17 +115,17 @@ def read_tape(path: str, shards: Shards, limits: Limits) -> DataTape:
         If a point has other features than the data or is not finite, one is to leave or move that is not there, or
         fewer points than clusters are left.
     """
-    return read_file(path, "data tape", lambda lines: parse_tape(lines, shards, limits, path))
+    return read_file(path, "data tape", lambda lines: parse_data_trace(lines, shards, limits, path))
 
 
-def check_tape(path: str, m: int, d: int, limits: Limits) -> None:
-    """Refuse a tape that fits no m points of d features, as `read_tape`; who has which point is not known yet."""
+def check_data_trace(path: str, m: int, d: int, limits: Limits) -> None:
+    """Refuse a tape that fits no m points of d features, as `read_data_trace`; who has which point is not known yet."""
     float64 = np.dtype(np.float64)
     read_file(path, "data tape", lambda lines: _check_total(_read_events(lines, d, float64, limits, path), m, limits.k))
 
 
-def parse_tape(lines: Iterable[bytes | str], shards: Shards, limits: Limits, where: str) -> DataTape:
-    """Return the events of the lines; see `read_tape` for the errors. Empty lines are passed over."""
+def parse_data_trace(lines: Iterable[bytes | str], shards: Shards, limits: Limits, where: str) -> DataTape:
+    """Return the events of the lines; see `read_data_trace` for the errors. Empty lines are passed over."""
     found = _read_events(lines, shards.d, shards.points.dtype, limits, where)
     tape = _number_points(found, shards)
     _check_reach(found, shards)
@@ -159,7 +159,7 @@ def _read_events(lines: Iterable[bytes | str], d: int, dtype: Any, limits: Limit
     return found
 
 
-def write_tape(tape: DataTape, sizes: Integers) -> Iterator[str]:
+def write_data_trace(tape: DataTape, sizes: Integers) -> Iterator[str]:
     """Yield the lines of a tape; sizes: the points of each device at the start, int64[n]."""
     import json
 

@@ -30,7 +30,7 @@ from p2pkm.core.validation import check_limits, check_magnitude, check_scalar, f
 from p2pkm.data.readers.intake import ANSWERS, FILLING
 from p2pkm.data.shards import Shards
 from p2pkm.data.stream import PointStream, build_stream, pack_stream, rebuild_stream
-from p2pkm.data.stream_tape import Limits, check_tape
+from p2pkm.data.stream_tape import Limits, check_data_trace
 from p2pkm.engine.build_batch import label_pooled
 from p2pkm.engine.event_driven import schedule_events
 from p2pkm.engine.run_options import RunOptions
@@ -405,7 +405,7 @@ def _bind_stream(
         return None
     if isinstance(points, PointCount):
         if stream.tape is not None:
-            check_tape(stream.tape, points.m, points.d, limits)
+            check_data_trace(stream.tape, points.m, points.d, limits)
         return None
     if points is None:
         return rebuild_stream(stream, arrays or {}, seed)
@@ -436,9 +436,9 @@ def _check_points(algorithm: Any, options: RunOptions, topology: Topology, point
             f"{algorithm.k} clusters of {points.m} points; expected at most as many clusters as points. Reduce k"
         )
     if options.rank_partition == "metis" and ranks > 1:
-        from p2pkm.data.out_of_core.shards import Sharded
+        from p2pkm.data.out_of_core.shards import DiskShards
 
-        if isinstance(points, Sharded):
+        if isinstance(points, DiskShards):
             raise ExperimentError(
                 "--rank-partition metis cannot be combined with points on disk: each rank reads one range of devices. "
                 "Use --rank-partition blocks"

@@ -198,7 +198,7 @@ def _find_resume_position(context: RunContext) -> tuple[int, RunContext]:
 def _activate_links(context: RunContext, devices: Devices) -> RunContext:
     """Switch network and monitor to the active edges of a batch."""
     context.monitor.network.set_active_edges(devices.active_edges)
-    context.monitor.attach(devices, context.monitor.prices)
+    context.monitor.attach(devices, context.monitor.cost_evaluator)
     return context._replace(devices=devices)
 
 

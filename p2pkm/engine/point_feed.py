@@ -35,7 +35,7 @@ class PointFeed:
 
     def advance(self, t: int) -> bool:
         """Apply the changes of round t; return whether the points of any device of the system change in it."""
-        has_changes = self.stream.breaks(t)
+        has_changes = self.stream.has_changes(t)
         if has_changes:
             self._raw = self.stream.change(t, self._raw, self._ids)
             self.shards = self._scale()

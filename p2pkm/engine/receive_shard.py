@@ -67,10 +67,10 @@ def _load_shard(world: World, order: dict[str, Any], part: dict[str, Any]) -> di
 
 def _check_rank_limits(order: dict[str, Any], rank_limits: list[Any]) -> str:
     """Validate the range of all points from the limits of each rank, as bytes; return the error, empty if valid."""
-    from p2pkm.data.out_of_core.shards import Sharded
+    from p2pkm.data.out_of_core.shards import DiskShards
 
     limits = [np.frombuffer(part.tobytes()).reshape(2, -1) for part in rank_limits]
-    dtype = Sharded.from_mapping(json.loads(order["stored"].tobytes())).dtype
+    dtype = DiskShards.from_mapping(json.loads(order["stored"].tobytes())).dtype
     scaled = json.loads(order["experiment"].tobytes())["scale"] != "none"
     try:
         check_limits(merge_limits(limits), "the points", dtype, each=scaled)
@@ -81,9 +81,9 @@ def _check_rank_limits(order: dict[str, Any], rank_limits: list[Any]) -> str:
 
 def _read_shard(world: World, order: dict[str, Any]) -> dict[str, Any]:
     # Imports the readers of all file formats, which points in memory do not need.
-    from p2pkm.data.out_of_core.shards import Sharded
+    from p2pkm.data.out_of_core.shards import DiskShards
 
-    sharded = Sharded.from_mapping(json.loads(order["stored"].tobytes()))
+    sharded = DiskShards.from_mapping(json.loads(order["stored"].tobytes()))
     first, last = divide(sharded.n, world.size)[world.rank :][:2]
     return sharded.part(int(first), int(last)).to_arrays()
 

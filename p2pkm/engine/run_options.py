@@ -525,9 +525,9 @@ class RunOptions:
 
     def name_columns(self) -> dict[str, Any]:
         """Collect the options that describe the columns of a file, as arguments of `p2pkm.data.sources.load`."""
-        from p2pkm.data.readers.intake import Intake
+        from p2pkm.data.readers.intake import ColumnOptions
 
-        intake = Intake.of(self.columns, self.drop, self.encode, missing=self.missing, header=self.header)
+        intake = ColumnOptions.of(self.columns, self.drop, self.encode, missing=self.missing, header=self.header)
         return {"label_column": self.label_column, "device_column": self.device_column, "intake": intake}
 
     def draw_kinds(self) -> Mapping[str, tuple[str, ...]]:

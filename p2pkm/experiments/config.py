@@ -145,8 +145,8 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
         If graph, data or options cannot be used; nothing has been written then.
     """
     from p2pkm.data.assign import count_in_column, default_partition, list_notes, name_devices
-    from p2pkm.data.out_of_core.index import open_stored
-    from p2pkm.data.out_of_core.shards import Sharded
+    from p2pkm.data.out_of_core.index import index_files
+    from p2pkm.data.out_of_core.shards import DiskShards
     from p2pkm.data.partition import known as known_partitions
     from p2pkm.data.sources import SOURCES, load, load_centers
     from p2pkm.engine.build_batch import label_pooled
@@ -157,7 +157,7 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
     experiment, source, partition = specs.options, specs.source, specs.partition
     source = complete(source, SOURCES, experiment.seed) if source.name != "file" else source
     columns = experiment.name_columns()
-    stored = open_stored(source.options["path"], partition, **columns) if source.name == "file" else None
+    stored = index_files(source.options["path"], partition, **columns) if source.name == "file" else None
     data_key = str(source), experiment.seed, *map(str, columns.values())
     table: Any = stored or memoize_in_study(
         "points", lambda: data_key, lambda: load(source, seed=experiment.seed, **columns)
@@ -175,7 +175,7 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
     default_k, k_max = table.classes or 8, None
     clusters = (default_k if experiment.clusters == "auto" else experiment.clusters) or default_k
     if stored:
-        shards: Any = Sharded.deal(stored, partition, topology.clients, experiment.dtype)
+        shards: Any = DiskShards.deal(stored, partition, topology.clients, experiment.dtype)
     else:
         if partition.name == "mufc":
             # This partition deals the clusters of central k-means instead of classes.

@@ -11,11 +11,18 @@ from p2pkm.experiments.console import print_note
 from p2pkm.experiments.run import OutputOptions, ResumePoint, execute, prepare_and_validate, print_and_exit_code
 from p2pkm.metrics.result import Result
 from p2pkm.network.world import connect
-from p2pkm.storage.checkpoint import Checkpoint, identify, newest
+from p2pkm.storage.checkpoint import Checkpoint, identify, load_newest
 from p2pkm.storage.load import load
 from p2pkm.storage.lock import Lock
-from p2pkm.storage.run_folder import hold
-from p2pkm.storage.run_status import explain, read_manifest, repeated_from, require_single_run, run_status, tell_new_run
+from p2pkm.storage.run_folder import lock_folder
+from p2pkm.storage.run_status import (
+    describe_missing_results,
+    new_run_command,
+    read_manifest,
+    repeated_from,
+    require_single_run,
+    run_status,
+)
 from p2pkm.storage.toml import read_toml
 
 # Identity fields of a checkpoint, the option that sets each of them, and its name in messages.
@@ -40,16 +47,16 @@ def resume(path: Path, output: OutputOptions) -> int:
     config = path / "config.toml"
     if not config.is_file() or not state:
         if not path.is_dir():
-            raise DataError(f"{path} {explain(path)}")
+            raise DataError(f"{path} {describe_missing_results(path)}")
         missing = config.name if state else "manifest.json"
         raise DataError(f"{path} is not the folder of a single run: it has no {missing}. Give the folder of a run")
     if state == "running":
-        raise DataError(f"{path} {explain(path)}. Wait until it ends, or stop it first")
+        raise DataError(f"{path} {describe_missing_results(path)}. Wait until it ends, or stop it first")
     experiment = RunOptions.from_mapping(read_toml(str(config)), str(config))
     if state == "done":
         return print_and_exit_code(load(path), experiment, output)
     try:
-        lock = hold(path)
+        lock = lock_folder(path)
     except ExperimentError as error:
         raise DataError(str(error)) from None
     with lock:
@@ -63,8 +70,8 @@ def resume_run(experiment: RunOptions, lock: Lock, output: OutputOptions) -> Res
     """Continue an unfinished run in its folder, whose lock is held."""
     path = lock.folder
     if parse_method(experiment).build(experiment.draft_k).traits.is_secret:
-        raise DataError(f"{path} cannot be resumed: {UNREPEATABLE}. Start a new run: {tell_new_run(path)}")
-    saved = newest(path, print_note)
+        raise DataError(f"{path} cannot be resumed: {UNREPEATABLE}. Start a new run: {new_run_command(path)}")
+    saved = load_newest(path, print_note)
     world = connect()
     with repeated_from(path):
         prepared = prepare_and_validate(experiment, world)
@@ -81,7 +88,7 @@ def _check_identity(saved: Checkpoint, current: dict[str, Any], path: Path) -> N
     if original["version"] != current["version"]:
         raise ExperimentError(
             f"{path} was started with p2pkm {original['version']}; this is p2pkm {current['version']}, which may "
-            f"compute other results. Install p2pkm=={original['version']}, or start a new run: {tell_new_run(path)}"
+            f"compute other results. Install p2pkm=={original['version']}, or start a new run: {new_run_command(path)}"
         )
     names = {*original["config"], *current["config"]}
     changed = sorted(name for name in names if original["config"].get(name) != current["config"].get(name))
@@ -89,13 +96,13 @@ def _check_identity(saved: Checkpoint, current: dict[str, Any], path: Path) -> N
         name = changed[0]
         raise DataError(
             f"{name} in {path}/config.toml is {current['config'].get(name)!r}; the run was started with "
-            f"{original['config'].get(name)!r}. Restore this value, or start a new run: {tell_new_run(path)}"
+            f"{original['config'].get(name)!r}. Restore this value, or start a new run: {new_run_command(path)}"
         )
     for key, option, label in _INPUTS:
         if original.get(key) != current[key]:
             raise DataError(
                 f"the {label} {current['config'].get(option)} differs from that of the original run in {path}. "
-                f"Restore it, or start a new run: {tell_new_run(path)}"
+                f"Restore it, or start a new run: {new_run_command(path)}"
             )
 
 

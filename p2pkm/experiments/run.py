@@ -27,7 +27,7 @@ from p2pkm.network.transport import World
 from p2pkm.network.world import connect
 from p2pkm.storage.checkpoint import Checkpoint, CheckpointWriter, identify
 from p2pkm.storage.lock import Lock
-from p2pkm.storage.run_folder import RunFolder, check_target, claim, claim_new, name_run
+from p2pkm.storage.run_folder import RunFolder, check_target, lock_new_folder, lock_target, name_run
 
 _NOT_CONVERGED = 5  # exit code of --require-converged
 _INPUTS = ("graph", "data", "partition", "link_model", "faults", "stale_policy", "stream")  # recorded in the summary
@@ -94,7 +94,7 @@ def lock_output_folder(experiment: RunOptions, output: OutputOptions, stack: Exi
     if output.dry_run:
         check_target(path, force=output.force)
         return None
-    return stack.enter_context(claim(path, force=output.force))
+    return stack.enter_context(lock_target(path, force=output.force))
 
 
 def prepare_and_validate(experiment: RunOptions, world: World) -> Prepared:
@@ -115,7 +115,7 @@ def lock_default_folder(prepared: Prepared, stack: ExitStack) -> Lock | None:
     if resolved.out == "none":
         return None
     fingerprint = hashlib.sha256(json.dumps(resolved.to_mapping()).encode()).hexdigest()
-    return stack.enter_context(claim_new(name_run(str(resolved.graph), resolved.algorithm, fingerprint)))
+    return stack.enter_context(lock_new_folder(name_run(str(resolved.graph), resolved.algorithm, fingerprint)))
 
 
 def execute(

@@ -40,7 +40,7 @@ from p2pkm.network.link_model import LinkModel
 from p2pkm.network.rank_partition import RankPartition, choose
 from p2pkm.network.transport import World
 from p2pkm.network.world import connect
-from p2pkm.storage.checkpoint import Checkpoint, CheckpointWriter, newest
+from p2pkm.storage.checkpoint import Checkpoint, CheckpointWriter, load_newest
 from p2pkm.storage.lock import Lock
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ def _open(
     """
     try:
         lock = stack.enter_context(Lock(folder))
-        saved = newest(folder, print_note)
+        saved = load_newest(folder, print_note)
         original = facts if saved is None else saved.facts
         changed = sorted(name for name in {*facts, *original} if facts.get(name) != original.get(name))
         if changed:

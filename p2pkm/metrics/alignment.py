@@ -48,7 +48,7 @@ def aligned_distances(one: Floats, other: Floats) -> Floats:
     return found
 
 
-def deviate_from_central(result: Result) -> Floats:
+def distance_to_central(result: Result) -> Floats:
     r"""Return the share of every device in the deviation from central k-means, float64[n].
 
     Its mean is ``xi_1 = 1 / (n k) sum_i min_s sum_c |w_ic - w*_s(c)|^2``, w* the centroids of central k-means, s one to
@@ -65,7 +65,7 @@ def deviate_from_central(result: Result) -> Floats:
     return found
 
 
-def vary_between_neighbors(result: Result) -> Floats:
+def distance_to_neighbors(result: Result) -> Floats:
     r"""Return the share of every device in the consensus variation, float64[n].
 
     Its mean over the devices with neighbors is ``xi_2 = 1 / (n' k) sum_i 1 / deg_i sum_{j in N_i} min_s sum_c

@@ -24,7 +24,7 @@ _STARTS_CENTRAL, _STARTS_ALONE = 20, 5
 _REMEMBERED = 64_000_000  # bytes of centroid sets whose cost is remembered
 
 
-class Pooled(NamedTuple):
+class PooledPoints(NamedTuple):
     """Points of all devices, or a sample of them: float64[m, d], weights float64[m], in ascending (device, row)."""
 
     points: Floats
@@ -194,7 +194,7 @@ def _add_rows(values: Floats) -> Floats:
     return total
 
 
-def gather_points(own: Shards, key: int, network: Network) -> tuple[Pooled | None, str | None]:
+def gather_points(own: Shards, key: int, network: Network) -> tuple[PooledPoints | None, str | None]:
     """Collect the points of all ranks, of very many a sample, with a note; on rank 0, else None."""
     sizes = network.allgather_by_device(own.sizes)
     m, most = int(sizes.sum()), max(_POOLED // own.d, 1)
@@ -203,10 +203,10 @@ def gather_points(own: Shards, key: int, network: Network) -> tuple[Pooled | Non
     mine, counts = locate(chosen, sizes, network.placement.ids)
     points = network.gather_by_device(own.points[mine].astype(np.float64), counts)
     weights = network.gather_by_device(own.weights[mine], counts)
-    return None if points is None else Pooled(points, weights), note
+    return None if points is None else PooledPoints(points, weights), note
 
 
-def cluster_centrally(devices: Devices, k: int, pooled: Pooled) -> Floats:
+def cluster_centrally(devices: Devices, k: int, pooled: PooledPoints) -> Floats:
     """Run k-means on the pooled points, best of 20 starts; return float64[k, d]."""
     search, key = Search(k, Stream.CENTRAL, starts=_STARTS_CENTRAL), devices.shared_key
     found: Floats = memoize_in_study(

@@ -12,13 +12,13 @@ OF_CENTRAL = "_of_central"
 _REACHED = ("rounds_to_1pct", "method_rounds_to_1pct", "bytes_to_1pct", "seconds_to_1pct")
 BEST = ("ratio_best", "ratio_best_stage", "ratio_best_round")
 MILESTONES = (*_REACHED, *(name + OF_CENTRAL for name in _REACHED))
-EXPLAINED = (
+MILESTONES_LEGEND = (
     "to own 1 %, to central 1 %: until the ratio stays within 1 % of its own final value, of central k-means; rounds "
     "of the method, in brackets all rounds from the start of the initialization"
 )
 
 
-def trace(records: Iterable[Record]) -> list[list[Any]]:
+def accumulate_rounds(records: Iterable[Record]) -> list[list[Any]]:
     """Return rounds so far, seeding included, bytes, mean ratio and virtual seconds (or None) of every record."""
     found: list[list[Any]] = []
     before = last = 0
@@ -36,7 +36,7 @@ def of_method(records: list[Record]) -> list[Record]:
     return [record for record in records if record["stage"] != AcceptTest.name]
 
 
-def reach(records: list[Record]) -> Record:
+def find_milestones(records: list[Record]) -> Record:
     """Return from when on a run stays within 1 % of its own final mean ratio, and of the cost of central k-means.
 
     Only what was recorded can be known: with a seldom look, or none before the end, a milestone is one at the latest.
@@ -50,10 +50,10 @@ def reach(records: list[Record]) -> Record:
         of the name: until a ratio of at most 1.01. None if that never happens, if the last record has no ratio, for
         seconds without a network.
     """
-    steps = trace(records)
+    steps = accumulate_rounds(records)
     final = steps[-1][2] if steps else None
     own = of_method(records)
-    start = trace(own)[-1][0] - own[-1]["round"] if own else 0
+    start = accumulate_rounds(own)[-1][0] - own[-1]["round"] if own else 0
     same = [step[2] is not None and final is not None and abs(step[2] - final) <= _NEAR * abs(final) for step in steps]
     central = [step[2] is not None and step[2] <= 1 + _NEAR for step in steps]
     found: Record = dict.fromkeys(MILESTONES)

@@ -91,7 +91,7 @@ class Monitor:
 
     def attach(self, devices: Devices, prices: CostEvaluator | None) -> None:
         """Watch this batch from now on; without an evaluator costs are not evaluated."""
-        self.prices = prices
+        self.cost_evaluator = prices
         self._watch(devices)
 
     def follow(self, price: Callable[[Devices, bool], CostEvaluator]) -> None:
@@ -105,11 +105,11 @@ class Monitor:
 
     def _reprice(self, closing: bool) -> None:
         """Compare with what a central server would make of the points as they are now."""
-        if self._price is None or self.prices is None or not (self._unpriced or closing):
+        if self._price is None or self.cost_evaluator is None or not (self._unpriced or closing):
             return
-        notes, self.prices = self.prices.notes, self._price(self._devices, closing)
-        self.prices.notes = notes + [note for note in self.prices.notes if note not in notes]
-        self.prices.leave_out(self.left_out)
+        notes, self.cost_evaluator = self.cost_evaluator.notes, self._price(self._devices, closing)
+        self.cost_evaluator.notes = notes + [note for note in self.cost_evaluator.notes if note not in notes]
+        self.cost_evaluator.leave_out(self.left_out)
         self._unpriced = False
 
     def _watch(self, devices: Devices) -> None:
@@ -124,8 +124,8 @@ class Monitor:
     def exclude(self, byzantine: Integers, *, altered: bool) -> None:
         """Leave these devices out of all scores; altered: messages may be changed, so no descent is claimed."""
         self.left_out, self.altered = byzantine, altered
-        if self.prices is not None:
-            self.prices.leave_out(byzantine)
+        if self.cost_evaluator is not None:
+            self.cost_evaluator.leave_out(byzantine)
 
     @property
     def honest(self) -> Integers:
@@ -155,7 +155,7 @@ class Monitor:
             self._watch(replace(self._devices, stored=derived.features.values))
         self._record(now, state, algorithm, closing)
         self._changed = False
-        if self.prices is None:  # the points are not scaled yet
+        if self.cost_evaluator is None:  # the points are not scaled yet
             self.recorder.skip()
         else:
             self.recorder.record(self._devices, state.centroids, self.gtv, self.losses, last=last)
@@ -181,7 +181,7 @@ class Monitor:
         rows = np.empty((len(own), 7))
         rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3:] = self._measure_devices(state.centroids)
         rows = self.network.gather_by_device(rows)
-        self.priced = self.prices.of(state.centroids, closing=closing) if self.prices else None
+        self.priced = self.cost_evaluator.of(state.centroids, closing=closing) if self.cost_evaluator else None
         ledger = self.network.ledger
         counts = *ledger.totals, ledger.wire_total, np.count_nonzero(state.converged & (own.ids != own.server))
         messages, volume, wire, converged = self.network.total(np.array(counts, np.int64))
@@ -252,7 +252,7 @@ class Monitor:
 
         The ARI is that of the device's own points, nan if it is not known; it is looked at in stars only.
         """
-        own, prices = self._devices, self.prices
+        own, prices = self._devices, self.cost_evaluator
         losses, scores = np.zeros(len(own)), np.full(len(own), np.nan)
         for piece in label(own, centroids):
             losses[piece.span] = piece.losses

@@ -51,7 +51,7 @@ def mark_clients(census: Census, monitor: Monitor) -> dict[str, float | None]:
     return {name: mean(one, sizes) for name, one in zip(_SCORED, scores, strict=True)}
 
 
-def mark_losses(devices: Devices, network: Network, state: Any, central: float) -> dict[str, float | None]:
+def measure_server_costs(devices: Devices, network: Network, state: Any, central: float) -> dict[str, float | None]:
     """Return what the server's centroids cost, over the central cost (Pan et al. 2023); None on ranks other than 0.
 
     ``loss_global``: every point by the nearest server centroid; ``loss_local``: by the one that is nearest to its own

@@ -16,7 +16,7 @@ from p2pkm.core.batch import Floats
 from p2pkm.core.sorting import sum_by
 from p2pkm.core.units import format_value
 from p2pkm.metrics import closing_rows as rows
-from p2pkm.metrics.alignment import deviate_from_central, vary_between_neighbors
+from p2pkm.metrics.alignment import distance_to_central, distance_to_neighbors
 from p2pkm.metrics.milestones import OF_CENTRAL, never_reached, write_rounds
 from p2pkm.metrics.result import Result
 from p2pkm.metrics.stream_figures import bytes_per_round, mean_excess, worst_excess
@@ -288,10 +288,10 @@ METRICS: tuple[Metric, ...] = (
     Metric("central_deviation", "deviation from central",
            "xi_1: mean squared distance of centroids to those of central k-means, matched one to one",
            "squared distance", per_device=True, needs=_CENTRAL, better="lower", title="xi_1", tables=_MEANS,
-           compute=deviate_from_central),
+           compute=distance_to_central),
     Metric("consensus_variation", "consensus variation",
            "xi_2: mean squared distance of centroids to those of neighbors, matched one to one", "squared distance",
-           per_device=True, better="lower", title="xi_2", tables=_MEANS, compute=vary_between_neighbors),
+           per_device=True, better="lower", title="xi_2", tables=_MEANS, compute=distance_to_neighbors),
     Metric("centroid_sets", "distinct models", "number of different centroid sets", unit="models",
            tables=_CLOSING | ShownIn.PATH, row=rows.format_models, **_QUALITY),
     Metric("centroids_held", "centroids", "smallest number of centroids of a device or the server", unit="centroids",

@@ -20,15 +20,15 @@ from p2pkm.metrics.clustering import ari, nmi, purity
 from p2pkm.metrics.cost_ratio import CostEvaluator, CostRatios
 from p2pkm.metrics.disclosure import expose
 from p2pkm.metrics.final_labels import collect_labels, tabulate
-from p2pkm.metrics.milestones import find_best, of_method, reach, trace
+from p2pkm.metrics.milestones import accumulate_rounds, find_best, find_milestones, of_method
 from p2pkm.metrics.monitor import Monitor, mean
 from p2pkm.metrics.optional import (
     estimate_distance,
     expect_rate,
     mark_centers,
     mark_clients,
-    mark_losses,
     mark_move,
+    measure_server_costs,
     silhouette_scores,
 )
 from p2pkm.metrics.registry import measure, summary_keys
@@ -88,7 +88,7 @@ class FinishedRun(NamedTuple):
 def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishes: OptionalMetrics) -> Result:
     """Return the same result on every rank."""
     devices, shards, monitor, state, topology, clock, ages, hops = played
-    network, prices = monitor.network, cast(CostEvaluator, monitor.prices)
+    network, prices = monitor.network, cast(CostEvaluator, monitor.cost_evaluator)
     traffic = _gather_traffic(network, topology)
     exposure = expose(traffic, topology, hops)
     if ages is not None:
@@ -114,7 +114,7 @@ def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishe
         if topology.hub >= 0:
             summary |= marks
         apart = groups is not None and groups.max() > topology.components.max()  # each with a quality of its own
-        summary |= reach(monitor.trace) | ({} if apart else find_best(monitor.trace))
+        summary |= find_milestones(monitor.trace) | ({} if apart else find_best(monitor.trace))
         summary |= _optional_scores(wishes, centroids, monitor.best, model, census) | _mark_groups(
             groups, wishes.groups
         )
@@ -243,7 +243,7 @@ def _last(monitor: Monitor, move: float | None, expected: float | None) -> dict[
     last, own = monitor.trace[-1], of_method(monitor.trace)
     found = {name: last[name] for name in ("objective", "gtv", "messages", "bytes", "wire_bytes")}
     found["descent"] = own[-1]["descent"]
-    found["rounds_before"] = trace(own)[-1][0] - own[-1]["round"]  # a stage may be played several times
+    found["rounds_before"] = accumulate_rounds(own)[-1][0] - own[-1]["round"]  # a stage may be played several times
     openings = [record for record in own if record["stage"] == own[-1]["stage"] and record["round"] == 0]
     found["ratio_start"] = openings[-1]["ratio_mean"] if openings else None
     if not monitor.objective_known:
@@ -283,7 +283,7 @@ def _mark_server(devices: Devices, network: Network, state: Any, prices: CostEva
     if held is None:
         return {}
     rows = int(network.total(np.array(np.maximum(held, 0).sum())))
-    return {"rows_at_server": rows, **mark_losses(devices, network, state, prices.central)}
+    return {"rows_at_server": rows, **measure_server_costs(devices, network, state, prices.central)}
 
 
 def _optional_scores(
@@ -360,7 +360,7 @@ def measure_consensus(centroids: Floats, reference: int) -> float | None:
     Every row is compared with the nearest row of the reference, so that the order of rows does not matter; the
     squared distances of a device's rows are summed. Consensus is 0, but 0 need not be consensus: rows that repeat, or
     rows of the reference that a device lacks, add nothing, so {0, 0, 5} and {0, 5, 5} are 0 apart. The one-to-one
-    comparison is `p2pkm.metrics.alignment.vary_between_neighbors`.
+    comparison is `p2pkm.metrics.alignment.distance_to_neighbors`.
 
     Parameters
     ----------

@@ -108,7 +108,7 @@ def listed(folder: Path) -> list[Path]:
     return sorted((path for path in place.glob("*.bin") if _NAME.fullmatch(path.name)), reverse=True)
 
 
-def newest(folder: Path, tell: Callable[[str], None]) -> Checkpoint | None:
+def load_newest(folder: Path, tell: Callable[[str], None]) -> Checkpoint | None:
     """Return the last checkpoint of a run folder that is whole, None without any; the others are told of."""
     for path in listed(folder):
         try:

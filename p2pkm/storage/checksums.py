@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from p2pkm.core.errors import DataError
 from p2pkm.storage.lock import NAME as LOCK
-from p2pkm.storage.run_status import explain, require_single_run
+from p2pkm.storage.run_status import describe_missing_results, require_single_run
 from p2pkm.storage.save import save, write_bytes
 
 NAME = "checksums.sha256"
@@ -18,7 +18,7 @@ _ADDED = (*_REWRITTEN, "figures")  # these may be there without being in the lis
 _CHUNK = 1 << 20
 
 
-class Fault(NamedTuple):
+class FileMismatch(NamedTuple):
     """A file that is not as the run left it, and what is known of the place."""
 
     file: str
@@ -40,7 +40,7 @@ def save_sealed(result: Any, path: str | Path) -> Path:
     return folder
 
 
-def check_files(folder: Path) -> list[Fault]:
+def check_files(folder: Path) -> list[FileMismatch]:
     """Return the files that differ from what the run left, are missing, or were not there; figures may be added.
 
     Raises
@@ -51,14 +51,14 @@ def check_files(folder: Path) -> list[Fault]:
     require_single_run(folder)
     if not (folder / NAME).is_file():
         if not _ended(folder):
-            raise DataError(f"{folder} {explain(folder)}")
-        return [Fault(NAME, "is missing, so the other files cannot be checked")]
+            raise DataError(f"{folder} {describe_missing_results(folder)}")
+        return [FileMismatch(NAME, "is missing, so the other files cannot be checked")]
     known = _read(folder)
-    if isinstance(known, Fault):
+    if isinstance(known, FileMismatch):
         return [known]
     faults = [fault for name, digest in known.items() if (fault := _check(folder, name, digest))]
     extra = sorted(name for name in _find(folder) if name not in known and not _in(name, _ADDED))
-    return faults + [Fault(name, "was not there when the run ended") for name in extra]
+    return faults + [FileMismatch(name, "was not there when the run ended") for name in extra]
 
 
 def _find(folder: Path) -> Iterator[str]:
@@ -89,36 +89,36 @@ def _ended(folder: Path) -> bool:
         return False
 
 
-def _read(folder: Path) -> dict[str, str] | Fault:
+def _read(folder: Path) -> dict[str, str] | FileMismatch:
     """Return the checksum of each file, or what is wrong with the list."""
     try:
         content = (folder / NAME).read_bytes()
     except OSError as error:
-        return Fault(NAME, f"cannot be read: {error.strerror or error}")
+        return FileMismatch(NAME, f"cannot be read: {error.strerror or error}")
     *lines, seal = content.splitlines(keepends=True) or [b""]
     if seal != _seal(b"".join(lines)).encode():
-        return Fault(NAME, "is changed or cut off, so the other files cannot be checked")
+        return FileMismatch(NAME, "is changed or cut off, so the other files cannot be checked")
     try:
         known = {name: digest for digest, name in (line.decode().rstrip("\n").split("  ", 1) for line in lines)}
     except ValueError:
-        return Fault(NAME, "is no list of checksums")
+        return FileMismatch(NAME, "is no list of checksums")
     outside = [name for name in known if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts]
-    return Fault(NAME, f"names {outside[0]!r}, which is outside of the folder") if outside else known
+    return FileMismatch(NAME, f"names {outside[0]!r}, which is outside of the folder") if outside else known
 
 
-def _check(folder: Path, name: str, digest: str) -> Fault | None:
+def _check(folder: Path, name: str, digest: str) -> FileMismatch | None:
     path = folder / name
     if not path.exists() and not path.is_symlink():
-        return Fault(name, "is missing")
+        return FileMismatch(name, "is missing")
     if not path.is_file():
-        return Fault(name, "is no file any more")
+        return FileMismatch(name, "is no file any more")
     try:
         if _digest(path) == digest:
             return None
     except OSError as error:
-        return Fault(name, f"cannot be read: {error.strerror or error}")
+        return FileMismatch(name, f"cannot be read: {error.strerror or error}")
     place = {".npz": _place_in_archive, ".jsonl": _place_in_lines}.get(path.suffix, lambda _: "")(path)
-    return Fault(name, "is changed" + (f": {place}" if place else ""))
+    return FileMismatch(name, "is changed" + (f": {place}" if place else ""))
 
 
 def _place_in_archive(path: Path) -> str:

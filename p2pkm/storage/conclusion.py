@@ -70,15 +70,15 @@ def _list_verdicts(others: Sequence[Standing], figure: str, margin: float) -> li
 
 def tell_gap(gap: PairedTest, figure: str) -> str:
     """Return an effect with its interval in words, and of a pair that is not distinguished the seeds that it takes."""
-    told = [tell_effect(gap, figure)]
+    told = [format_effect(gap, figure)]
     if gap.verdict == EQUIVALENT:
-        told.append(f"90 % interval {tell_near(gap)}")
+        told.append(f"90 % interval {format_equivalence_interval(gap)}")
     if gap.verdict == UNDECIDED:
         told.append(tell_needed(gap))
     return ", ".join(told)
 
 
-def tell_effect(gap: PairedTest, figure: str) -> str:
+def format_effect(gap: PairedTest, figure: str) -> str:
     """Return an effect with the interval of its test; without interval if there are too few seeds for one."""
     if gap.scale == "difference":
         reach = f", interval {_bound(gap.low, figure)} to {_bound(gap.high, figure)}" if gap.test else ""
@@ -111,7 +111,7 @@ def write_verdicts(groups: Groups, figures: Sequence[str], margin: float = MARGI
     return text.getvalue()
 
 
-def tell_near(gap: PairedTest) -> str:
+def format_equivalence_interval(gap: PairedTest) -> str:
     """Return the interval for equivalence in per cent; a dash if there is none."""
     if gap.near_low is None or gap.near_high is None:
         return "-"
@@ -125,7 +125,7 @@ def tell_needed(gap: PairedTest) -> str:
     return "takes more than 10,000 seeds" if gap.needed is None else f"takes about {gap.needed:,} seeds"
 
 
-def tell_verdict(gap: PairedTest | None) -> str:
+def format_verdict(gap: PairedTest | None) -> str:
     """Return a verdict in few words, for tables and figures."""
     if gap is None:
         return f"{UNDECIDED} (no common seed)"

@@ -12,7 +12,7 @@ from p2pkm.metrics.replay_frames import Frames
 from p2pkm.metrics.result import Census, Exposure, HashChain, Result
 from p2pkm.network.graph import Topology
 from p2pkm.network.ledger import Traffic
-from p2pkm.storage.run_status import explain, require_single_run
+from p2pkm.storage.run_status import describe_missing_results, require_single_run
 from p2pkm.storage.save import turn_labels
 
 _NEEDED: dict[str, dict[str, int]] = {  # arrays of every run and their number of axes
@@ -53,7 +53,7 @@ def load(path: str | Path) -> Result:
     folder = Path(path)
     require_single_run(folder)
     if not (folder / "summary.json").is_file():
-        raise DataError(f"{folder} {explain(folder)}")
+        raise DataError(f"{folder} {describe_missing_results(folder)}")
     summary = _reading(folder / "summary.json", _read_object)
     rounds = _reading(folder / "rounds.jsonl", _read_rounds)
     arrays = {name: _reading(folder / f"{name}.npz", _read_arrays) for name in _NEEDED}

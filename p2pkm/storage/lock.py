@@ -110,7 +110,7 @@ def make_new_folder(path: Path) -> Path:
     raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
 
 
-def holder(folder: Path) -> str:
+def describe_lock_holder(folder: Path) -> str:
     """Return in words who holds a folder, nothing if nobody does."""
     for _ in range(_LOOKS):
         try:
@@ -128,7 +128,7 @@ def holder(folder: Path) -> str:
 
 
 def _judge(folder: Path) -> str:
-    """Return what `holder` does where there are no locks, or no file."""
+    """Return what `describe_lock_holder` does where there are no locks, or no file."""
     owner = _read(folder)
     if died(owner) or not (folder / NAME).is_file():
         return ""
@@ -143,7 +143,7 @@ def refuse_held(folder: Path) -> None:
     ExperimentError
         With host and process id.
     """
-    who = holder(folder)
+    who = describe_lock_holder(folder)
     if who:
         raise ExperimentError(f"{folder} is in use: {who} writes there; wait for it, end it, or choose another folder")
 

@@ -33,7 +33,7 @@ def name_folder(what: str) -> Path:
     return Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{what}"
 
 
-def claim_new(path: Path) -> Lock:
+def lock_new_folder(path: Path) -> Lock:
     """Make a folder of a name that the program chose, or of the next free one, and hold it.
 
     Raises
@@ -47,7 +47,7 @@ def claim_new(path: Path) -> Lock:
 
 
 def make_new(path: Path) -> Path:
-    """Make a folder of a name that the program chose, or of the next free one; see `claim_new` for the error."""
+    """Make a folder of a name that the program chose, or of the next free one; see `lock_new_folder` for the error."""
     with _usable(path):
         _refuse_unwritable(path)
         return make_new_folder(path)
@@ -119,7 +119,7 @@ def _refuse_live(path: Path, *, below: bool) -> None:
         refuse_held(lock.parent)
 
 
-def claim(path: Path, *, force: bool) -> Lock:
+def lock_target(path: Path, *, force: bool) -> Lock:
     """Do what `check_target` does, and hold the folder from then on.
 
     Raises
@@ -130,7 +130,7 @@ def claim(path: Path, *, force: bool) -> Lock:
         If the disk fails.
     """
     check_target(path, force=force)
-    lock = hold(path)
+    lock = lock_folder(path)
     try:
         _refuse_used(path, force)  # whoever held it a moment ago may have left something
     except ExperimentError:
@@ -139,7 +139,7 @@ def claim(path: Path, *, force: bool) -> Lock:
     return lock
 
 
-def hold(path: Path) -> Lock:
+def lock_folder(path: Path) -> Lock:
     """Hold a folder, whatever is in it.
 
     Raises
@@ -153,7 +153,7 @@ def hold(path: Path) -> Lock:
         return Lock(path)
 
 
-def set_aside(path: Path) -> Path | None:
+def move_to_backup(path: Path) -> Path | None:
     """Move what is in a folder that this process holds to a new one beside it, which is returned; None: it is empty."""
     place = path.resolve()  # of a link, what it leads to
     content = _content(place)
@@ -205,7 +205,7 @@ class RunFolder:
         """Begin to write; what was in the folder is moved aside until this run has ended."""
         with _disk(self.path):
             self.lock.check()
-            self._old = set_aside(self.path)
+            self._old = move_to_backup(self.path)
             if self._old is not None:
                 self._manifest["aside"] = self._old.name
             self.begun = True

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from p2pkm.core.errors import DataError, P2PKMError
-from p2pkm.storage.lock import holder
+from p2pkm.storage.lock import describe_lock_holder
 
 _SINGLE = ("manifest.json", "config.toml", "chain.npz", "checksums.sha256")
 _ONWARDS = "of which rows are kept, no run folders; p2pkm resume goes on with it or prints it again"
@@ -42,18 +42,18 @@ def run_status(folder: Path) -> str:
     A run whose manifest says running has been killed unless somebody holds the folder's lock.
     """
     state = str(read_manifest(folder).get("state", ""))
-    return "killed" if state == "running" and not holder(folder) else state
+    return "killed" if state == "running" and not describe_lock_holder(folder) else state
 
 
-def explain(folder: Path) -> str:
+def describe_missing_results(folder: Path) -> str:
     """Return in words why a folder has no results: no run at all, or one that has not ended."""
     if not folder.is_dir():
         return "is not a run folder: it does not exist"
     again = f"go on with: python -m p2pkm resume {folder}"
     if read_manifest(folder).get("resumable") is False:
-        again = f"its noise was secret, so it cannot be resumed; begin a new run: {tell_new_run(folder)}"
+        again = f"its noise was secret, so it cannot be resumed; begin a new run: {new_run_command(folder)}"
     words = {
-        "running": f"holds a run that has not ended: {holder(folder)} is still at it",
+        "running": f"holds a run that has not ended: {describe_lock_holder(folder)} is still at it",
         "killed": f"holds a run that has not ended: it was killed; {again}",
         "failed": f"holds a run that has not ended: it failed; once the cause is mended, {again}",
         "interrupted": f"holds a run that has not ended: it was interrupted; {again}",
@@ -63,7 +63,7 @@ def explain(folder: Path) -> str:
     return words.get(run_status(folder), usual)
 
 
-def tell_new_run(folder: Path) -> str:
+def new_run_command(folder: Path) -> str:
     """Return the command that begins a new run with the options of the run in a folder."""
     return f"python -m p2pkm --config {folder / 'config.toml'} --out NEW"
 
@@ -76,12 +76,12 @@ def require_single_run(folder: Path) -> None:
     DataError
         With what it holds, and what to do.
     """
-    found = name_many(folder)
+    found = describe_run_collection(folder)
     if found:
         raise DataError(f"{folder} is not the folder of a single run: it holds {found}")
 
 
-def name_many(folder: Path) -> str:
+def describe_run_collection(folder: Path) -> str:
     """Return in words what a folder of several runs holds, and what can be done with it; nothing if it is none."""
     if not folder.is_dir() or any((folder / name).exists() for name in _SINGLE):
         return ""

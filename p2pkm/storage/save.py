@@ -54,7 +54,7 @@ def write_bytes(folder: Path, name: str, write: Callable[[Any], Any]) -> None:
 
 
 @contextmanager
-def drafts(folder: Path) -> Iterator[Path]:
+def staging_folder(folder: Path) -> Iterator[Path]:
     """Give an empty folder of this process alone; the files that are written there then go into `folder`, one by one.
 
     For libraries that write files by their names; a folder that does not exist is made.

@@ -90,7 +90,7 @@ class Study:
         asked = [row.get(OPTIONS, {}) for row in kept]
         names = dict.fromkeys(name for options in asked for name in options if name != "seed")
         swept = [name for name in names if len({str(options.get(name)) for options in asked}) > 1]
-        return cls([_flatten(lead_with(row, swept)) for row in kept], folder, read_margin(folder))
+        return cls([_flatten(put_options_first(row, swept)) for row in kept], folder, read_margin(folder))
 
     @property
     def swept(self) -> list[str]:
@@ -144,7 +144,7 @@ class Study:
         read_ended(self)
         alone = {"graph": None}  # of the method without messages
         groups = {
-            name: {seed: row | alone if is_alone(row["algorithm"]) else row for seed, row in group.items()}
+            name: {seed: row | alone if is_local_only(row["algorithm"]) else row for seed, row in group.items()}
             for name, group in self.configurations().items()
         }
         text = write_latex(groups, self.swept, figures, Layout(spread, caption, label, self.margin))
@@ -327,7 +327,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def keep_row(path: Path, row: Row) -> None:
+def save_row(path: Path, row: Row) -> None:
     """Write the row of a run that has ended, with its checksum."""
     write_json(path.parent, path.name, row | {_CHECKSUM: _digest(json.loads(json.dumps(row)))})
 
@@ -361,7 +361,7 @@ def _digest(row: Row) -> str:
     return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
 
 
-def lead_with(row: Row, swept: Sequence[str]) -> Row:
+def put_options_first(row: Row, swept: Sequence[str]) -> Row:
     """Return a row with the options that were swept before its seed, as its run was asked for them."""
     asked = row.get(OPTIONS, {})
     return {"algorithm": None, "graph": None,
@@ -378,12 +378,12 @@ def _write(value: Any) -> str:
 
 def name_run(algorithm: str, graph: str | None) -> str:
     """Return a method and where it ran in words: gtvmin on ring, fkm with a server, alone."""
-    if is_alone(algorithm):
+    if is_local_only(algorithm):
         return algorithm
     return f"{algorithm} with a server" if graph == SERVED else f"{algorithm} on {graph or 'its graph'}"
 
 
-def is_alone(algorithm: str) -> bool:
+def is_local_only(algorithm: str) -> bool:
     """Return whether it is the method without messages, which has no graph."""
     return str(algorithm).partition(":")[0] == ALONE
 
@@ -447,7 +447,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
 
 
-def tell_worse(group: Sequence[Mapping[str, Any]]) -> str:
+def describe_quality_loss(group: Sequence[Mapping[str, Any]]) -> str:
     """Return in how many runs of a group quality got worse before the end, when and by how much; nothing if in none."""
     worse = [row for row in group if is_worse(row.get("ratio_mean"), row.get("ratio_best"))]
     if not worse:

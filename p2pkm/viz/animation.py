@@ -10,7 +10,7 @@ from p2pkm.core.batch import Floats
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.units import count
 from p2pkm.core.validation import check_integer
-from p2pkm.storage.save import drafts
+from p2pkm.storage.save import staging_folder
 from p2pkm.viz.color_by import read_points
 from p2pkm.viz.figures.graph import shade_links, style_links, style_marks
 from p2pkm.viz.figures.points import draw_points
@@ -75,7 +75,7 @@ def animate(result: "Run", path: "str | os.PathLike[str]", *, fps: int = 5) -> P
     stage = _set_up(result, frames)
     last = len(frames.record) - 1
     try:
-        with drafts(target.parent) as place, writer.saving(stage.figure, str(place / target.name), _DPI):
+        with staging_folder(target.parent) as place, writer.saving(stage.figure, str(place / target.name), _DPI):
             for number in [*range(last), *[last] * _LAST]:
                 _show(stage, result, frames, number)
                 writer.grab_frame()

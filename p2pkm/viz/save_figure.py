@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.validation import as_list
-from p2pkm.storage.save import drafts
+from p2pkm.storage.save import staging_folder
 from p2pkm.viz.figure_data import write_table
 from p2pkm.viz.settings import use_own_settings
 from p2pkm.viz.style import DPI
@@ -67,7 +67,7 @@ def save_figure(
     paths = [*(folder / f"{name}.{kind}" for kind in kinds), folder / f"{name}.data.csv"]
     with use_own_settings(), rc_context({"svg.hashsalt": "p2pkm"}):
         figure: Any = draw().figure
-        with drafts(folder) as place:
+        with staging_folder(folder) as place:
             _write(figure, place, paths, kinds)
     return paths
 

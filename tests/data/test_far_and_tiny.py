@@ -9,7 +9,7 @@ import p2pkm
 import topologies
 from p2pkm.core.errors import DataError
 from p2pkm.core.validation import FARTHEST, SMALLEST, check_limits, find_limits, merge_limits
-from p2pkm.data.stream_tape import Limits, parse_tape
+from p2pkm.data.stream_tape import Limits, parse_data_trace
 from tests.support.run_cli import here, ranks, there
 
 FAR = "loses the digits of their differences; expected at most 1e[+]10 times the range"
@@ -165,16 +165,16 @@ def test_a_start_of_words_is_named():
 def test_a_tape_may_not_carry_points_far_away(value):
     line = json.dumps({"kind": "arrive", "round": 1, "device": 0, "point": [value, 0.0]})
     with pytest.raises(DataError, match=r"tape, line 1: point has a coordinate of size .* times the range"):
-        parse_tape([line], deal(X), Limits(4, 9, 3), "tape")
+        parse_data_trace([line], deal(X), Limits(4, 9, 3), "tape")
     near = json.dumps({"kind": "arrive", "round": 1, "device": 0, "point": [1e9, 0.0]})
-    assert parse_tape([near], deal(X), Limits(4, 9, 3), "tape").points.tolist() == [[1e9, 0.0]]
+    assert parse_data_trace([near], deal(X), Limits(4, 9, 3), "tape").points.tolist() == [[1e9, 0.0]]
 
 
 @pytest.mark.parametrize(("at", "apart", "said"), [(1e15, 1.0, FAR), (0.0, 1e-170, TINY)])
 def test_a_tape_tells_the_range_where_points_are_all_alike(at, apart, said):
     lines = [json.dumps({"kind": "arrive", "round": 1, "device": 0, "point": [at + apart, at]})]
     with pytest.raises(DataError, match=f"the points with those of the tape .*{said}"):
-        parse_tape(lines, deal(np.full((120, 2), at)), Limits(4, 9, 3), "tape")
+        parse_data_trace(lines, deal(np.full((120, 2), at)), Limits(4, 9, 3), "tape")
 
 
 def test_limits_leave_out_what_is_missing_and_join():

@@ -11,8 +11,8 @@ import pytest
 import p2pkm
 from p2pkm.core.errors import DataError
 from p2pkm.data.identifiers import MISSING, identify, locate, to_raw
-from p2pkm.data.out_of_core.index import open_stored
-from p2pkm.data.out_of_core.shards import Sharded
+from p2pkm.data.out_of_core.index import index_files
+from p2pkm.data.out_of_core.shards import DiskShards
 from p2pkm.data.partition.by_column import name_devices
 from p2pkm.data.readers.any_format import read_table
 
@@ -226,16 +226,16 @@ def test_files_on_disk_have_the_same_identifiers(tmp_path):
     for i, codes in enumerate((["008", "8"], ["250.0", "8"])):
         frame = pandas.DataFrame({"x": [2.0 * i, 2 * i + 1], "site": codes, "label": ["b", None if i > 9 else "a"]})
         frame.to_parquet(tmp_path / f"{i}.parquet")
-    stored = open_stored(str(tmp_path), None, None, "site")
+    stored = index_files(str(tmp_path), None, None, "site")
     assert (stored.owners.tolist(), stored.labels.tolist(), stored.device) == (["008", "8", "250.0"], ["a", "b"], 3)
-    dealt = Sharded.deal(stored, p2pkm.core.spec.Spec("column", {}), 3, "float64")
-    for one in (dealt, Sharded.from_mapping(json.loads(json.dumps(dealt.to_mapping())))):
+    dealt = DiskShards.deal(stored, p2pkm.core.spec.Spec("column", {}), 3, "float64")
+    for one in (dealt, DiskShards.from_mapping(json.loads(json.dumps(dealt.to_mapping())))):
         part = one.part(0, 3)
         assert part.points[:, 0].tolist() == [0, 1, 3, 2] and part.sizes.tolist() == [1, 2, 1]
         assert part.labels.tolist() == [1, 0, 0, 1]
     pandas.DataFrame({"x": [1.0], "site": ["NA"], "label": ["a"]}).to_parquet(tmp_path / "9.parquet")
     with pytest.raises(DataError, match=r"9\.parquet has a row without device"):
-        open_stored(str(tmp_path), None, None, "site")
+        index_files(str(tmp_path), None, None, "site")
 
 
 def test_a_missing_value_is_the_same_in_features_and_in_arrays(tmp_path):

@@ -10,8 +10,8 @@ from numpy.testing import assert_array_equal
 from p2pkm.core.errors import DataError, P2PKMError
 from p2pkm.core.spec import Spec
 from p2pkm.data.out_of_core.formats import Header
-from p2pkm.data.out_of_core.index import Stored, open_stored
-from p2pkm.data.out_of_core.shards import Sharded
+from p2pkm.data.out_of_core.index import FileIndex, index_files
+from p2pkm.data.out_of_core.shards import DiskShards
 from p2pkm.data.partition import PARTITIONS
 from p2pkm.data.readers.folder import find
 from p2pkm.data.shards import Shards
@@ -34,10 +34,10 @@ def write(folder, sizes, *, labeled=True, dtype=np.float64):
     return X, y, np.repeat(np.arange(len(sizes)), sizes)
 
 
-def opened(path, partition, n, dtype="float64") -> Sharded:
-    stored = open_stored(str(path), partition, None, None)
+def opened(path, partition, n, dtype="float64") -> DiskShards:
+    stored = index_files(str(path), partition, None, None)
     assert stored is not None
-    return Sharded.deal(stored, partition, n, dtype)
+    return DiskShards.deal(stored, partition, n, dtype)
 
 
 def same(one: Shards, other: Shards) -> None:
@@ -62,7 +62,7 @@ def test_a_part_is_what_dealing_the_whole_gives_these_devices(tmp_path, monkeypa
     assert (dealt.n, dealt.m, dealt.d, dealt.stored.classes) == (n, len(X), 2, 3)
     for first, last in ((0, n), (0, 2), (2, 3), (3, n), (2, 2)):
         same(dealt.part(first, last), whole.take(np.arange(first, last)) if last > first else whole.take([]))
-    again = Sharded.from_mapping(json.loads(json.dumps(dealt.with_hub().to_mapping())))
+    again = DiskShards.from_mapping(json.loads(json.dumps(dealt.with_hub().to_mapping())))
     assert again.n == n + 1
     same(again.part(1, n + 1), whole.with_hub().part(1, n + 1))
 
@@ -127,7 +127,7 @@ def test_a_cut_file_or_none_and_partitions_that_look_at_points(tmp_path):
     with open(tmp_path / "part-1.npy", "r+b") as file:
         file.truncate(300)
     with pytest.raises(DataError, match=r"part-1.npy cannot be read"):
-        open_stored(str(tmp_path / "part-*.npy"), None, None, None)
+        index_files(str(tmp_path / "part-*.npy"), None, None, None)
     with pytest.raises(DataError, match=r"no file is like .*part-\*\.npz"):
         find(str(tmp_path / "part-*.npz"))
 
@@ -137,8 +137,8 @@ def test_one_file_in_blocks_is_the_same_as_read_as_a_whole(tmp_path):
     np.save(tmp_path / "all.npy", X)
     dealt = opened(tmp_path / "all.npy", Spec("blocks", {}), 4)
     same(dealt.part(0, 4), Shards.deal(X, PARTITIONS["blocks"](Table(X), 4), devices=4))
-    assert open_stored(str(tmp_path / "all.npy"), Spec("iid", {}), None, None) is None
-    assert open_stored(str(tmp_path / "all.csv"), None, None, None) is None
+    assert index_files(str(tmp_path / "all.npy"), Spec("iid", {}), None, None) is None
+    assert index_files(str(tmp_path / "all.csv"), None, None, None) is None
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -179,16 +179,16 @@ def test_label_and_device_of_several_parquet_files_are_the_columns_that_are_name
     for i in range(2):
         columns = {"x": [0.5, 1.5, 2.5], "one": [4 + i, 4, 5], "two": [0, 1, i]}
         parquet.write_table(arrow.table(columns), tmp_path / f"{i}.parquet")
-    stored = open_stored(str(tmp_path / "*.parquet"), None, "one", "two")
+    stored = index_files(str(tmp_path / "*.parquet"), None, "one", "two")
     assert (stored.device, stored.labels.tolist(), stored.files[0].features) == (2, [4, 5], 1)
-    dealt = Sharded.deal(stored, Spec("column", {}), 2, "float64")
+    dealt = DiskShards.deal(stored, Spec("column", {}), 2, "float64")
     part = dealt.part(0, 2)
     assert part.points[:, 0].tolist() == [0.5, 2.5, 0.5, 1.5, 1.5, 2.5]
     assert (part.labels.tolist(), part.sizes.tolist()) == ([0, 1, 1, 0, 0, 1], [3, 3])
-    without = open_stored(str(tmp_path / "*.parquet"), None, "one", None)  # now a device is a file
-    dealt = Sharded.deal(without, Spec("column", {}), 2, "float64")
+    without = index_files(str(tmp_path / "*.parquet"), None, "one", None)  # now a device is a file
+    dealt = DiskShards.deal(without, Spec("column", {}), 2, "float64")
     assert dealt.d == 2
-    again = Sharded.from_mapping(json.loads(json.dumps(dealt.to_mapping())))
+    again = DiskShards.from_mapping(json.loads(json.dumps(dealt.to_mapping())))
     same(again.part(0, 2), dealt.part(0, 2))
 
 
@@ -202,8 +202,8 @@ def test_label_and_device_of_several_parquet_files_are_the_columns_that_are_name
     ],
 )
 def test_memory_of_a_rank_is_told_for_what_it_has_to_look_at(partition, work):
-    stored = Stored((Header("a.npy", 400_000, 2, False), Header("b.npy", 200_000, 2, False)), None, 2)
-    said = Sharded(stored, partition, 4, "float64").describe(2, 3, 8)
+    stored = FileIndex((Header("a.npy", 400_000, 2, False), Header("b.npy", 200_000, 2, False)), None, 2)
+    said = DiskShards(stored, partition, 4, "float64").describe(2, 3, 8)
     assert "600,000 points stay on disk; of 2 ranks each" in said and f"work on them {work}," in said
 
 
@@ -218,9 +218,9 @@ def test_a_parquet_file_whose_columns_lie_about_their_type_is_a_mistake(tmp_path
     for place in range(len(content)):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         with contextlib.suppress(P2PKMError):
-            stored = open_stored(str(path), Spec("column", {}), None, None)
+            stored = index_files(str(path), Spec("column", {}), None, None)
             if stored is not None:  # else it has no column of devices any more
-                Sharded.deal(stored, Spec("column", {}), 2, "float64").part(0, 2)
+                DiskShards.deal(stored, Spec("column", {}), 2, "float64").part(0, 2)
 
 
 def test_a_name_in_a_parquet_file_that_is_no_text_is_a_mistake(tmp_path):
@@ -243,7 +243,7 @@ def test_numbers_with_gaps_in_the_column_of_a_parquet_file_are_names(tmp_path):
     assert named.stored.owners.tolist() == [0, 2] and named.part(1, 2).points.tolist() == [[1.0]]
     numbered = opened(tmp_path / "a.parquet", Spec("column", {}), 3)  # as --devices 3 says: device 1 has no points
     assert_array_equal(numbered.part(0, 3).sizes, [1, 0, 1])
-    again = Sharded.from_mapping(json.loads(json.dumps(numbered.to_mapping())))
+    again = DiskShards.from_mapping(json.loads(json.dumps(numbered.to_mapping())))
     same(again.part(0, 3), numbered.part(0, 3))
 
 

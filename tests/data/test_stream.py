@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 import p2pkm
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.data.stream import DataStream, build_stream, pack_stream, rebuild_stream
-from p2pkm.data.stream_tape import Limits, parse_tape, read_tape, write_tape
+from p2pkm.data.stream_tape import Limits, parse_data_trace, read_data_trace, write_data_trace
 
 SHARDS = p2pkm.Shards.from_list([np.arange(6.0).reshape(3, 2), np.ones((2, 2)), np.zeros((0, 2)), np.full((1, 2), 5.0)])
 LIMITS = Limits(4, 9, 2)
@@ -44,17 +44,17 @@ GOOD = '{"kind": "arrive", "round": 3, "device": 2, "point": [0.5, 1.5]}'
 def test_a_wrong_line_is_named(line, kind, said, tmp_path):
     (tmp_path / "t.jsonl").write_text(f"{GOOD}\n\n{line}\n")
     with pytest.raises(kind) as caught:
-        read_tape(str(tmp_path / "t.jsonl"), SHARDS, LIMITS)
+        read_data_trace(str(tmp_path / "t.jsonl"), SHARDS, LIMITS)
     assert said in str(caught.value) and "t.jsonl, line 3:" in str(caught.value)
 
 
 def test_a_tape_leaves_as_many_points_as_clusters():
     lines = [json.dumps({"kind": "leave", "round": 4, "device": 0, "number": i}) for i in range(3)]
-    assert len(parse_tape(lines, SHARDS, LIMITS, "t").events) == 3
+    assert len(parse_data_trace(lines, SHARDS, LIMITS, "t").events) == 3
     with pytest.raises(DataError, match="t, line 3: after round 4 there are 3 points for 4 clusters"):
-        parse_tape(lines, SHARDS, LIMITS._replace(k=4), "t")
+        parse_data_trace(lines, SHARDS, LIMITS._replace(k=4), "t")
     back = [*lines, json.dumps({"kind": "arrive", "round": 4, "device": 1, "point": [0, 0]})]
-    assert parse_tape(back, SHARDS, LIMITS._replace(k=4), "t").breaks(4)
+    assert parse_data_trace(back, SHARDS, LIMITS._replace(k=4), "t").has_changes(4)
 
 
 def play_naively(lines, shards, rounds):
@@ -100,7 +100,7 @@ def draw_tape(seed, rounds=9):
 @pytest.mark.parametrize("seed", range(20))
 def test_a_tape_does_what_lists_do_on_every_division(seed):
     lines = draw_tape(seed)
-    tape = parse_tape(lines, SHARDS, LIMITS, "t")
+    tape = parse_data_trace(lines, SHARDS, LIMITS, "t")
     parts = [np.arange(4), np.array([0, 2]), np.array([1, 3]), np.array([], np.int64)]
     own, sizes = [SHARDS.take(ids) for ids in parts], SHARDS.sizes
     for t, expected in enumerate(play_naively(lines, SHARDS, 9), 1):
@@ -112,7 +112,7 @@ def test_a_tape_does_what_lists_do_on_every_division(seed):
             assert [part.take([i]).points.tolist() for i in range(len(ids))] == [
                 [list(point) for point in expected[i]] for i in ids
             ]
-    again = parse_tape(list(write_tape(tape, SHARDS.sizes)), SHARDS, LIMITS, "t")
+    again = parse_data_trace(list(write_data_trace(tape, SHARDS.sizes)), SHARDS, LIMITS, "t")
     assert not [(one, other) for one, other in zip(tape, again, strict=True) if not (one == other).all()]
 
 
@@ -126,7 +126,7 @@ def test_weights_stay_with_their_points_and_equal_ones_take_no_memory():
         (SHARDS, GOOD[:-1] + ', "weight": 4}', [1, 1, 1, 1, 4, 1]),
         (SHARDS, GOOD, [1] * 6),
     ):
-        found = parse_tape([line, *lines[1:]], own, LIMITS, "t").change(3, own, np.arange(4)).weights
+        found = parse_data_trace([line, *lines[1:]], own, LIMITS, "t").change(3, own, np.arange(4)).weights
         assert found.tolist() == expected
         assert any(found.strides) == (set(expected) != {1})
 
@@ -147,7 +147,7 @@ def test_what_is_drawn_is_the_same_on_every_division(kind):
         whole, part = stream.change(t, whole, np.arange(6)), other.change(t, part, ids)
         assert_array_equal(whole.take(ids).points, part.points)
     assert (whole.points != shards.points).any(axis=1).mean() > 0.5
-    assert whole.m == shards.m and stream.breaks(1) and not stream.growth(1, 6).any()
+    assert whole.m == shards.m and stream.has_changes(1) and not stream.growth(1, 6).any()
 
 
 def test_the_kinds_do_what_they_are_called():

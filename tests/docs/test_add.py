@@ -13,7 +13,7 @@ import pytest
 import topologies
 from p2pkm.data.partition import PARTITIONS
 from p2pkm.data.readers.any_format import SUFFIXES
-from p2pkm.data.readers.columns import Parts
+from p2pkm.data.readers.columns import FileContents
 from p2pkm.data.sources import SOURCES, Table
 from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.registry import INITS
@@ -63,7 +63,7 @@ def test_a_data_source(monkeypatch):
 
 def test_a_file_format(monkeypatch, tmp_path):
     def read_words(path, label, device):
-        return Parts(np.array([line.split() for line in path.read_text().splitlines()], np.float64), None, None)
+        return FileContents(np.array([line.split() for line in path.read_text().splitlines()], np.float64), None, None)
 
     monkeypatch.setitem(SUFFIXES, ".points", read_words)
     (tmp_path / "my.points").write_text("".join(f"{i} {i * i % 7}\n" for i in range(20)))

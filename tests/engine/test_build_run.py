@@ -17,8 +17,8 @@ from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.protocols import PointCount
 from p2pkm.core.spec import Spec
 from p2pkm.data.out_of_core.formats import Header
-from p2pkm.data.out_of_core.index import Stored
-from p2pkm.data.out_of_core.shards import Sharded
+from p2pkm.data.out_of_core.index import FileIndex
+from p2pkm.data.out_of_core.shards import DiskShards
 from p2pkm.data.stream import DataStream
 from p2pkm.engine.build_batch import label_pooled
 from p2pkm.engine.build_run import (
@@ -249,7 +249,7 @@ def test_methods_without_weights_accept_points_on_disk():
 
 @pytest.mark.parametrize(("wish", "ranks", "refused"), [("metis", 2, True), ("blocks", 2, False), ("metis", 1, False)])
 def test_points_on_disk_are_partitioned_into_blocks(wish, ranks, refused):
-    on_disk = Sharded(Stored((Header("a.npy", 20, 2, False),), None, 4), Spec("blocks", {}), 4, "float64")
+    on_disk = DiskShards(FileIndex((Header("a.npy", 20, 2, False),), None, 4), Spec("blocks", {}), 4, "float64")
     with pytest.raises(ExperimentError, match="points on disk") if refused else nullcontext():
         build(points=on_disk, ranks=ranks, rank_partition=wish)
     build(ranks=ranks, rank_partition=wish)

@@ -38,7 +38,7 @@ def write(path, *events):
 
 def test_points_catch_up_with_all_rounds_that_have_passed():
     moving = SimpleNamespace(
-        breaks=lambda t: t != 2, change=lambda t, raw, ids: replace(raw, points=2 * raw.points + t)
+        has_changes=lambda t: t != 2, change=lambda t, raw, ids: replace(raw, points=2 * raw.points + t)
     )
     for rounds, wanted in ((0, 0.0), (1, 1.0), (2, 1.0), (3, 5.0)):
         shards, devices = p2pkm.Shards.from_list([np.zeros((1, 1))]), arrange([np.zeros((1, 1))], []).devices

@@ -9,7 +9,7 @@ import pytest
 
 import p2pkm
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.storage.checkpoint import CheckpointWriter, listed, newest
+from p2pkm.storage.checkpoint import CheckpointWriter, list_checkpoints, load_newest
 from p2pkm.storage.lock import Lock
 from tests.contract.test_determinism import start
 from tests.support.programs import resumed
@@ -44,9 +44,9 @@ def interrupt(monkeypatch, tmp_path):
 def test_an_interrupted_run_goes_on_with_the_same_bits(name, interrupt):
     expected = play(name, None)
     folder = interrupt(name)
-    before = listed(folder)[0]
+    before = list_checkpoints(folder)[0]
     assert play(name, folder) == expected
-    assert listed(folder)[0] > before and not (folder / "p2pkm.lock").exists()
+    assert list_checkpoints(folder)[0] > before and not (folder / "p2pkm.lock").exists()
     assert play(name, folder) == expected  # also when it has ended
 
 
@@ -105,7 +105,7 @@ def test_a_signal_leaves_a_checkpoint_of_its_round_and_takes_its_usual_course(tm
     finally:
         signal.signal(number, before)
     monkeypatch.undo()
-    kept = newest(tmp_path / "run", pytest.fail)
+    kept = load_newest(tmp_path / "run", pytest.fail)
     assert kept.outline["parts"]["scene"]["parts"]["round"]["value"] == 4
     assert play("plain", tmp_path / "run") == expected
 

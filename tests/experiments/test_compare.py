@@ -14,7 +14,14 @@ from p2pkm.core.spec import split_specs
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.studies.compare import compare_rows, interval, tabulate
 from p2pkm.experiments.studies.run_study import run_study
-from p2pkm.metrics.milestones import find_best, never_reached, reach, trace, write_rounds, write_share
+from p2pkm.metrics.milestones import (
+    accumulate_rounds,
+    find_best,
+    find_milestones,
+    never_reached,
+    write_rounds,
+    write_share,
+)
 from p2pkm.network.local import LocalWorld
 from p2pkm.storage.study_table import name_run
 from p2pkm.viz import plot_quality
@@ -55,7 +62,7 @@ def test_lists_with_gaps_or_repetitions_are_refused(texts):
 def test_rounds_and_bytes_to_one_per_cent_count_the_seeding_stages():
     records = [record("a", 0, None, 5), record("a", 2, None, 10), record("b", 0, 1.02, 10), record("b", 1, 1.005, 20),
                record("b", 2, 1.03, 30), record("b", 3, 1.004, 40), record("b", 4, 1.0, 50)]  # fmt: skip
-    assert [step[0] for step in trace(records)] == [0, 2, 2, 3, 4, 5, 6]
+    assert [step[0] for step in accumulate_rounds(records)] == [0, 2, 2, 3, 4, 5, 6]
     assert told(records) == [(5, 3, 40, None), (5, 3, 40, None)]
     assert [told(records[:2]), told([])] == [[(None,) * 4] * 2] * 2
     assert told(records[2:3]) == [(0, 0, 10, None), (None,) * 4]
@@ -64,7 +71,7 @@ def test_rounds_and_bytes_to_one_per_cent_count_the_seeding_stages():
 def told(records):
     """Return rounds with and without initialization, bytes and seconds: to the own 1 %, and to that of central."""
     names = ("rounds_to_1pct", "method_rounds_to_1pct", "bytes_to_1pct", "seconds_to_1pct")
-    found = reach(records)
+    found = find_milestones(records)
     return [tuple(found[name + goal] for name in names) for goal in ("", "_of_central")]
 
 
@@ -76,8 +83,8 @@ def test_a_bad_end_is_soon_reached_but_never_that_of_central_k_means():
     assert told(left) == [(1, 1, 10, None), (None,) * 4]
     better = [record("a", 0, 1.5, 5), record("a", 1, 1.01, 10), record("a", 2, 0.9, 20)]
     assert told(better) == [(2, 2, 20, None), (1, 1, 10, None)]
-    assert write_rounds(reach(bad) | {"ratio_mean": 2.5}, "_of_central") == "never"
-    assert write_rounds(reach(bad) | {"ratio_mean": 2.5}) == "0 (1)"
+    assert write_rounds(find_milestones(bad) | {"ratio_mean": 2.5}, "_of_central") == "never"
+    assert write_rounds(find_milestones(bad) | {"ratio_mean": 2.5}) == "0 (1)"
     assert write_rounds({"ratio_mean": None}, "_of_central") == "-"
 
 
@@ -101,9 +108,12 @@ def worsened(seed, best, last):
 
 def test_a_table_says_whose_quality_got_worse_and_what_is_never_reached():
     rows = [worsened(0, 1.078, 4.54), worsened(1, 1.2, 1.2)]
-    rows = [one | reach([record("a", 0, one["ratio_mean"], 10)]) for one in rows]
-    near = [row("fkm", "server", seed, 1.005) | reach([record("a", 0, 1.005, 10)]) for seed in (0, 1)]
-    half = [row("b", "ring", seed, ratio) | reach([record("a", 0, ratio, 10)]) for seed, ratio in ((0, 1.0), (1, 1.5))]
+    rows = [one | find_milestones([record("a", 0, one["ratio_mean"], 10)]) for one in rows]
+    near = [row("fkm", "server", seed, 1.005) | find_milestones([record("a", 0, 1.005, 10)]) for seed in (0, 1)]
+    half = [
+        row("b", "ring", seed, ratio) | find_milestones([record("a", 0, ratio, 10)])
+        for seed, ratio in ((0, 1.0), (1, 1.5))
+    ]
     text = tabulate(compare_rows([*rows, *near, *half], "a") | {"failed": 0, "error": None, "out": None})
     assert "got worse: a on ring, in 1 of 2 runs, most from ratio 1.0780 in round 5 of tracking to 4.5400 at" in text
     lines = {line.split("  ")[0]: line for line in text.splitlines()}
@@ -397,7 +407,7 @@ def test_the_share_of_runs_near_central_is_shown_unless_it_is_1():
 def test_rounds_of_a_trace_continue_over_stages_and_runs():
     records = [{"stage": stage, "round": t, "bytes": 0, "ratio_mean": None} for stage, t in
                (("a", 0), ("a", 2), ("b", 0), ("b", 1), ("b", 0), ("b", 3))]  # fmt: skip
-    assert [one[0] for one in trace(records)] == [0, 2, 2, 3, 3, 6]
+    assert [one[0] for one in accumulate_rounds(records)] == [0, 2, 2, 3, 3, 6]
 
 
 def test_milestones_are_relative_to_the_end_and_to_central():
@@ -405,7 +415,7 @@ def test_milestones_are_relative_to_the_end_and_to_central():
     assert never_reached(row, "bytes_to_1pct_of_central") and not never_reached(row, "bytes")
     assert not never_reached(row | {"ratio_mean": None}, "bytes_to_1pct_of_central")
     ratios = 2.0, 1.2, 1.006, 1.0
-    found = reach([
+    found = find_milestones([
         {"stage": "m", "round": t, "bytes": 10 * t, "ratio_mean": ratio} for t, ratio in enumerate(ratios)
     ])  # fmt: skip
     assert (found["rounds_to_1pct"], found["bytes_to_1pct"], found["rounds_to_1pct_of_central"]) == (2, 20, 2)

@@ -11,7 +11,7 @@ import topologies
 from p2pkm.cli.main import main
 from p2pkm.core import chunks as pieces
 from p2pkm.metrics import cost_ratio as prices
-from p2pkm.metrics.cost_ratio import locate
+from p2pkm.metrics.cost_ratio import find_local_rows
 from p2pkm.metrics.summary import _count_different, measure_consensus
 from p2pkm.network.graph import LARGE, Topology
 from p2pkm.network.halo import place
@@ -146,7 +146,7 @@ def test_devices_alone_are_sampled_when_there_are_many(monkeypatch):
 
 
 def test_located_points_are_those_of_the_own_devices():
-    rows, counts = locate(np.array([0, 2, 2, 4, 7, 8, 9]), np.array([2, 3, 0, 3, 2]), np.array([1, 4]))
+    rows, counts = find_local_rows(np.array([0, 2, 2, 4, 7, 8, 9]), np.array([2, 3, 0, 3, 2]), np.array([1, 4]))
     assert_array_equal(rows, [0, 0, 2, 3, 4])  # positions 2 to 4 are device 1's, 8 and 9 device 4's
     assert_array_equal(counts, [1, 3, 0, 1, 2])
 

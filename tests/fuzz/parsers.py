@@ -105,11 +105,11 @@ def _stream(data: bytes) -> object:
 def _tape(data: bytes) -> object:
     """Read a data tape, and play it; written again it is the same one."""
     import p2pkm
-    from p2pkm.data.stream_tape import Limits, parse_tape, write_tape
+    from p2pkm.data.stream_tape import Limits, parse_data_trace, write_data_trace
 
     shards, limits = p2pkm.Shards.from_list([np.arange(6.0).reshape(3, 2), np.ones((2, 2))]), Limits(2, 9, 2)
-    tape = parse_tape(data.split(b"\n"), shards, limits, "tape")
-    again = parse_tape(write_tape(tape, shards.sizes), shards, limits, "again")
+    tape = parse_data_trace(data.split(b"\n"), shards, limits, "tape")
+    again = parse_data_trace(write_data_trace(tape, shards.sizes), shards, limits, "again")
     assert all(np.array_equal(one, other) for one, other in zip(tape, again, strict=True))
     for t in range(1, limits.rounds + 1):
         grown = shards.sizes + tape.growth(t, shards.n)
@@ -149,7 +149,7 @@ class Files:
         """Return the reader of files of points like this one, whole and in pieces."""
 
         def parse(data: bytes) -> object:
-            from p2pkm.data.out_of_core.index import open_stored
+            from p2pkm.data.out_of_core.index import index_files
             from p2pkm.data.readers.any_format import read_table
             from p2pkm.data.size_estimate import measure
             from p2pkm.data.sources import parse_source
@@ -159,7 +159,7 @@ class Files:
             try:
                 measure(parse_source(str(path)), whole_file=False)
                 pattern = f"{self._folder}/[{name[0]}]{name[1:]}"
-                asked = open_stored(pattern, None, None, None) is not None
+                asked = index_files(pattern, None, None, None) is not None
             except P2PKMError:
                 pass
             table = read_table(path)

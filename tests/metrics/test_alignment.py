@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 import p2pkm
 import topologies
 from p2pkm.metrics import alignment
-from p2pkm.metrics.alignment import aligned_distance, aligned_distances, deviate_from_central, vary_between_neighbors
+from p2pkm.metrics.alignment import aligned_distance, aligned_distances, distance_to_central, distance_to_neighbors
 from tests.support.averages import column
 from tests.support.build import build_result
 
@@ -58,18 +58,18 @@ def test_both_by_hand():
     start = [column(0, 10), column(12, 0), column(0, np.inf), column(1, 10)]
     result = play(start, graph, points, allow_disconnected=True)
     assert_allclose(np.sort(result.central.ravel()), [0, 10])
-    assert_allclose(deviate_from_central(result), [0, 4 / 2, 0, 1 / 2])
-    assert_allclose(vary_between_neighbors(result), [4 / 2, (4 + 0) / 2 / 2, 0, np.nan])  # 3 has no neighbor
+    assert_allclose(distance_to_central(result), [0, 4 / 2, 0, 1 / 2])
+    assert_allclose(distance_to_neighbors(result), [4 / 2, (4 + 0) / 2 / 2, 0, np.nan])  # 3 has no neighbor
     assert_allclose(result.summary["central_deviation"], 2.5 / 4)
     assert_allclose(result.summary["consensus_variation"], 3 / 3)
-    assert_allclose(result.devices["consensus_variation"], vary_between_neighbors(result))
+    assert_allclose(result.devices["consensus_variation"], distance_to_neighbors(result))
 
 
 def test_central_centroids_are_kept(tmp_path):
     result = play([column(0, 10), column(12, 0)], topologies.path(2), [column(0, 10), column(0, 10)])
     kept = p2pkm.load(result.save(tmp_path / "kept"))
     assert_allclose(kept.central, result.central)
-    assert_allclose(deviate_from_central(kept), [0, 2])
+    assert_allclose(distance_to_central(kept), [0, 2])
 
 
 def test_without_a_baseline_or_a_neighbor_nothing_is_said():
@@ -82,11 +82,11 @@ def test_byzantine_devices_are_in_neither():
     rng = np.random.default_rng(0)
     shards = p2pkm.Shards.from_list([rng.normal(size=(9, 2)) for _ in range(6)])
     result = p2pkm.simulate(p2pkm.GTVMin(2), topologies.ring(6), shards, byzantine="1:kind=random", rounds=3)
-    for values in (deviate_from_central(result), vary_between_neighbors(result)):
+    for values in (distance_to_central(result), distance_to_neighbors(result)):
         assert np.isnan(values[result.byzantine]).all() and np.isfinite(np.delete(values, result.byzantine)).all()
 
 
 @pytest.mark.parametrize(("most", "known"), [(2, False), (3, True)])
 def test_devices_are_compared_with_central_k_means_up_to_a_limit(monkeypatch, most, known):
     monkeypatch.setattr(alignment, "_SETS", most)
-    assert np.isnan(deviate_from_central(build_result())).tolist() == [not known] * 3
+    assert np.isnan(distance_to_central(build_result())).tolist() == [not known] * 3

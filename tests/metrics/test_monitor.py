@@ -110,7 +110,7 @@ def test_costs_on_new_points_keep_the_notes_of_the_old_ones():
             seen.change_points(table.devices)
         seen.record({"stage": "m", "round": number}, state, p2pkm.GTVMin(1), last=False, closing=False)
         assert asked == wanted and seen.trace[-1]["break"] == changed
-        assert seen.prices.notes == (["a", "b", "c"] if asked else ["a", "b"])
+        assert seen.cost_evaluator.notes == (["a", "b", "c"] if asked else ["a", "b"])
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

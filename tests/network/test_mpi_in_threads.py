@@ -19,7 +19,7 @@ from p2pkm.network import mpi, mpi_abort, transport_state, world
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalWorld
-from p2pkm.storage.checkpoint import CheckpointWriter, listed
+from p2pkm.storage.checkpoint import CheckpointWriter, list_checkpoints
 from tests.support.mpi_in_threads import LostRankError, Ranks
 from tests.support.programs import determinism, resumed
 
@@ -131,7 +131,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(play, tmp_path, monkeypatch,
 
     def stop(self, outline, arrays):
         put(self, outline, arrays)
-        if arrays and len(listed(tmp_path)) == 2:
+        if arrays and len(list_checkpoints(tmp_path)) == 2:
             raise InterruptedError
 
     with monkeypatch.context() as patch, pytest.raises(InterruptedError):

@@ -163,7 +163,7 @@ class Checkpoints(RuleBasedStateMachine):
 
     @invariant()
     def reads_the_last_that_is_whole(self):
-        found, told = checkpoint.newest(self.folder, self.told.append), self.told
+        found, told = checkpoint.load_newest(self.folder, self.told.append), self.told
         if not self.whole:
             assert found is None
             return

@@ -14,7 +14,7 @@ import pytest
 import p2pkm
 from p2pkm.core.errors import DataError
 from p2pkm.storage import checksums
-from p2pkm.storage.checksums import NAME, Fault, check_files, write_checksums
+from p2pkm.storage.checksums import NAME, FileMismatch, check_files, write_checksums
 from tests.support.run_cli import SMALL, here
 
 KEPT = (
@@ -79,10 +79,10 @@ def test_all_faults_are_named_with_the_place_where_that_is_known(run):
     (run / "rounds.jsonl").write_bytes(b"".join([*lines[:4], b"{" + lines[4], *lines[5:]]))
     (run / "summary.json").rename(run / "summary")
     assert check_files(run) == [
-        Fault("centroids.npz", "is changed: its array 'centroids' is damaged"),
-        Fault("rounds.jsonl", "is changed: line 5 is no record"),
-        Fault("summary.json", "is missing"),
-        Fault("summary", "was not there when the run ended"),
+        FileMismatch("centroids.npz", "is changed: its array 'centroids' is damaged"),
+        FileMismatch("rounds.jsonl", "is changed: line 5 is no record"),
+        FileMismatch("summary.json", "is missing"),
+        FileMismatch("summary", "was not there when the run ended"),
     ]
 
 
@@ -96,7 +96,7 @@ def test_lines_that_were_changed_are_told_apart_from_lines_that_are_no_records(t
         ('{"round": 0}\n[1]\n', "line 2 is no record"), ('{"round": 0}\n{"rou', "line 2 is no record"),
     ):  # fmt: skip
         lines.write_text(text)
-        assert check_files(tmp_path) == [Fault("rounds.jsonl", f"is changed: {told}")]
+        assert check_files(tmp_path) == [FileMismatch("rounds.jsonl", f"is changed: {told}")]
 
 
 def test_what_other_commands_write_may_come_and_go(run):
@@ -118,7 +118,7 @@ def test_a_pipe_in_place_of_a_file_is_no_file(run):
 
     (run / "labels.npz").unlink()
     os.mkfifo(run / "labels.npz")
-    assert check_files(run) == [Fault("labels.npz", "is no file any more")]
+    assert check_files(run) == [FileMismatch("labels.npz", "is no file any more")]
 
 
 def test_a_sealed_list_that_names_files_outside_is_refused(run, tmp_path):
@@ -200,7 +200,7 @@ def test_no_place_of_the_product_unpickles():
 def test_a_list_is_missed_where_a_run_has_ended(tmp_path, state):
     (tmp_path / "manifest.json").write_text(json.dumps({"state": state}), "utf-8")
     with pytest.raises(DataError, match="killed") if state == "running" else nullcontext():
-        assert check_files(tmp_path) == [Fault(NAME, "is missing, so the other files cannot be checked")]
+        assert check_files(tmp_path) == [FileMismatch(NAME, "is missing, so the other files cannot be checked")]
 
 
 @pytest.mark.parametrize("place", [3, 15_000])
@@ -211,9 +211,9 @@ def test_the_damaged_array_of_an_archive_is_named(run, monkeypatch, place):
     data = bytearray((run / "a.npz").read_bytes())
     data[data.index(np.arange(2000).tobytes()) + place] ^= 1
     (run / "a.npz").write_bytes(data)
-    assert check_files(run) == [Fault("a.npz", "is changed: its array 'bad' is damaged")]
+    assert check_files(run) == [FileMismatch("a.npz", "is changed: its array 'bad' is damaged")]
     (run / "a.npz").write_bytes(data[:-1])
-    assert check_files(run) == [Fault("a.npz", "is changed: it is no whole archive any more")]
+    assert check_files(run) == [FileMismatch("a.npz", "is changed: it is no whole archive any more")]
 
 
 def test_an_empty_list_of_checksums_counts_as_cut_off(run):
@@ -228,9 +228,9 @@ def test_files_that_cannot_be_read_are_named(run, monkeypatch):
 
     listed = [line.split("  ")[1] for line in (run / NAME).read_text().splitlines()[:-1]]
     monkeypatch.setattr(hashlib, "file_digest", fail)
-    assert check_files(run) == [Fault(name, "cannot be read: broken disk") for name in listed]
+    assert check_files(run) == [FileMismatch(name, "cannot be read: broken disk") for name in listed]
     monkeypatch.setattr(Path, "read_bytes", fail)
-    assert check_files(run) == [Fault(NAME, "cannot be read: broken disk")]
+    assert check_files(run) == [FileMismatch(NAME, "cannot be read: broken disk")]
 
 
 @pytest.mark.parametrize(("arrays", "found"), [({}, "there is none"), ({"centroids": np.zeros(3)}, r"shape \(3,\)")])

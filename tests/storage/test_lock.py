@@ -23,7 +23,7 @@ import p2pkm.storage.run_folder
 from p2pkm.core.errors import ExperimentError
 from p2pkm.storage import lock
 from p2pkm.storage.checksums import check_files
-from p2pkm.storage.lock import NAME, Lock, died, holder, process_start, sign
+from p2pkm.storage.lock import NAME, Lock, describe_lock_holder, died, process_start, sign
 from p2pkm.storage.run_folder import RunFolder
 from tests.support import kill_runs as killed
 from tests.support.resume import difference, keep_all
@@ -88,7 +88,7 @@ def test_a_folder_above_a_live_run_is_not_replaced(live, tmp_path, monkeypatch):
     monkeypatch.chdir("/")
     ending = here(*SMALL, "--out", tmp_path, "--force")
     assert ending.code == 2 and f"process {live.pid} on" in ending.err
-    assert live.poll() is None and holder(tmp_path / "run")
+    assert live.poll() is None and describe_lock_holder(tmp_path / "run")
 
 
 MOMENTS = [(p2pkm.experiments.run, "prepare_and_validate"),
@@ -168,11 +168,11 @@ def test_a_killed_run_is_no_obstacle(live):
     live.kill()
     live.wait()
     assert json.loads(Path("run", NAME).read_text())["process"] == live.pid
-    assert not holder(Path("run"))
+    assert not describe_lock_holder(Path("run"))
     shutil.copytree("run", "other")
     assert here("resume", "run", "-q", "--dry-run").code == 2  # no such option: nothing has happened
     with Lock(Path("run")):
-        assert holder(Path("run")) == me()
+        assert describe_lock_holder(Path("run")) == me()
     assert here(*SMALL, "--out", "other", "--force", "-q").code == 0
     assert NAME not in listed(Path("other")) and check_files(Path("other")) == []
 
@@ -206,12 +206,12 @@ def test_who_waits_for_another_that_resumes_shows_its_results(tmp_path, monkeypa
     with monkeypatch.context() as patched:
         keep_all(patched, tmp_path / "run", tmp_path / "copies")
         assert run("--init", "local", "--checkpoint-every", "1").code == 0
-    copy, hold = sorted(Path("copies").iterdir())[3], p2pkm.experiments.resume.hold
+    copy, lock_folder = sorted(Path("copies").iterdir())[3], p2pkm.experiments.resume.lock_folder
 
     def late(path):
-        monkeypatch.setattr(p2pkm.experiments.resume, "hold", hold)
+        monkeypatch.setattr(p2pkm.experiments.resume, "hold", lock_folder)
         assert here("resume", copy, "-q").code == 0
-        return hold(path)
+        return lock_folder(path)
 
     monkeypatch.setattr(p2pkm.experiments.resume, "hold", late)
     assert here("resume", copy, "--format", "json").summary == json.loads((copy / "summary.json").read_text())
@@ -268,7 +268,7 @@ def test_without_locks_the_name_in_the_file_decides(monkeypatch, number):
     _no_locks(monkeypatch, number)
     folder = Path("run")
     with Lock(folder):
-        assert holder(folder).startswith(me())
+        assert describe_lock_holder(folder).startswith(me())
         assert run("--force").code == 2
         with pytest.raises(ExperimentError, match=f"{me()}.*if it has ended, remove run/{NAME}"):
             Lock(folder)
@@ -277,7 +277,7 @@ def test_without_locks_the_name_in_the_file_decides(monkeypatch, number):
     gone.wait()
     owner = {"host": platform.node(), "process": gone.pid, "process_began": "1"}
     (folder / NAME).write_text(json.dumps(owner))
-    assert not holder(folder)
+    assert not describe_lock_holder(folder)
     assert run("--force").code == 0
     reused = owner | {"process": os.getppid()}  # the same number, but another process
     (folder / NAME).write_text(json.dumps(reused))
@@ -303,13 +303,13 @@ def test_where_there_are_no_locks_a_file_of_a_dead_process_is_made_anew(monkeypa
     if owner:
         folder.mkdir()
         (folder / NAME).write_text(json.dumps(sign() | owner))
-    assert holder(folder) == words
+    assert describe_lock_holder(folder) == words
     if words:
         with pytest.raises(ExperimentError, match="on far-away"):
             Lock(folder)
         return
     with Lock(folder):
-        assert holder(folder) == f"{me()} (if it has ended, remove run/{NAME})"
+        assert describe_lock_holder(folder) == f"{me()} (if it has ended, remove run/{NAME})"
         with pytest.raises(ExperimentError, match=me()):
             Lock(folder)
     assert not (folder / NAME).exists()
@@ -318,9 +318,9 @@ def test_where_there_are_no_locks_a_file_of_a_dead_process_is_made_anew(monkeypa
 def test_what_a_file_said_before_it_was_locked_is_gone():
     Path("run").mkdir()
     Path("run", NAME).write_bytes(b"x" * 5000)
-    assert holder(Path("run")) == ""
+    assert describe_lock_holder(Path("run")) == ""
     with Lock(Path("run")):
-        assert holder(Path("run")) == me()
+        assert describe_lock_holder(Path("run")) == me()
 
 
 def test_a_process_lives_until_it_ends_and_takes_what_memory_it_likes():
@@ -358,7 +358,7 @@ def test_a_held_file_that_names_no_process_has_an_unknown_holder(monkeypatch):
         Path("run", NAME).write_bytes(content)
         with open(Path("run", NAME), "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            assert holder(Path("run")) == "another process", content
+            assert describe_lock_holder(Path("run")) == "another process", content
 
 
 def test_who_has_just_locked_a_file_is_known_once_its_name_is_in_it(monkeypatch):
@@ -369,7 +369,7 @@ def test_who_has_just_locked_a_file_is_known_once_its_name_is_in_it(monkeypatch)
             name = Path("run", NAME).read_bytes()
             Path("run", NAME).write_bytes(before)
             monkeypatch.setattr(time, "sleep", lambda seconds, name=name: Path("run", NAME).write_bytes(name))
-            assert holder(Path("run")) == me()
+            assert describe_lock_holder(Path("run")) == me()
             monkeypatch.undo()
 
 

@@ -11,7 +11,7 @@ import pytest
 from p2pkm.core.errors import ExperimentError
 from p2pkm.storage import run_folder
 from p2pkm.storage.lock import Lock, make_new_folder
-from p2pkm.storage.run_folder import claim_new
+from p2pkm.storage.run_folder import lock_new_folder
 from tests.support.run_cli import SMALL, here
 
 STUDY = 'data = "grid16:points=5"\ndevices = 4\nrounds = 1\nseeds = [0]\nplot=false\n[grid]\ngraph = ["ring", "star"]\n'
@@ -61,6 +61,6 @@ def test_a_folder_that_is_held_is_passed_over_and_an_empty_one_goes():
 def test_a_folder_that_cannot_be_made_is_an_error_of_its_own(make):
     make()
     with pytest.raises(ExperimentError, match=r"runs.* cannot be"):
-        claim_new(Path("runs", "name"))
+        lock_new_folder(Path("runs", "name"))
     found = here("compare", "--algorithm", "local,consensus", "--seeds", "0", "--rounds", 1, "--devices", 4)
     assert found.code == 2 and "cannot be" in found.err

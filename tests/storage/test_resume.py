@@ -207,7 +207,7 @@ def test_a_signal_to_any_of_three_ranks_ends_all_with_its_code(tmp_path, number,
         killed.end(process)
     assert code == {signal.SIGTERM: 143, signal.SIGINT: 130}[number]
     assert json.loads(Path("run", "manifest.json").read_text())["state"] == "interrupted"
-    assert checkpoint.newest(Path("run"), pytest.fail).facts["config"]["rounds"] == 1000000
+    assert checkpoint.load_newest(Path("run"), pytest.fail).facts["config"]["rounds"] == 1000000
 
 
 @pytest.mark.mpi
@@ -228,7 +228,7 @@ def _kept(tmp_path, monkeypatch):
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "gone"])
 def test_of_a_damaged_checkpoint_the_one_before_is_used(tmp_path, monkeypatch, damage):
     whole, copies = _kept(tmp_path, monkeypatch)
-    last = checkpoint.listed(copies[4])[0]
+    last = checkpoint.list_checkpoints(copies[4])[0]
     data = bytearray(last.read_bytes())
     data[len(data) // 2] ^= 1
     changed = {"cut": last.read_bytes()[:-1], "flipped": bytes(data), "empty": b"", "gone": None}[damage]
@@ -244,7 +244,7 @@ def test_of_a_damaged_checkpoint_the_one_before_is_used(tmp_path, monkeypatch, d
 
 def test_without_a_whole_checkpoint_a_run_begins_anew(tmp_path, monkeypatch):
     whole, copies = _kept(tmp_path, monkeypatch)
-    for path in checkpoint.listed(copies[2]):
+    for path in checkpoint.list_checkpoints(copies[2]):
         path.write_bytes(path.read_bytes()[1:])
     (copies[2] / "rounds.jsonl").write_text('{"torn')
     ending = here("resume", copies[2])
@@ -254,7 +254,7 @@ def test_without_a_whole_checkpoint_a_run_begins_anew(tmp_path, monkeypatch):
 
 def test_the_last_two_checkpoints_are_kept_and_a_finished_run_has_none(tmp_path, monkeypatch):
     whole, copies = _kept(tmp_path, monkeypatch)
-    assert [len(checkpoint.listed(copy)) for copy in copies] == [1, *[2] * (len(copies) - 1)]
+    assert [len(checkpoint.list_checkpoints(copy)) for copy in copies] == [1, *[2] * (len(copies) - 1)]
     assert not (whole / "checkpoint").exists()
 
 
@@ -299,7 +299,7 @@ def test_a_changed_folder_is_refused(tmp_path, monkeypatch, name, change, code, 
     _alter(copies[3], name, change)
     ending = here("resume", copies[3])
     assert ending.code == code and words in ending.err, ending.err
-    assert checkpoint.listed(copies[3])
+    assert checkpoint.list_checkpoints(copies[3])
 
 
 def test_another_version_is_refused(tmp_path, monkeypatch):
@@ -364,7 +364,7 @@ def test_a_full_disk_ends_no_run_and_leaves_earlier_files(tmp_path, monkeypatch)
         ending = here(*SMALL[:-1], "iid", "--init", "local", "--rounds", "4", "--out", "run")
     assert ending.code == 0
     copies = sorted((tmp_path / "copies").iterdir())
-    assert len(copies) > 2 and len(checkpoint.listed(copies[-1])) == 1
+    assert len(copies) > 2 and len(checkpoint.list_checkpoints(copies[-1])) == 1
     assert difference(tmp_path / "run", resume(copies[-1])) == ""
 
 

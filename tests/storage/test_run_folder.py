@@ -21,8 +21,8 @@ from p2pkm.metrics.registry import summary_keys
 from p2pkm.storage import run_folder
 from p2pkm.storage.checksums import check_files, write_checksums
 from p2pkm.storage.lock import Lock
-from p2pkm.storage.run_folder import RunFolder, check_target, claim, describe_program
-from p2pkm.storage.run_status import name_many, read_manifest, repeated_from, run_status
+from p2pkm.storage.run_folder import RunFolder, check_target, describe_program, lock_target
+from p2pkm.storage.run_status import describe_run_collection, read_manifest, repeated_from, run_status
 from tests.support.build import build_result
 from tests.support.run_cli import FILES, SMALL, here, listed, ranks, small_disk, solve, there
 
@@ -346,18 +346,18 @@ def test_folders_that_cannot_be_taken_are_refused_and_none_is_made(tmp_path, mon
 
 def test_a_folder_is_claimed_with_what_is_below_it_and_looked_at_once_more_when_it_is_held(tmp_path, monkeypatch):
     with Lock(Path("above/run")), pytest.raises(ExperimentError, match=f"above/run is in use: process {os.getpid()}"):
-        claim(Path("above"), force=True)
-    hold = run_folder.hold
+        lock_target(Path("above"), force=True)
+    lock_folder = run_folder.lock_folder
 
     def late(path):
         (path / "result").write_text("of a run that has just ended")
-        return hold(path)
+        return lock_folder(path)
 
     monkeypatch.setattr(run_folder, "hold", late)
     Path("empty").mkdir()
     monkeypatch.chdir("empty")
     with pytest.raises(ExperimentError, match="holds the current folder"):
-        claim(Path(), force=True)
+        lock_target(Path(), force=True)
     assert listed(Path()) == {"result"}
 
 
@@ -472,7 +472,7 @@ def test_a_folder_of_several_runs_is_not_taken_for_that_of_one(tmp_path, files, 
     for name in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
-    assert bool(name_many(tmp_path)) == bool(words)
+    assert bool(describe_run_collection(tmp_path)) == bool(words)
     said = f"is not the folder of a single run: it holds {words}" if words else "it has no summary.json"
     for read in (p2pkm.load, check_files):
         with pytest.raises(DataError, match=said):

@@ -19,9 +19,9 @@ import p2pkm
 import topologies
 from p2pkm.metrics.result import Exposure
 from p2pkm.storage import save
-from p2pkm.storage.checkpoint import Checkpoint, CheckpointWriter, newest, write
+from p2pkm.storage.checkpoint import Checkpoint, CheckpointWriter, load_newest, write
 from p2pkm.storage.lock import Lock, sign
-from p2pkm.storage.save import drafts, pack_arrays, write_bytes
+from p2pkm.storage.save import pack_arrays, staging_folder, write_bytes
 from topologies import ring
 
 ROOT = Path(__file__).parents[2]
@@ -42,16 +42,16 @@ def test_two_processes_may_write_the_same_file(tmp_path):
 
 def test_two_that_draft_the_same_file_do_not_meet(tmp_path):
     folder = tmp_path / "new"
-    with drafts(folder) as one:
+    with staging_folder(folder) as one:
         (one / "film.gif").write_bytes(b"one")
-        with drafts(folder) as other:
+        with staging_folder(folder) as other:
             (other / "film.gif").write_bytes(b"other")
         assert (folder / "film.gif").read_bytes() == b"other"
     assert [(path.name, path.read_bytes()) for path in folder.iterdir()] == [("film.gif", b"one")]
 
 
 def test_drafts_that_were_not_finished_leave_nothing(tmp_path):
-    with suppress(OSError), drafts(tmp_path) as place:
+    with suppress(OSError), staging_folder(tmp_path) as place:
         (place / "film.gif").write_bytes(b"half")
         raise OSError(28, "No space left on device")
     assert not place.exists() and not [*tmp_path.iterdir()]
@@ -107,13 +107,13 @@ def test_of_a_checkpoint_every_byte_counts_and_other_files_do_not(tmp_path):
         writer.put({"turn": 1}, {})
         (held.folder / "checkpoint" / "more.bin").write_bytes(b"of somebody else")
         writer.put({"turn": 2}, {"a": np.arange(3)})
-        assert newest(held.folder, told.append).outline == {"turn": 2} and not told
+        assert load_newest(held.folder, told.append).outline == {"turn": 2} and not told
         last = held.folder / "checkpoint" / "00000002.bin"
         whole = last.read_bytes()
         places = range(0, len(whole), 11)
         for place in places:
             last.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
-            assert newest(held.folder, told.append).outline == {"turn": 1}
+            assert load_newest(held.folder, told.append).outline == {"turn": 1}
         assert len(told) == len(places)
         writer._remove([last, last])  # another process has been faster
         assert len(told) == len(places) and not last.exists()

@@ -13,13 +13,13 @@ from p2pkm.storage.latex_table import escape
 from p2pkm.storage.study_table import (
     Study,
     average,
+    describe_quality_loss,
     find_axes,
     group_runs,
-    keep_row,
     load_study,
     name_sides,
     read_rows,
-    tell_worse,
+    save_row,
 )
 
 
@@ -139,7 +139,7 @@ def test_a_study_that_was_interrupted_has_the_rows_that_were_kept_whole(tmp_path
     rows = [{"algorithm": "a", "graph": "ring", "seed": seed, "key": key, "trace": [1],
              "options": {"tol": 0.1, "rounds": 7 + seed, "seed": seed}} for seed, key in enumerate("ab")]  # fmt: skip
     for row in rows:
-        keep_row(tmp_path / "runs" / f"{row['key']}.json", row)
+        save_row(tmp_path / "runs" / f"{row['key']}.json", row)
     found = load_study(tmp_path)
     assert found.path == tmp_path and found.swept == ["rounds_asked"]
     assert [list(row.items()) for row in found.rows] == [
@@ -172,7 +172,7 @@ def test_a_difference_is_told_with_the_configuration_first():
 
 
 def test_the_worst_run_is_reported_only_if_a_run_got_worse():
-    assert tell_worse([]) == tell_worse([{"ratio_mean": 1.0, "ratio_best": 1.0}]) == ""
+    assert describe_quality_loss([]) == describe_quality_loss([{"ratio_mean": 1.0, "ratio_best": 1.0}]) == ""
 
 
 def test_rows_are_read_from_a_folder_a_study_and_a_list(tmp_path):
@@ -189,8 +189,8 @@ def test_the_worst_of_several_runs_is_reported():
     run = {"ratio_best_round": 3, "ratio_best_stage": "gtvmin"}
     one = run | {"ratio_mean": 1.5, "ratio_best": 1.0}
     zero = run | {"ratio_mean": 0.5, "ratio_best": 0.0}
-    assert tell_worse([one]) == "from ratio 1.0000 in round 3 of gtvmin to 1.5000 at the end"
-    assert tell_worse([one, zero]).startswith("in 2 of 2 runs, most from ratio 0.0000")
+    assert describe_quality_loss([one]) == "from ratio 1.0000 in round 3 of gtvmin to 1.5000 at the end"
+    assert describe_quality_loss([one, zero]).startswith("in 2 of 2 runs, most from ratio 0.0000")
 
 
 def test_averages_count_the_runs_that_came_near_central():

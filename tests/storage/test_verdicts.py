@@ -19,7 +19,7 @@ from p2pkm.experiments.studies.compare import tabulate as tabulate_comparison
 from p2pkm.experiments.studies.study_file import StudyFile
 from p2pkm.experiments.studies.sweep import tabulate as tabulate_sweep
 from p2pkm.storage import conclusion, paired_tests
-from p2pkm.storage.conclusion import conclude, tell_verdict, write_factor
+from p2pkm.storage.conclusion import conclude, format_verdict, write_factor
 from p2pkm.storage.paired_tests import (
     EQUIVALENT,
     LEVEL,
@@ -176,7 +176,7 @@ def test_equal_values_are_equivalent_and_equal_differences_are_certain():
 def test_fewer_than_5_seeds_decide_nothing_however_large_the_difference(seeds):
     found = rank(groups(a=[1.0] * seeds, b=[3.0] * seeds), "ratio_mean")[1]
     assert found.verdict == UNDECIDED and found.gap.needed == 5 and found.gap.p is found.gap.low is None
-    assert "takes a" in tell_verdict(found.gap) and "5 seeds" in tell_verdict(found.gap)
+    assert "takes a" in format_verdict(found.gap) and "5 seeds" in format_verdict(found.gap)
     assert verdicts_of({"a": [1.0] * seeds, "b": [1.0] * seeds}) == {"b": UNDECIDED}
 
 

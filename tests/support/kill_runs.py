@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from p2pkm.storage.checkpoint import newest
+from p2pkm.storage.checkpoint import load_newest
 from tests.support.methods import METHODS, spell
 from tests.support.resume import difference
 from tests.support.run_cli import environment, ranks, there
@@ -160,7 +160,7 @@ def one(name, count, draw, references, folder):
     records = draw.randint(1, len(lines(whole)))
     kill_at(words, folder, count, records, rank)
     there_are, notes = lines(folder), []
-    saved = newest(folder, notes.append)
+    saved = load_newest(folder, notes.append)
     held = len(saved.outline["parts"]["monitor"]["parts"]["trace"]["value"]) if saved else 0
     lost = len(there_are) - held if (folder / "checkpoint").is_dir() else 0
     before = [sys.executable] if draw.randrange(2) else ranks(3)

@@ -15,10 +15,10 @@ from p2pkm.data.out_of_core.formats import FORMATS, Format, Header, Rows, are_in
 from p2pkm.data.readers.any_format import SUFFIXES
 from p2pkm.data.readers.columns import Column
 from p2pkm.data.readers.folder import several
-from p2pkm.data.readers.intake import TIDY, Intake
+from p2pkm.data.readers.intake import TIDY, ColumnOptions
 
 
-class Stored(NamedTuple):
+class FileIndex(NamedTuple):
     """Files whose rows, end to end, are the points; what `Table` is for points in memory.
 
     Attributes
@@ -45,15 +45,15 @@ class Stored(NamedTuple):
         return None if self.labels is None else len(self.labels)
 
 
-def open_stored(
+def index_files(
     path: str,
     partition: Spec | None,
     label_column: Column,
     device_column: Column,
     *,
-    intake: Intake = TIDY,
+    intake: ColumnOptions = TIDY,
     classes: bool = True,
-) -> Stored | None:
+) -> FileIndex | None:
     """Return the files of a folder or pattern, or the one file whose points need not be read as a whole, else None.
 
     One .npy file stays on disk with partition `blocks`, one .parquet file with whole numbers as column of devices.
@@ -83,13 +83,13 @@ def open_stored(
         return None  # the reader of whole files takes more kinds, and says what is wrong
 
 
-def _open(files: tuple[Header, ...], classes: bool, devices: int | None) -> Stored:
+def _open(files: tuple[Header, ...], classes: bool, devices: int | None) -> FileIndex:
     """Find the classes, and the devices unless each of several files is one, of files that are alike."""
     labels = _classes(files) if classes and files[0].labeled else None
     if not files[0].owned:
-        return Stored(files, labels, devices)
+        return FileIndex(files, labels, devices)
     owners = _distinct((header, raw, "device") for header in files for raw in format_of(header).devices(header))
-    return Stored(files, labels, len(owners), owners)
+    return FileIndex(files, labels, len(owners), owners)
 
 
 def _check_alike(path: str, files: tuple[Header, ...]) -> None:

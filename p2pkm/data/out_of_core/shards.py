@@ -13,7 +13,7 @@ from p2pkm.core.spec import Spec
 from p2pkm.core.validation import cast_points, check_finite, check_magnitude
 from p2pkm.data.identifiers import locate, to_raw
 from p2pkm.data.out_of_core.formats import Header, Rows
-from p2pkm.data.out_of_core.index import Stored, format_of, labels_of
+from p2pkm.data.out_of_core.index import FileIndex, format_of, labels_of
 from p2pkm.data.partition import known
 from p2pkm.data.readers.columns import Roles
 from p2pkm.data.shards import Shards, unweighted
@@ -25,7 +25,7 @@ _TABLES, _ARRAYS = 8, 16  # centroid tables per device, and numbers per directed
 
 
 @dataclass(frozen=True)
-class Sharded:
+class DiskShards:
     """Points on disk that are dealt to devices; has what `Shards` has before its points are looked at.
 
     Attributes
@@ -38,7 +38,7 @@ class Sharded:
         Whether there is one more device, without points.
     """
 
-    stored: Stored
+    stored: FileIndex
     partition: Spec
     clients: int
     dtype: str
@@ -47,7 +47,7 @@ class Sharded:
     in_memory: ClassVar[bool] = False
 
     @classmethod
-    def deal(cls, stored: Stored, partition: Spec, n: int, dtype: str) -> Self:
+    def deal(cls, stored: FileIndex, partition: Spec, n: int, dtype: str) -> Self:
         """Deal the points to n devices; nothing is read.
 
         Raises
@@ -100,7 +100,7 @@ class Sharded:
         """Return what `to_mapping` was called on."""
         files = tuple(Header(*one)._replace(roles=one[-1] and Roles(*one[-1])) for one in given["files"])
         labels, owners = (None if given[name] is None else to_raw(given[name], name) for name in ("labels", "owners"))
-        stored = Stored(files, labels, given["device"], owners)
+        stored = FileIndex(files, labels, given["device"], owners)
         return cls(stored, Spec(*given["partition"]), given["clients"], given["dtype"], given["hub"])
 
     def describe(self, ranks: int, k: int, links: int) -> str:
@@ -117,7 +117,7 @@ class Sharded:
         rows, devices = -(-self.m // ranks), -(-self.n // ranks)
         points = rows * (self.d * size + _CLASS)
         passing = _PROGRAM
-        if draws(self.partition):
+        if needs_complete_partition(self.partition):
             passing += number * (2 * self.m + rows)
         tables = (_TABLES * devices + 2 * self.n) * k * self.d * number
         graph = _ARRAYS * number * (links + self.n)
@@ -159,7 +159,7 @@ class Sharded:
             sizes = np.array([one.rows for one in self.stored.files])
         elif name == "blocks":
             sizes = self.m // self.clients + (np.arange(self.clients) < self.m % self.clients)
-        if sizes is not None and not draws(self.partition):
+        if sizes is not None and not needs_complete_partition(self.partition):
             bounds = offsets_of(sizes)[first : last + 1]
             return slice(int(bounds[0]), int(bounds[-1])), bounds - bounds[0]
         rows, owner = self._owned(first, last) if name == "column" and sizes is None else self._drawn(first, last)
@@ -209,7 +209,7 @@ class Sharded:
             base += header.rows
 
 
-def _number(stored: Stored, n: int) -> Stored:
+def _number(stored: FileIndex, n: int) -> FileIndex:
     """Return files whose devices are numbers below n, some of them without points, with all n devices."""
     owners = stored.owners
     if owners is None or owners.dtype.kind != "i" or owners[0] < 0 or owners[-1] != n - 1:
@@ -217,7 +217,7 @@ def _number(stored: Stored, n: int) -> Stored:
     return stored._replace(device=n, owners=np.arange(n))
 
 
-def draws(partition: Spec) -> bool:
+def needs_complete_partition(partition: Spec) -> bool:
     """Return whether every rank draws the whole partition: it cannot tell its own rows from sizes or a column alone."""
     return partition.name not in ("blocks", "column") or bool(partition.options.get("minimum"))
 

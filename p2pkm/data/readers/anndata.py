@@ -17,14 +17,14 @@ from p2pkm.data.readers.columns import (
     DEVICE_NAMES,
     LABEL_NAMES,
     Column,
+    FileContents,
     Marks,
-    Parts,
     Roles,
     find,
     listed,
     take_points,
 )
-from p2pkm.data.readers.intake import TIDY, Intake
+from p2pkm.data.readers.intake import TIDY, ColumnOptions
 from p2pkm.data.readers.npy import refuse_bomb
 
 DENSE = 4 * 2**30  # bytes that a sparse matrix may take when it is dense
@@ -37,7 +37,7 @@ def split_part(path: str) -> tuple[str, str]:
     return (found[1], found[2]) if found else (path, "")
 
 
-def read_annotated(path: Path, label: Column, device: Column, intake: Intake = TIDY) -> Parts:
+def read_annotated(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
     """Read X, or the matrix that follows the path, and the columns of `obs` for labels and devices.
 
     Raises
@@ -62,7 +62,7 @@ def read_annotated(path: Path, label: Column, device: Column, intake: Intake = T
         raise DataError(f"{name} cannot be read as AnnData: {_first(error)}") from None
     what = f"{name}, {part.removeprefix(':') or 'X'}"
     found = as_points(points, what, dtype=points.dtype, missing=intake.missing != "refuse") if len(points) else points
-    return take_points(name, Parts(found, names=names), marks, intake)
+    return take_points(name, FileContents(found, names=names), marks, intake)
 
 
 def _matrix(path: Path, file: Any, part: str) -> tuple[NDArray[Any], bool]:

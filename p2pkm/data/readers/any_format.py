@@ -14,12 +14,12 @@ from p2pkm.core.validation import as_points, check_choice
 from p2pkm.data.identifiers import to_raw
 from p2pkm.data.readers.anndata import read_annotated, split_part
 from p2pkm.data.readers.arrow import read_arrow, read_parquet
-from p2pkm.data.readers.columns import Column, Marks, Parts, as_index, assign, listed, table_of, take_points
+from p2pkm.data.readers.columns import Column, FileContents, Marks, as_index, assign, listed, table_of, take_points
 from p2pkm.data.readers.concatenate import join
 from p2pkm.data.readers.csv import read_text
 from p2pkm.data.readers.folder import name_files, several
 from p2pkm.data.readers.header import HEADERS
-from p2pkm.data.readers.intake import ANSWERS, TIDY, Intake
+from p2pkm.data.readers.intake import ANSWERS, TIDY, ColumnOptions
 from p2pkm.data.readers.leaf import read_leaf
 from p2pkm.data.readers.npy import LABELS, LARGEST, find_image, find_points, load_array, load_arrays, refuse_endless
 from p2pkm.data.readers.suspicions import find_suspicions
@@ -71,7 +71,7 @@ def read_table(  # noqa: PLR0913 - the public signature
     >>> p2pkm.Shards.deal(table.points, table.device).names
     ('Oulu', 'Turku')
     """
-    intake = Intake(tuple(columns), tuple(drop), tuple(encode), check_choice(missing, ANSWERS, "missing"),
+    intake = ColumnOptions(tuple(columns), tuple(drop), tuple(encode), check_choice(missing, ANSWERS, "missing"),
                     check_choice(header, HEADERS, "header"))  # fmt: skip
     place, _ = split_part(str(path))
     found = several(place, SUFFIXES)
@@ -86,17 +86,17 @@ def read_table(  # noqa: PLR0913 - the public signature
     return table_of(str(path), parts)._replace(names=name_files(found))
 
 
-def _look_through(path: str, parts: Parts, intake: Intake) -> Parts:
+def _look_through(path: str, parts: FileContents, intake: ColumnOptions) -> FileContents:
     """Add notes of what looks wrong in a table with columns of its own."""
     if Path(path).suffix.lower() not in _NAMED:
         return parts
     return parts._replace(notes=(*parts.notes, *find_suspicions(parts, intake.encode)))
 
 
-def _gather(path: str, files: list[str], label: Column, device: Column, intake: Intake) -> Parts:
+def _gather(path: str, files: list[str], label: Column, device: Column, intake: ColumnOptions) -> FileContents:
     """Read several files, end to end."""
     place, part = split_part(path)
-    found: list[tuple[str, Parts]] = []
+    found: list[tuple[str, FileContents]] = []
     size = 0
     for one in files:
         parts = _read(Path(one + part), label, device, intake)
@@ -112,7 +112,7 @@ def _gather(path: str, files: list[str], label: Column, device: Column, intake: 
     return join(found)._replace(lengths=tuple(len(one.points) for _, one in found))
 
 
-def _read(file: Path, label: Column, device: Column, intake: Intake) -> Parts:
+def _read(file: Path, label: Column, device: Column, intake: ColumnOptions) -> FileContents:
     """Read one file as its suffix says."""
     path = Path(split_part(str(file))[0])
     if not os.path.exists(path):  # also if the name is too long to be one
@@ -137,7 +137,7 @@ def _read(file: Path, label: Column, device: Column, intake: Intake) -> Parts:
         raise DataError(f"{path} does not fit into memory; take fewer points") from None
 
 
-def _check_intake(path: Path, intake: Intake) -> None:
+def _check_intake(path: Path, intake: ColumnOptions) -> None:
     """Raise an error if a file of this format has nothing that an option is about."""
     kind = path.suffix.lower()
     if kind not in _NAMED and intake.named:
@@ -148,12 +148,12 @@ def _check_intake(path: Path, intake: Intake) -> None:
         raise DataError(f"{path} cannot have missing values; --missing is for {', '.join(_FULL)}")
 
 
-def _read_npy(path: Path, label: Column, device: Column, intake: Intake = TIDY) -> Parts:
+def _read_npy(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
     points, marks = _split(path, load_array(path), label, device, intake)
     return take_points(str(path), points, marks, intake)
 
 
-def _read_npz(path: Path, label: Column, device: Column, intake: Intake = TIDY) -> Parts:
+def _read_npz(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
     """Read points, or images that become points, with labels and devices in arrays of their own."""
     arrays = load_arrays(path)
     name = find_points({key: array.shape for key, array in arrays.items()})
@@ -197,7 +197,7 @@ def _beside(arrays: dict[str, NDArray[Any]], given: Column, usual: tuple[str, ..
     return (arrays[given], None) if isinstance(given, str) and given in arrays else (None, given)
 
 
-def _split(path: Path, array: Any, label: Column, device: Column, intake: Intake) -> tuple[Parts, Marks]:
+def _split(path: Path, array: Any, label: Column, device: Column, intake: ColumnOptions) -> tuple[FileContents, Marks]:
     """Part one 2-D array into points, labels and devices by column index."""
     if array.ndim == 2 and not len(array) and array.shape[1]:
         numbers = array.astype(np.float64)
@@ -210,13 +210,15 @@ def _split(path: Path, array: Any, label: Column, device: Column, intake: Intake
     called = (marks.called[0] or "the label", marks.called[1] or "the device")
     points = numbers if len(roles.points) == len(names) else numbers[:, roles.points]
     why = f"has shape {array.shape}, expected at least one point"
-    return Parts(points, why_empty=why), marks._replace(called=called)
+    return FileContents(points, why_empty=why), marks._replace(called=called)
 
 
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 _TEXTS = (".csv", ".tsv")
 _NAMED = (*_TEXTS, ".parquet", ".arrow", ".feather", ".ipc")  # columns with names, of any kind
-_FULL: dict[str, Callable[[Path, Column, Column, Intake], Parts]] = {  # missing values can be dropped or filled in
+_FULL: dict[
+    str, Callable[[Path, Column, Column, ColumnOptions], FileContents]
+] = {  # missing values can be dropped or filled in
     **dict.fromkeys(_TEXTS, read_text),
     ".npy": _read_npy,
     ".npz": _read_npz,
@@ -224,7 +226,7 @@ _FULL: dict[str, Callable[[Path, Column, Column, Intake], Parts]] = {  # missing
     **dict.fromkeys((".arrow", ".feather", ".ipc"), read_arrow),
     ".h5ad": read_annotated,
 }
-SUFFIXES: dict[str, Callable[[Path, Column, Column], Parts]] = {
+SUFFIXES: dict[str, Callable[[Path, Column, Column], FileContents]] = {
     ".csv": read_text,
     ".tsv": read_text,
     ".npy": _read_npy,

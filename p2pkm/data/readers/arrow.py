@@ -8,14 +8,14 @@ import numpy as np
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.validation import check_finite
-from p2pkm.data.readers.columns import Column, Marks, Parts, assign, take_columns
-from p2pkm.data.readers.intake import TIDY, Intake, Places, read_column
+from p2pkm.data.readers.columns import Column, FileContents, Marks, assign, take_columns
+from p2pkm.data.readers.intake import TIDY, ColumnOptions, Places, read_column
 from p2pkm.data.readers.npy import refuse_bomb
 
 _MAGIC, _OLD = b"ARROW1", b"FEA1"  # how a file of record batches begins, and one of the first Feather
 
 
-def read_parquet(path: Path, label: Column, device: Column, intake: Intake = TIDY) -> Parts:
+def read_parquet(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
     """Read a .parquet file; every column that is neither label nor device is a feature."""
     pyarrow = _pyarrow(path)
     from pyarrow import parquet
@@ -31,7 +31,7 @@ def read_parquet(path: Path, label: Column, device: Column, intake: Intake = TID
         raise DataError(f"{path} cannot be read as Parquet: {error}") from None
 
 
-def read_arrow(path: Path, label: Column, device: Column, intake: Intake = TIDY) -> Parts:
+def read_arrow(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
     """Read a file of record batches: Arrow IPC, as a file or as a stream, which Feather (version 2) is as well."""
     pyarrow = _pyarrow(path)
     with path.open("rb") as file:
@@ -63,7 +63,7 @@ def _batches(reader: Any, indexed: bool) -> Iterator[Any]:
         yield from reader
 
 
-def _part(path: Path, frame: Any, label: Column, device: Column, intake: Intake) -> Parts:
+def _part(path: Path, frame: Any, label: Column, device: Column, intake: ColumnOptions) -> FileContents:
     """Part the columns of a frame into points, labels and devices."""
     names = [str(name) for name in frame.column_names]
     if not names:

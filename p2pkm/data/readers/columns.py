@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import find_distinct, narrow
 from p2pkm.data.identifiers import find_missing, identify, to_raw
-from p2pkm.data.readers.intake import TIDY, Categories, Intake, Places, Problem, mark_missing, one_hot, refuse
+from p2pkm.data.readers.intake import TIDY, Categories, ColumnOptions, Places, Problem, mark_missing, one_hot, refuse
 from p2pkm.data.table import Table
 
 Column = str | int | None
@@ -40,7 +40,7 @@ class Roles(NamedTuple):
     encode: tuple[int, ...] = ()
 
 
-class Parts(NamedTuple):
+class FileContents(NamedTuple):
     """What a file holds, before labels and devices become numbers.
 
     Attributes
@@ -108,7 +108,7 @@ class Marks(NamedTuple):
         return cls(label, device, (called[0], called[1]))
 
 
-def assign(where: str, names: Sequence[str], label: Column, device: Column, intake: Intake = TIDY) -> Roles:
+def assign(where: str, names: Sequence[str], label: Column, device: Column, intake: ColumnOptions = TIDY) -> Roles:
     """Find the columns by name or index, or by their usual names if none is given.
 
     Raises
@@ -136,8 +136,8 @@ def assign(where: str, names: Sequence[str], label: Column, device: Column, inta
 
 
 def take_columns(
-    where: str, names: Sequence[str], columns: Sequence[Any], marks: Marks, places: Places, intake: Intake
-) -> Parts:
+    where: str, names: Sequence[str], columns: Sequence[Any], marks: Marks, places: Places, intake: ColumnOptions
+) -> FileContents:
     """Return the points of columns that were read, without incomplete rows if these are to be dropped.
 
     Parameters
@@ -161,11 +161,11 @@ def take_columns(
     numbers = [(name, one[rows]) for name, one in fit if not isinstance(one, Categories)]
     coded = tuple(one._replace(values=one.values[rows]) for _, one in fit if isinstance(one, Categories))
     points = np.stack([one for _, one in numbers], axis=1) if numbers else np.empty((len(rows), 0))
-    parts = Parts(points, names=tuple(name for name, _ in numbers), categories=coded, total=len(marked))
+    parts = FileContents(points, names=tuple(name for name, _ in numbers), categories=coded, total=len(marked))
     return _take_rows(parts, rows, marks)
 
 
-def take_points(where: str, parts: Parts, marks: Marks, intake: Intake) -> Parts:
+def take_points(where: str, parts: FileContents, marks: Marks, intake: ColumnOptions) -> FileContents:
     """Return points that were read as a matrix, without incomplete rows if these are to be dropped.
 
     Raises
@@ -181,7 +181,7 @@ def take_points(where: str, parts: Parts, marks: Marks, intake: Intake) -> Parts
     return _take_rows(parts._replace(points=points, total=len(kept)), rows, marks)
 
 
-def _find_marked(where: str, marks: Marks, places: Places, intake: Intake) -> NDArray[np.bool_]:
+def _find_marked(where: str, marks: Marks, places: Places, intake: ColumnOptions) -> NDArray[np.bool_]:
     """Return which rows have a label and a device, bool[m].
 
     Raises
@@ -201,7 +201,7 @@ def _find_marked(where: str, marks: Marks, places: Places, intake: Intake) -> ND
     return kept
 
 
-def _take_rows(parts: Parts, rows: NDArray[np.int64], marks: Marks) -> Parts:
+def _take_rows(parts: FileContents, rows: NDArray[np.int64], marks: Marks) -> FileContents:
     """Return points of rows that are kept with their labels and devices; devices without such rows stay known."""
     if len(rows) == parts.total:
         return parts._replace(label=marks.label, device=marks.device)
@@ -252,7 +252,7 @@ def listed(names: Sequence[str]) -> str:
     return (", ".join(repr(str(name)) for name in names[:20]) + more) or "none"
 
 
-def table_of(where: str, parts: Parts) -> Table:
+def table_of(where: str, parts: FileContents) -> Table:
     """Build the table of a file from its points and its raw columns of labels and devices.
 
     Raises

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.data.identifiers import are_numbers, concatenate
-from p2pkm.data.readers.columns import Parts, listed
+from p2pkm.data.readers.columns import FileContents, listed
 from p2pkm.data.readers.intake import Categories
 
 
-def join(found: Sequence[tuple[str, Parts]]) -> Parts:
+def join(found: Sequence[tuple[str, FileContents]]) -> FileContents:
     """Lay points end to end; each comes with the words for its place.
 
     Raises
@@ -41,7 +41,7 @@ def join(found: Sequence[tuple[str, Parts]]) -> Parts:
     ]
     whole = all(one.rows is None for _, one in found)
     owners = [one.owners for _, one in found if one.owners is not None]
-    return Parts(
+    return FileContents(
         np.concatenate([one.points for _, one in filled]), label, device, first.names, categories=categories,
         rows=None if whole else np.concatenate(kept), total=int(begins[-1]), image=first.image,
         owners=concatenate(owners) if owners else None, why_empty=first.why_empty,
@@ -49,7 +49,7 @@ def join(found: Sequence[tuple[str, Parts]]) -> Parts:
     )  # fmt: skip
 
 
-def _check_alike(place: str, one: Parts, where: str, first: Parts) -> None:
+def _check_alike(place: str, one: FileContents, where: str, first: FileContents) -> None:
     """Raise an error if two files have different features, images, or kinds of label and device."""
     features = [parts.points.shape[1] + len(parts.categories) for parts in (one, first)]
     if features[0] != features[1]:
@@ -66,7 +66,7 @@ def _check_alike(place: str, one: Parts, where: str, first: Parts) -> None:
             raise DataError(f"{place} has {kinds[0]} as {role}, but {where} has {kinds[1]}; expected the same in all")
 
 
-def _check_names(place: str, one: Parts, where: str, first: Parts) -> None:
+def _check_names(place: str, one: FileContents, where: str, first: FileContents) -> None:
     names, known = ((*parts.names, *(column.name for column in parts.categories)) for parts in (one, first))
     coded = [{column.name for column in parts.categories} for parts in (one, first)]
     rows = len(one.points)  # without any, a column of dates cannot be told from one of categories

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.data.identifiers import MISSING
-from p2pkm.data.readers.columns import Column, Marks, Parts, Roles, assign, take_columns
+from p2pkm.data.readers.columns import Column, FileContents, Marks, Roles, assign, take_columns
 from p2pkm.data.readers.header import find_header, name_columns
-from p2pkm.data.readers.intake import TIDY, Intake, Places, is_number, read_column
+from p2pkm.data.readers.intake import TIDY, ColumnOptions, Places, is_number, read_column
 from p2pkm.data.readers.suspicions import may_have_thousands, tell_thousands
 
 _SAMPLE = 1000  # rows that decide how the columns are read
@@ -66,7 +66,7 @@ class _Lines:
         return next(islice(_rows(self._path, self._head), at, None))[0]
 
 
-def read_text(path: Path, label: Column, device: Column, intake: Intake = TIDY) -> Parts:
+def read_text(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
     """Read a file of lines with the same number of fields.
 
     Raises
@@ -147,7 +147,7 @@ def _check_lengths(path: Path, head: Head, rows: Iterable[tuple[int, list[str]]]
             )
 
 
-def _read_numbers(path: Path, head: Head, roles: Roles) -> Parts | None:
+def _read_numbers(path: Path, head: Head, roles: Roles) -> FileContents | None:
     """Read a file in which every field is a finite number, or return None."""
     if roles.encode or not head.sample:
         return None
@@ -166,10 +166,10 @@ def _read_numbers(path: Path, head: Head, roles: Roles) -> Parts | None:
         return None  # lines that one of the two readers takes for blank
     points = numbers if len(roles.points) == numbers.shape[1] else numbers[:, roles.points]
     marks = Marks.of(head.names, roles, texts)
-    return Parts(points, marks.label, marks.device, _features(head, roles))
+    return FileContents(points, marks.label, marks.device, _features(head, roles))
 
 
-def _tell_thousands(path: Path, head: Head, roles: Roles, parts: Parts) -> list[str]:
+def _tell_thousands(path: Path, head: Head, roles: Roles, parts: FileContents) -> list[str]:
     """Return notes of columns whose points may separate thousands; only text shows it: 7.400 is 7.4 as a number."""
     numeric = [j for j in roles.points if j not in roles.encode]
     if len(numeric) != parts.points.shape[1]:
@@ -185,7 +185,7 @@ def _tell_thousands(path: Path, head: Head, roles: Roles, parts: Parts) -> list[
     return [note for j in mixed if (note := tell_thousands(head.names[j], fields[j]))]
 
 
-def _read_mixed(path: Path, head: Head, roles: Roles, intake: Intake) -> Parts:
+def _read_mixed(path: Path, head: Head, roles: Roles, intake: ColumnOptions) -> FileContents:
     """Read columns of numbers, text and missing values."""
     _refuse_zero_bytes(path, head)
     numeric = [j for j in roles.points if j not in roles.encode]

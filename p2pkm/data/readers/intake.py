@@ -22,7 +22,7 @@ _ZONE = re.compile(r"\s*(?:(?:UTC|GMT|Z)|([+-]\d\d(?::?\d\d)?))$")  # 2026-01-31
 _EPOCH, _DAY = datetime(1970, 1, 1), timedelta(days=1)
 
 
-class Intake(NamedTuple):
+class ColumnOptions(NamedTuple):
     """Which columns of a table are features, and what becomes of those that are no numbers.
 
     Attributes
@@ -98,7 +98,7 @@ class Problem(NamedTuple):
     remedy: str
 
 
-TIDY = Intake()  # all columns are features, and no value is missing
+TIDY = ColumnOptions()  # all columns are features, and no value is missing
 
 
 class Categories(NamedTuple):

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.data.identifiers import require, to_raw
-from p2pkm.data.readers.columns import Column, Parts
+from p2pkm.data.readers.columns import Column, FileContents
 from p2pkm.data.readers.concatenate import join
 
 LARGEST = 4 * 2**30  # bytes of a file, which as Python objects takes some times as much
 _FORM = '{"users": [NAME, ...], "num_samples": [...], "user_data": {NAME: {"x": [[...], ...], "y": [...]}, ...}}'
 
 
-def read_leaf(path: Path, label: Column, device: Column) -> Parts:
+def read_leaf(path: Path, label: Column, device: Column) -> FileContents:
     """Read a .json file of LEAF: a user is a device, and what is nested in a point is laid end to end.
 
     Raises
@@ -33,7 +33,7 @@ def read_leaf(path: Path, label: Column, device: Column) -> Parts:
     found = [(where := f"{path}, user {user!r}", user, _points(where, data[user])) for user in users]
     empty = "has no points; expected some in user_data of LEAF's JSON"
     if not found:
-        return Parts(np.empty((0, 0)), why_empty=empty)
+        return FileContents(np.empty((0, 0)), why_empty=empty)
     owners = to_raw(users, f"{path}: the users")
     require(owners, f"{path}: the users")
     owner = np.repeat(owners, [len(one.points) for *_, one in found])
@@ -73,7 +73,7 @@ def _check_counts(path: Path, users: list[str], counts: Any, data: Mapping[str, 
             raise DataError(f"{path}, user {user!r}: num_samples is {count!r}, but x has {len(points)} points")
 
 
-def _points(where: str, found: Any) -> Parts:
+def _points(where: str, found: Any) -> FileContents:
     """Return the points and labels of one user."""
     points = found.get("x") if isinstance(found, dict) else None
     if not isinstance(points, list):
@@ -81,7 +81,9 @@ def _points(where: str, found: Any) -> Parts:
     labels = found.get("y")
     if labels is not None and (not isinstance(labels, list) or len(labels) != len(points)):
         raise DataError(f"{where}: y is no list of {len(points)} labels, one for each point of x")
-    return Parts(_numbers(where, points), None if labels is None else to_raw(_labels(where, labels), f"{where}: y"))
+    return FileContents(
+        _numbers(where, points), None if labels is None else to_raw(_labels(where, labels), f"{where}: y")
+    )
 
 
 def _numbers(where: str, points: Sequence[Any]) -> NDArray[np.float64]:

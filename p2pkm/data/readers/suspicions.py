@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.data.identifiers import is_missing
-from p2pkm.data.readers.columns import Parts
+from p2pkm.data.readers.columns import FileContents
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ _ROUNDS = 3  # codes of a column that are looked for
 _DOTTED, _SHORT = re.compile(r"-?[1-9][0-9]{0,2}\.[0-9]{3}"), re.compile(r"-?[0-9]{1,3}")
 
 
-def find_suspicions(parts: Parts, encoded: Iterable[str] = ()) -> tuple[str, ...]:
+def find_suspicions(parts: FileContents, encoded: Iterable[str] = ()) -> tuple[str, ...]:
     """Return notes of what looks wrong in the columns and rows of a table.
 
     Parameters
@@ -117,7 +117,7 @@ def _tell_names(names: Sequence[str]) -> list[str]:
     return [f"{note}: options name them by their numbers, from 0" for note in twice[:_TOLD]]
 
 
-def _tell_categories(parts: Parts) -> list[str]:
+def _tell_categories(parts: FileContents) -> list[str]:
     counts = [(one.name, len(set(one.values.tolist()))) for one in parts.categories]
     many = [(name, count) for name, count in counts if count > _CATEGORIES]
     return [f"column {name!r} becomes {count:,} features: is it one of categories?" for name, count in many[:_TOLD]]
@@ -172,7 +172,7 @@ def _tell_code(name: str, column: Floats, value: float) -> tuple[str, Floats] | 
     return None
 
 
-def _tell_equal_rows(parts: Parts) -> list[str]:
+def _tell_equal_rows(parts: FileContents) -> list[str]:
     """Return a note of rows that are equal in all features, label and device, unless chance explains them."""
     points = parts.points
     marks = np.zeros(len(points), np.uint64)

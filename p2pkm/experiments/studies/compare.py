@@ -31,10 +31,10 @@ from p2pkm.experiments.studies.run_study import (
 )
 from p2pkm.experiments.studies.study_file import check_runs, read_seeds
 from p2pkm.methods.init.pipelines import needs_hub
-from p2pkm.metrics.milestones import EXPLAINED
+from p2pkm.metrics.milestones import MILESTONES_LEGEND
 from p2pkm.metrics.registry import ShownIn, columns, keys
 from p2pkm.network.world import connect
-from p2pkm.storage.conclusion import conclude, list_verdicts, tell_effect, tell_verdict, write_verdicts
+from p2pkm.storage.conclusion import conclude, format_effect, format_verdict, list_verdicts, write_verdicts
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.paired_tests import MARGIN, PairedTest, Verdicts, check_margin
 from p2pkm.storage.save import write_bytes, write_json
@@ -43,10 +43,10 @@ from p2pkm.storage.study_table import (
     Row,
     Study,
     average,
+    describe_quality_loss,
     interval,
     name_run,
     name_sides,
-    tell_worse,
 )
 
 _FAILED = 4  # exit code if a run failed
@@ -341,7 +341,7 @@ def _average(name: str, graph: str, group: Sequence[Row]) -> dict[str, Any]:
     means |= average(group, keys(ShownIn.MEANS))
     ratios = [row["ratio_mean"] for row in group]
     means["ratio_low"], means["ratio_high"] = (None, None) if None in ratios else interval(ratios)
-    means["worse"] = tell_worse(group) or None
+    means["worse"] = describe_quality_loss(group) or None
     means["terminations"] = sorted({row["termination"] for row in group})
     return means
 
@@ -379,7 +379,7 @@ def tabulate(compared: dict[str, Any]) -> str:
     if names:
         widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
         text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines]
-        text.append(EXPLAINED)
+        text.append(MILESTONES_LEGEND)
     for name, means in zip(names, table, strict=True):
         if means["worse"]:
             text.append(f"quality got worse: {name}, {means['worse']}")
@@ -400,8 +400,8 @@ def _format_differences(compared: dict[str, Any]) -> list[str]:
         if difference["ratio_mean"] is not None:
             test = PairedTest(**difference["ratio_mean"])
             sides = " - ".join(name_sides(difference))
-            effect = tell_effect(test, "ratio_mean")
-            lines.append(f"  {sides}: ratio {test.difference:+.4f}, {effect}, {tell_verdict(test)}")
+            effect = format_effect(test, "ratio_mean")
+            lines.append(f"  {sides}: ratio {test.difference:+.4f}, {effect}, {format_verdict(test)}")
     return lines
 
 

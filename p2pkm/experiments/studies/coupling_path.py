@@ -35,7 +35,7 @@ from p2pkm.metrics.result import Result
 from p2pkm.network.graph import Topology
 from p2pkm.network.world import connect
 from p2pkm.storage.lock import Lock
-from p2pkm.storage.run_folder import set_aside
+from p2pkm.storage.run_folder import move_to_backup
 from p2pkm.storage.save import write_bytes, write_json
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def _run_path(experiment: RunOptions, couplings: Sequence[float], output: Output
     lock = lock or lock_default_folder(prepared, stack)
     folder = None if lock is None else lock.folder
     try:
-        old = None if folder is None else set_aside(folder)
+        old = None if folder is None else move_to_backup(folder)
         results = _run_steps(steps, lock, output)
         closing = {name: results[0].summary[name] for name in _SUMMARY} if results else {}
         path = [measure(result) for result in results]

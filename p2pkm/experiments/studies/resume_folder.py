@@ -7,7 +7,7 @@ from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.experiments.resume import resume
 from p2pkm.experiments.run import OutputOptions
 from p2pkm.experiments.studies import compare, seeds, sweep
-from p2pkm.storage.lock import holder
+from p2pkm.storage.lock import describe_lock_holder
 
 
 def resume_folder(path: Path, output: OutputOptions, jobs: int = 1) -> int:
@@ -33,7 +33,7 @@ def resume_folder(path: Path, output: OutputOptions, jobs: int = 1) -> int:
     }
     for mark, resume_study in with_marks.items():
         if (path / mark).is_file():
-            if process := holder(path):
+            if process := describe_lock_holder(path):
                 raise DataError(f"{path} is in use by {process}. Wait until it ends, or stop it first")
             return resume_study()
     if jobs > 1:

@@ -30,7 +30,7 @@ from p2pkm.experiments.run import OutputOptions, execute, prepare_and_validate
 from p2pkm.experiments.studies.process_pool import serve, work_through
 from p2pkm.kernels.compile_time import announce_compilation
 from p2pkm.methods.init.pipelines import describe_graph_use, needs_hub
-from p2pkm.metrics.milestones import trace
+from p2pkm.metrics.milestones import accumulate_rounds
 from p2pkm.metrics.registry import ShownIn, keys
 from p2pkm.metrics.result import Result
 from p2pkm.network.graph import Topology
@@ -38,7 +38,7 @@ from p2pkm.network.local import LocalWorld
 from p2pkm.network.transport import World
 from p2pkm.storage.checkpoint import identify
 from p2pkm.storage.run_folder import check_target, make_new, name_folder
-from p2pkm.storage.study_table import OPTIONS, SERVED, Row, keep_row, name_run, read_row
+from p2pkm.storage.study_table import OPTIONS, SERVED, Row, name_run, read_row, save_row
 from topologies import FIXED
 
 ProgressCallback = Callable[[Row, int, int], None]
@@ -262,7 +262,7 @@ def _store(path: Path, row: Row) -> None:
     """Store the row of a finished run."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        keep_row(path, row)
+        save_row(path, row)
     except OSError as error:
         raise NetworkError(
             f"{path} cannot be written: {error.strerror or error}. Free disk space and run the command again"
@@ -365,7 +365,7 @@ def measure_graph(topology: Topology, name: str) -> Row:
 
 def collect_metrics(result: Result) -> Row:
     """Collect the metrics that a study reports for each run."""
-    return {name: result.summary[name] for name in keys(ShownIn.STUDY)} | {"trace": trace(result.rounds)}
+    return {name: result.summary[name] for name in keys(ShownIn.STUDY)} | {"trace": accumulate_rounds(result.rounds)}
 
 
 def format_progress(row: Row, number: int, count: int) -> str:

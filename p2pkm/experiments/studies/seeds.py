@@ -36,11 +36,11 @@ from p2pkm.experiments.studies.run_study import fingerprint
 from p2pkm.metrics.registry import ShownIn, metrics_shown_in
 from p2pkm.metrics.result import Result
 from p2pkm.network.world import connect
-from p2pkm.storage.checksums import Fault, check_files
+from p2pkm.storage.checksums import FileMismatch, check_files
 from p2pkm.storage.conclusion import conclude
 from p2pkm.storage.load import load
 from p2pkm.storage.lock import Lock
-from p2pkm.storage.run_folder import hold, set_aside
+from p2pkm.storage.run_folder import lock_folder, move_to_backup
 from p2pkm.storage.run_status import repeated_from, run_status
 from p2pkm.storage.save import write_bytes, write_json
 from p2pkm.storage.study_table import name_run
@@ -130,7 +130,7 @@ def resume_seeds(folder: Path, output: OutputOptions) -> int:
             "start again with --seeds"
         )
     try:
-        lock = hold(folder)
+        lock = lock_folder(folder)
     except ExperimentError as error:
         raise DataError(str(error)) from None
     with lock:
@@ -148,7 +148,7 @@ def _begin(lock: Lock, experiment: RunOptions, seeds: list[int], first: Prepared
     """Write the file from which the runs can be resumed; earlier content of the folder is moved aside."""
     import tomli_w
 
-    old = set_aside(lock.folder)
+    old = move_to_backup(lock.folder)
     # The number of devices may come from the number of MPI ranks, which may be another one on resumption.
     options = replace(experiment, devices=first.experiment.devices).to_mapping()
     content = {
@@ -205,7 +205,7 @@ def _run_seed(prepare: Callable[[], Prepared], folder: Path | None, output: Outp
     state = run_status(folder) if folder.is_dir() else ""
     if state == "done":
         return load(folder).summary
-    with hold(folder) as lock:
+    with lock_folder(folder) as lock:
         if not state:
             return execute(prepare(), connect(), lock, output).summary
         config = str(folder / "config.toml")
@@ -353,7 +353,7 @@ def _describe_ranks(before: int, after: int) -> str:
     return f"on {now} both times" if before == after else f"on {count(before, 'rank')} and on {now}"
 
 
-def _report_files(path: Path, faults: list[Fault], output: OutputOptions, note: str = "") -> int:
+def _report_files(path: Path, faults: list[FileMismatch], output: OutputOptions, note: str = "") -> int:
     """Print the files that have changed and return the exit code; `note` is the reason for not repeating the run."""
     first = f"the file {faults[0].file} {faults[0].what}" if faults else None
     verdict = {

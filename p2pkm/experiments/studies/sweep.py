@@ -32,7 +32,7 @@ from p2pkm.experiments.studies.run_study import (
     select_share,
 )
 from p2pkm.experiments.studies.study_file import StudyFile, check_runs, expand_grid, parse_study, read_study, run_label
-from p2pkm.metrics.milestones import EXPLAINED, MILESTONES
+from p2pkm.metrics.milestones import MILESTONES, MILESTONES_LEGEND
 from p2pkm.metrics.registry import ShownIn, columns, keys
 from p2pkm.network.world import connect
 from p2pkm.storage.conclusion import write_verdicts
@@ -45,9 +45,9 @@ from p2pkm.storage.study_table import (
     Row,
     Study,
     average,
-    lead_with,
+    describe_quality_loss,
     name_configuration,
-    tell_worse,
+    put_options_first,
 )
 
 _FAILED = 4  # exit code if a run failed
@@ -315,7 +315,7 @@ class SweepProgress:
 
 def flatten_rows(study_rows: Sequence[Row], study: StudyFile) -> list[Row]:
     """Convert rows to flat rows with equal columns, varied options first; missing values are None."""
-    rows = [lead_with(row, study.swept) for row in study_rows]
+    rows = [put_options_first(row, study.swept) for row in study_rows]
     names = dict.fromkeys(name for row in rows for name in row if name not in ("trace", OPTIONS))
     return [{name: row.get(name) for name in names} for row in rows]
 
@@ -373,13 +373,13 @@ def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> 
         ended = [row for row in group if row["error"] is None]
         means = average(ended, keys(ShownIn.MEANS)) | {"seeds": len(ended)}
         cells = [metric.write_mean(means) for metric in shown]
-        if loss := tell_worse(ended):
+        if loss := describe_quality_loss(ended):
             configuration = name_configuration(dict(zip(names, values, strict=True)))
             worse.append(f"quality got worse: {configuration}, {loss}")
         lines.append([*("-" if value is None else str(value) for value in values), str(len(ended)), *cells])
     text = _align_columns(lines, left=len(names))
     if any(metric.key in MILESTONES for metric in shown):
-        text.append(EXPLAINED)
+        text.append(MILESTONES_LEGEND)
     text += worse
     if closing["failed"]:
         text.append(f"{count(closing['failed'], 'run')} failed; see the column error")

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.metrics.registry import find
-from p2pkm.storage.conclusion import tell_verdict
+from p2pkm.storage.conclusion import format_verdict
 from p2pkm.storage.paired_tests import EQUIVALENT, UNDECIDED, Verdicts, list_standings
-from p2pkm.storage.study_table import SERVED, Row, find_axes, group_runs, is_alone, read_ended, read_margin
+from p2pkm.storage.study_table import SERVED, Row, find_axes, group_runs, is_local_only, read_ended, read_margin
 from p2pkm.viz.looks import finish, is_narrow
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import CATEGORIES, GRAY, INK, choose_steps, dress, is_wide, open_axes, write_plainly
@@ -109,7 +109,7 @@ def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str = "rat
             ax.plot(equal, y, marker="D", color=INK, markersize=6, zorder=3)
             _note(ax, y, "best" if len(shown) > 1 else "")
             continue
-        _note(ax, y, one.verdict if is_narrow() else tell_verdict(one.gap))
+        _note(ax, y, one.verdict if is_narrow() else format_verdict(one.gap))
         if one.gap is None or one.gap.effect is None:
             continue
         effect = one.gap.effect
@@ -135,7 +135,7 @@ def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str = "rat
 
 def _is_everywhere(row: Mapping[str, Any]) -> bool:
     """Return whether a run has no graph of its own."""
-    return row["graph"] == SERVED or is_alone(row["algorithm"])
+    return row["graph"] == SERVED or is_local_only(row["algorithm"])
 
 
 def _tell(row: Mapping[str, Any], axes: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.units import count, format_bytes
 from p2pkm.metrics.milestones import OF_CENTRAL, never_reached, write_share
 from p2pkm.metrics.registry import ShownIn, keys
-from p2pkm.storage.conclusion import BEST, conclude, describe_test, tell_near, tell_verdict
+from p2pkm.storage.conclusion import BEST, conclude, describe_test, format_equivalence_interval, format_verdict
 from p2pkm.storage.paired_tests import (
     EQUIVALENT,
     MARGIN,
@@ -27,11 +27,11 @@ from p2pkm.storage.study_table import (
     Row,
     Study,
     average,
+    describe_quality_loss,
     find_axes,
     name_run,
     name_sides,
     read_margin,
-    tell_worse,
 )
 from p2pkm.storage.toml import load_toml
 from p2pkm.viz.figures.comparison import plot_quality
@@ -239,8 +239,8 @@ def _list_standings(verdicts: Verdicts, margin: float) -> list[Html]:
     for place, one in enumerate(standings):
         gap: list[Cell] = [None, None, None, None, None]
         if one.gap is not None:
-            gap = [one.gap.difference, one.gap.effect, one.gap.low, one.gap.high, tell_near(one.gap)]
-        rows.append([one.name, one.mean, *gap, tell_verdict(one.gap) if place else BEST])
+            gap = [one.gap.difference, one.gap.effect, one.gap.low, one.gap.high, format_equivalence_interval(one.gap)]
+        rows.append([one.name, one.mean, *gap, format_verdict(one.gap) if place else BEST])
     if len(rows) < 2:
         return []
     head: list[Content] = ["configuration", title_of("ratio_mean"), "mean difference", *_head_effect(verdicts.scale),
@@ -275,7 +275,7 @@ def _tell_reached(rated: Sequence[Row], name: Callable[[Row], str]) -> list[str]
 
 
 def _tell_worse(rated: Sequence[Row], name: Callable[[Row], str]) -> list[str]:
-    worse = [(row, how) for row in rated if (how := tell_worse(row["group"]))]
+    worse = [(row, how) for row in rated if (how := describe_quality_loss(row["group"]))]
     told = "; ".join(f"{name(row)}, {how}" for row, how in worse)
     return [f"Quality got worse before the end of {told}."] if worse else []
 
@@ -345,7 +345,7 @@ def _list_differences(verdicts: Verdicts, told: dict[str, Any]) -> list[Html]:
         gap = verdicts.pair(*name_sides(one))
         if gap is not None:
             pair = " – ".join(name_sides(one))
-            rows.append([pair, gap.seeds, gap.difference, gap.effect, gap.low, gap.high, tell_verdict(gap)])
+            rows.append([pair, gap.seeds, gap.difference, gap.effect, gap.low, gap.high, format_verdict(gap)])
     if not rows:
         return []
     head: list[Content] = ["pair", "seeds", "mean difference", *_head_effect(verdicts.scale), "verdict"]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from p2pkm.core.errors import DataError, ExperimentError, NetworkError
-from p2pkm.storage.run_status import name_many
+from p2pkm.storage.run_status import describe_run_collection
 from p2pkm.storage.save import write_bytes
 
 _NAME = "report.html"
@@ -75,7 +75,7 @@ def recognize(folder: Path) -> str:
         return "comparison"
     if (folder / "config.toml").is_file() or (folder / "chain.npz").is_file():
         return "run"
-    found = name_many(folder)
+    found = describe_run_collection(folder)
     raise DataError(
         f"{folder} is not the folder of a run, a comparison or a study{f'; it holds {found}' * bool(found)}"
     )

@@ -11,7 +11,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.methods.server.centralized import Central
-from p2pkm.metrics.cost_ratio import Pooled, cluster_centrally
+from p2pkm.metrics.cost_ratio import PooledPoints, cluster_centrally
 from tests.support.server import serve
 
 FORMS = pytest.mark.parametrize("form", [plain, compiled], ids=["plain", "compiled"])
@@ -81,7 +81,7 @@ def test_the_centroids_are_those_of_the_baseline():
     data = normal(1, [30, 0, 25])
     weights = np.random.default_rng(1).integers(1, 4, 55).astype(float)
     played = serve(Central(6), data, weights=weights)
-    pooled = Pooled(played.devices.points, played.devices.point_weights)
+    pooled = PooledPoints(played.devices.points, played.devices.point_weights)
     assert_array_equal(played.model, cluster_centrally(played.devices, 6, pooled))
 
 

@@ -16,7 +16,7 @@ from p2pkm.methods.registry import METHODS, find
 from p2pkm.methods.schedules import make
 from p2pkm.methods.server.star import choose_tables
 from p2pkm.metrics import clustering as scores
-from p2pkm.metrics.optional import mark_losses
+from p2pkm.metrics.optional import measure_server_costs
 from tests.support.methods import METHODS as RUNNABLE
 from tests.support.run_cli import solve
 from tests.support.server import clients_of, serve
@@ -115,11 +115,11 @@ def test_losses_through_the_clients_by_hand():
         local = np.array([[[1.0]], [[9.0]], [[np.inf]]])
 
     for central in (2.0, 0.5):  # what points cost has units
-        found = mark_losses(devices, network, State, central)
+        found = measure_server_costs(devices, network, State, central)
         assert found == {"loss_local": (1 + 1 + 81 + 0) / central, "loss_global": (1 + 1 + 1 + 0) / central}
-    assert mark_losses(devices, network, State, 0.0) == {}
+    assert measure_server_costs(devices, network, State, 0.0) == {}
     State.local = np.full((3, 1, 1), np.inf)
-    assert mark_losses(devices, network, State, 2.0)["loss_local"] is None
+    assert measure_server_costs(devices, network, State, 2.0)["loss_local"] is None
 
 
 def test_scores_of_shape_and_distance():
