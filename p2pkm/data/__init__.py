@@ -1,1 +1,1 @@
-"""Read, generate and partition points."""
+"""Reading, generation and partition of points."""

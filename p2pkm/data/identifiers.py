@@ -1,8 +1,8 @@
 """Identifiers: labels of classes and names of devices, with one definition for every file format and array type.
 
-A column of identifiers is text, without surrounding white space, unless every value is a plain integer: written without
-leading zeros, sign +, decimal point or exponent, and at least -2^63 and below 2^63. Missing are None, NaN, NaT, and the
-texts in `MISSING`, in small or large letters.
+A column of identifiers is text, without surrounding white space, unless every value is a plain integer. A plain integer
+is written without leading zeros, plus sign, decimal point or exponent, and fits in int64. Missing values are None, NaN,
+NaT, and the texts in `MISSING`, in lower or upper case.
 """
 
 import re
@@ -22,8 +22,9 @@ from p2pkm.core.sorting import find_distinct
 MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none", "<na>", "nat"))
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
-_EXACT = 2**53  # whole numbers up to here are exact in float64
-_FITS = range(-(2**63), 2**63)
+# Largest magnitude up to which float64 holds every integer exactly.
+_EXACT = 2**53
+_INT64 = range(-(2**63), 2**63)
 
 
 class Identifiers(NamedTuple):
@@ -47,7 +48,7 @@ def is_missing(field: str) -> bool:
 
 
 def to_raw(values: Any, what: str) -> NDArray[Any]:
-    """Return identifiers before it is known whether the whole column is plain integers.
+    """Convert a column of identifiers to int64, or to objects if a value may not be a plain integer.
 
     Parameters
     ----------
@@ -68,7 +69,7 @@ def to_raw(values: Any, what: str) -> NDArray[Any]:
     """
     array = _to_array(values)
     if array.ndim != 1:
-        raise DataError(f"{what}: the shape is {array.shape}; expected one value per row")
+        raise DataError(f"{what}: shape is {array.shape}; expected (m,), one value per row")
     kind = array.dtype.kind
     if kind == "i" or (kind == "u" and not (array > np.iinfo(np.int64).max).any()):
         return array.astype(np.int64, copy=False)
@@ -77,42 +78,45 @@ def to_raw(values: Any, what: str) -> NDArray[Any]:
     if kind == "M":
         array = array.astype("datetime64[us]")
     elif kind not in "bOSTUu":
-        raise DataError(f"{what}: the dtype is {array.dtype}; expected integers or text")
+        raise DataError(f"{what}: dtype is {array.dtype}; expected integers or text")
     return _read_objects(array.astype(object).tolist(), what)
 
 
-def identify(raw: NDArray[Any], others: NDArray[Any] | None = None) -> Identifiers:
-    """Return the distinct identifiers of a column and the index of each row's.
+def identify(raw: NDArray[Any], additional: NDArray[Any] | None = None) -> Identifiers:
+    """Find the distinct identifiers of a column and the index of each row among them.
 
     Parameters
     ----------
-    raw, others : int64[m] or object[m]
-        From `to_raw`; `others` are identifiers without rows.
+    raw : int64[m] or object[m]
+        Column, from `to_raw`.
+    additional : int64 array or object array, optional
+        Identifiers without rows, such as devices without points, from `to_raw`.
     """
     m = len(raw)
-    whole = raw if others is None else concatenate([raw, others])
-    if whole.dtype.kind == "i":
-        kinds = find_distinct(whole)
+    values = raw if additional is None else concatenate_identifiers([raw, additional])
+    if values.dtype.kind == "i":
+        kinds = find_distinct(values)
         return Identifiers(np.searchsorted(kinds, raw), kinds)
-    place: dict[Any, int] = {None: -1}
-    texts = whole.tolist()
-    codes = np.fromiter((place.setdefault(text, len(place) - 1) for text in texts), np.int64, len(texts))
-    kinds, order = _sort([text for text in place if text is not None])
+    # The entry of None shifts the numbers by one, so that texts are numbered from 0 by first appearance.
+    numbers: dict[Any, int] = {None: -1}
+    texts = values.tolist()
+    codes = np.fromiter((numbers.setdefault(text, len(numbers) - 1) for text in texts), np.int64, len(texts))
+    kinds, order = _sort([text for text in numbers if text is not None])
     rank = np.empty(len(order) + 1, np.int64)
     rank[order], rank[-1] = np.arange(len(order)), -1
     return Identifiers(rank[codes[:m]], kinds)
 
 
 def locate(raw: NDArray[Any], kinds: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the index of each identifier in `kinds` of `identify`, -1 if it is missing or unknown."""
+    """Find the index of each identifier in `Identifiers.kinds`; -1 if it is missing or unknown."""
     if kinds.dtype.kind == raw.dtype.kind == "i":
-        at = np.minimum(np.searchsorted(kinds, raw), max(len(kinds) - 1, 0))
-        return np.where(kinds[at] == raw, at, -1) if len(kinds) else np.full(len(raw), -1)
-    place = {str(kind): i for i, kind in enumerate(kinds.tolist())}
-    return np.array([place.get(text, -1) for text in _to_texts(raw).tolist()], np.int64)
+        index = np.minimum(np.searchsorted(kinds, raw), max(len(kinds) - 1, 0))
+        return np.where(kinds[index] == raw, index, -1) if len(kinds) else np.full(len(raw), -1)
+    numbers = {str(kind): i for i, kind in enumerate(kinds.tolist())}
+    return np.array([numbers.get(text, -1) for text in _to_texts(raw).tolist()], np.int64)
 
 
-def concatenate(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def concatenate_identifiers(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Join columns from `to_raw`; integers become text if another column is text."""
     if all(part.dtype.kind == "i" for part in parts):
         return np.concatenate(parts)
@@ -120,12 +124,12 @@ def concatenate(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def is_integer(text: str) -> bool:
-    """Return whether a text is a plain integer that fits."""
-    return _INTEGER.fullmatch(text) is not None and int(text) in _FITS
+    """Return whether a text is a plain integer that fits in int64."""
+    return _INTEGER.fullmatch(text) is not None and int(text) in _INT64
 
 
 def find_missing(raw: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which identifiers are missing, bool[m]."""
+    """Mark the missing identifiers, bool[m]."""
     if raw.dtype.kind == "i":
         return np.zeros(len(raw), np.bool_)
     return np.fromiter((text is None for text in raw.tolist()), np.bool_, len(raw))
@@ -136,13 +140,13 @@ def are_numbers(raw: NDArray[Any]) -> bool:
     return raw.dtype.kind == "i" or all(_NUMBER.fullmatch(text) for text in set(raw.tolist()) if text is not None)
 
 
-def require(raw: NDArray[Any], what: str) -> None:
-    """Raise an error if an identifier is missing.
+def require_complete(raw: NDArray[Any], what: str) -> None:
+    """Validate that no identifier is missing.
 
     Raises
     ------
     DataError
-        Names the first row without an identifier.
+        If an identifier is missing; the message names the first such row.
     """
     if raw.dtype.kind == "O" and None in (texts := raw.tolist()):
         raise DataError(f"{what} are missing at row {texts.index(None)} (counted from 0); expected a value for each")
@@ -162,43 +166,46 @@ def _to_array(values: Any) -> NDArray[Any]:
     """Return a column of any library as an array, of objects where NumPy would change the values."""
     if type(values) is np.ndarray:
         return values
-    if hasattr(values, "filled"):  # a masked array; its type would import numpy.ma
+    # A masked array; a test for its type would import numpy.ma.
+    if hasattr(values, "filled"):
         array = values.data.astype(object)
         array[values.mask] = None
         return array
     dtype = getattr(values, "dtype", None)
     if isinstance(dtype, np.dtype):
         return np.asarray(values)
-    if getattr(values, "null_count", None) == 0 and re.fullmatch("u?int[0-9]+", str(values.type)):  # of Arrow
+    # An Arrow column of integers without missing values.
+    if getattr(values, "null_count", None) == 0 and re.fullmatch("u?int[0-9]+", str(values.type)):
         return np.asarray(values)
-    for listed in ("to_pylist", "tolist", "to_list"):  # of Arrow, pandas and polars
-        if hasattr(values, listed):
-            return _as_objects(getattr(values, listed)())
+    # The methods of Arrow, pandas and polars, in this order.
+    for method in ("to_pylist", "tolist", "to_list"):
+        if hasattr(values, method):
+            return _as_objects(getattr(values, method)())
     return _as_objects(values)
 
 
 def _as_objects(values: Any) -> NDArray[Any]:
-    """Return a sequence as int64[m] if all of it is integers, else as object[m]."""
-    found = list(values)
-    if all(type(value) is int for value in found) and all(value in _FITS for value in found):
-        return np.array(found, np.int64)
-    return np.array(found, dtype=object) if any(np.ndim(value) for value in found[:1]) else _objects(found)
+    """Convert a sequence to int64[m] if all values are integers, else to object[m]."""
+    items = list(values)
+    if all(type(value) is int for value in items) and all(value in _INT64 for value in items):
+        return np.array(items, np.int64)
+    return np.array(items, dtype=object) if any(np.ndim(value) for value in items[:1]) else _objects(items)
 
 
 def _read_floats(array: NDArray[Any], what: str) -> NDArray[Any]:
-    """Return whole numbers as integers, all else as the shortest text that gives the number."""
+    """Convert floats to integers if all of them are whole, else to the shortest texts that give the numbers."""
     known = array == array
     present = array[known]
-    whole = bool((np.isfinite(present) & (present == np.floor(present))).all())
-    if whole and (np.abs(present) > _EXACT).any():
+    is_whole = bool((np.isfinite(present) & (present == np.floor(present))).all())
+    if is_whole and (np.abs(present) > _EXACT).any():
         row = int(np.flatnonzero(known & (np.abs(np.where(known, array, 0)) > _EXACT))[0])
         raise DataError(
             f"{what}: row {row} (counted from 0) is {array[row]}; expected at most 2^53, above which floating-point "
             "numbers lose digits: store identifiers as integers or text"
         )
-    if whole and known.all():
+    if is_whole and known.all():
         return array.astype(np.int64)
-    return _objects([(str(int(v)) if whole else str(v)) if ok else None for v, ok in zip(array, known, strict=True)])
+    return _objects([(str(int(v)) if is_whole else str(v)) if ok else None for v, ok in zip(array, known, strict=True)])
 
 
 def _read_objects(values: list[Any], what: str) -> NDArray[Any]:
@@ -216,11 +223,12 @@ def _read_objects(values: list[Any], what: str) -> NDArray[Any]:
 
 
 def _read_mixed(present: list[Any], what: str) -> list[str]:
-    """Return floats, among them perhaps integers, as texts."""
+    """Convert floats, possibly mixed with integers, to texts."""
     floats = np.array([0.0 if isinstance(value, Integral) else float(value) for value in present])
-    _read_floats(floats, what)  # whether digits are lost
-    whole = bool((floats == np.floor(floats)).all())
-    return [str(int(value)) if whole or isinstance(value, Integral) else str(value) for value in present]
+    # Called for its check that no float is above 2^53.
+    _read_floats(floats, what)
+    is_whole = bool((floats == np.floor(floats)).all())
+    return [str(int(value)) if is_whole or isinstance(value, Integral) else str(value) for value in present]
 
 
 def _is_real(value: Any) -> bool:
@@ -256,7 +264,7 @@ def _to_text(value: Any, midnight: bool, what: str) -> str:
 
 
 def _sort(texts: list[str]) -> tuple[NDArray[Any], list[int]]:
-    """Return distinct texts in order, as integers if all are plain integers, and the index of each in the list."""
+    """Sort distinct texts, by value if all are numbers; return them and the index of each in the list."""
     if texts and all(map(is_integer, texts)):
         numbers = list(map(int, texts))
         order = sorted(range(len(texts)), key=numbers.__getitem__)

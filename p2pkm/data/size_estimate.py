@@ -1,4 +1,4 @@
-"""How large data are, without the data: from the options of a generator, or from the header of a file."""
+"""Size of data before they are read: from the options of a generator, or from the header of a file."""
 
 import math
 import zipfile
@@ -13,10 +13,10 @@ from p2pkm.core.spec import Spec, complete
 from p2pkm.core.validation import check_integer
 from p2pkm.data.out_of_core.formats import FORMATS
 from p2pkm.data.out_of_core.index import index_files
-from p2pkm.data.partition.by_column import number
+from p2pkm.data.partition.by_column import number_devices
 from p2pkm.data.readers.any_format import SUFFIXES
-from p2pkm.data.readers.columns import Column, as_index, assign
-from p2pkm.data.readers.folder import several
+from p2pkm.data.readers.columns import Column, as_index, assign_roles
+from p2pkm.data.readers.folder import expand_path
 from p2pkm.data.readers.intake import TIDY, ColumnOptions
 from p2pkm.data.readers.npy import LABELS, find_image, find_points
 from p2pkm.data.sources import SOURCES, load
@@ -25,19 +25,19 @@ from p2pkm.data.table import Table
 
 
 class Size(NamedTuple):
-    """How much there is of some data.
+    """Size of a data set.
 
     Attributes
     ----------
     points, features : int
     distinct : int
-        Points that differ, at least so many.
+        Lower bound on the number of distinct points.
     classes, devices : int or None
-        Known classes, and devices that a column names; None: none, or nobody has looked.
+        Number of classes, and of devices in a column; None if there are none or they were not counted.
     labeled : bool
-        Whether every point comes with its class.
+        Whether every point has a label.
     stored : bool
-        Whether the points stay on disk, where every rank reads its own.
+        Whether the points stay on disk and every rank reads those of its devices.
     image : tuple of int or None
         As in `Table`.
     """
@@ -56,19 +56,19 @@ def measure(
     spec: Spec, *, label_column: Column = None, device_column: Column = None, intake: ColumnOptions = TIDY,
     whole_file: bool = False, partition: Spec | None = None,
 ) -> Size:  # fmt: skip
-    """Return the size of what `p2pkm.data.sources.load` would return.
+    """Determine the size of the table that `p2pkm.data.sources.load` would return.
 
-    Generators draw nothing. Of .npy, .npz and .parquet files the header is read alone; files of text, and the small
-    data sets of scikit-learn, are read.
+    Generators draw nothing. Only the headers of .npy, .npz and .parquet files are read. Text files and the small data
+    sets of scikit-learn are read completely.
 
     Parameters
     ----------
     spec : Spec
         From `parse_source`.
     whole_file : bool
-        Whether to read a file to the end, because classes or devices are to be counted.
+        Whether to read a file completely, to count classes and devices.
     partition : Spec, optional
-        What is asked for; it decides whether one file stays on disk.
+        Requested partition; it decides whether a single file stays on disk.
 
     Raises
     ------
@@ -83,33 +83,35 @@ def measure(
         name = spec.options["path"]
         stored = index_files(name, partition, label_column, device_column, intake=intake, classes=whole_file)
         if stored is not None:
-            first, m = stored.files[0], sum(one.rows for one in stored.files)
+            first = stored.files[0]
+            m = sum(header.rows for header in stored.files)
             return Size(m, first.features, 1, stored.classes, stored.device, first.labeled, stored=True)
     path = Path(spec.options.get("path", "")).expanduser()
     read = _HEADERS.get(path.suffix.lower())
-    if (
-        read is None or whole_file or intake != TIDY or not path.is_file()
-    ):  # a file that is not there has an error of its own
-        return _look(load(spec, seed=0, label_column=label_column, device_column=device_column, intake=intake))
+    # A missing file goes to `load`, which raises the error that describes it.
+    if read is None or whole_file or intake != TIDY or not path.is_file():
+        return _measure_table(load(spec, seed=0, label_column=label_column, device_column=device_column, intake=intake))
     try:
         return read(path, label_column, device_column)
     except P2PKMError:
         raise
-    except Exception:  # a broken header raises nearly anything; who reads all of it says what is wrong
-        return _look(load(spec, seed=0, label_column=label_column, device_column=device_column, intake=intake))
+    # A broken header raises almost any exception; `load` reads the complete file and describes the problem.
+    except Exception:
+        return _measure_table(load(spec, seed=0, label_column=label_column, device_column=device_column, intake=intake))
 
 
 def has_header(spec: Spec) -> bool:
-    """Return whether `measure` can tell the size without reading the data."""
+    """Return whether `measure` can determine the size without reading the data."""
     if spec.name in _GENERATED:
         return True
     path = spec.options.get("path", "")
-    files = several(path, SUFFIXES)
+    files = expand_path(path, SUFFIXES)
     return Path(files[0] if files else path).suffix.lower() in (FORMATS if files else _HEADERS)
 
 
 def _gaussians(count: int, options: Mapping[str, Any], features: int = 2) -> Size:
-    """Return the size of `count` clusters of ``points`` points each; with no deviation they all lie on the means."""
+    """Return the size of `count` clusters of ``points`` points each."""
+    # With a standard deviation of 0 all points of a cluster equal its mean.
     m = count * check_integer(options["points"], 1, "points")
     return Size(m, features, count if options.get("sd") == 0.0 else m, count)
 
@@ -121,7 +123,8 @@ def _blobs(options: Mapping[str, Any]) -> Size:
 
 
 def _communities(options: Mapping[str, Any]) -> Size:
-    n, points = check_integer(options["devices"], 2, "devices"), check_integer(options["points"], 1, "points")
+    n = check_integer(options["devices"], 2, "devices")
+    points = check_integer(options["points"], 1, "points")
     return Size(n * points, 2, n * points, check_integer(options["clusters"], 1, "clusters"), n)
 
 
@@ -129,11 +132,12 @@ def _shapes(options: Mapping[str, Any]) -> Size:
     return _gaussians(len(KINDS), options, check_integer(options["side"], LEAST, "side") ** 2)
 
 
-def _look(table: Table) -> Size:
-    """Return the size of data that have been read."""
-    complete = table.points[~np.isnan(table.points).any(axis=1)]  # others may be filled in alike
+def _measure_table(table: Table) -> Size:
+    """Return the size of a table in memory."""
+    # Incomplete rows do not count as distinct: missing values may be filled in with the same values.
+    complete = table.points[~np.isnan(table.points).any(axis=1)]
     distinct = max(1, len(np.unique(complete, axis=0)))
-    devices = None if table.device is None else number(table.device, owners=table.owners)[1]
+    devices = None if table.device is None else number_devices(table.device, owners=table.owners)[1]
     m, d = table.points.shape
     return Size(m, d, distinct, table.classes, devices, table.labels is not None, image=table.image)
 
@@ -141,12 +145,12 @@ def _look(table: Table) -> Size:
 def _read_npy(path: Path, label: Column, device: Column) -> Size:
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     m, columns = array.shape
-    roles = assign(str(path), [str(j) for j in range(columns)], label, device)
+    roles = assign_roles(str(path), [str(j) for j in range(columns)], label, device)
     return Size(m, len(roles.points), labeled=roles.label is not None)
 
 
 def _read_npz(path: Path, label: Column, device: Column) -> Size:
-    """Read the headers of the arrays in an archive; columns of the points themselves may be given by number."""
+    """Read the headers of the arrays in an archive; label and device may be columns of the points, by number."""
     shapes = {}
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
@@ -155,23 +159,23 @@ def _read_npz(path: Path, label: Column, device: Column) -> Size:
                 read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
                 shapes[name.removesuffix(".npy")] = read(file)[0]
     m, *pixels = shape = shapes[find_points(shapes) or ""]
-    inside = [given for given in (label, device) if given is not None and given not in shapes and _number(given)]
+    inside = [name for name in (label, device) if name is not None and name not in shapes and _is_number(name)]
     labeled = label is not None or any(name in shapes for name in LABELS)
     d = math.prod(pixels) - len(inside)
     return Size(m, d, labeled=labeled, image=find_image(shape, d))
 
 
-def _number(given: str | int) -> bool:
-    return as_index(given) is not None
+def _is_number(column: str | int) -> bool:
+    return as_index(column) is not None
 
 
 def _read_parquet(path: Path, label: Column, device: Column) -> Size:
     try:
         from pyarrow import parquet
     except ImportError:
-        raise DataError(f"{path} needs pyarrow, which is not installed; pip install 'p2pkm[parquet]'") from None
+        raise DataError(f"{path} requires pyarrow, which is not installed. Run pip install 'p2pkm[parquet]'") from None
     header = parquet.read_metadata(path)
-    roles = assign(str(path), [str(name) for name in header.schema.to_arrow_schema().names], label, device)
+    roles = assign_roles(str(path), [str(name) for name in header.schema.to_arrow_schema().names], label, device)
     return Size(header.num_rows, len(roles.points), labeled=roles.label is not None)
 
 

@@ -1,4 +1,4 @@
-"""Sources: generated data, the small data sets of scikit-learn, and files."""
+"""Data sources: generators, small data sets of scikit-learn, and files."""
 
 import inspect
 import os
@@ -15,7 +15,7 @@ from p2pkm.core.fixed_order import diagonalize, multiply
 from p2pkm.core.sorting import narrow
 from p2pkm.core.spec import Spec, parse
 from p2pkm.core.validation import LARGEST, check_integer, check_positive, order_features
-from p2pkm.data.random import apart, generator
+from p2pkm.data.random import draw_separated, generator
 from p2pkm.data.readers.anndata import split_part
 from p2pkm.data.readers.any_format import SPREADSHEETS, SUFFIXES, read_table
 from p2pkm.data.readers.intake import TIDY, ColumnOptions
@@ -42,7 +42,7 @@ def grid16(*, points: int = 200, sd: float = 1.0, seed: int = 0) -> Data:
     Returns
     -------
     X : float64[16 * points, 2]
-        Cluster by cluster, the means in row-major order; so for all generators.
+        Points, sorted by cluster; the means are in row-major order. All generators sort by cluster.
     y : int64[16 * points]
         Cluster of each point.
 
@@ -66,9 +66,11 @@ def blobs(
     Parameters
     ----------
     clusters, points, features : int
-        Number of clusters, of points in each, and of features.
-    sd, box : float
-        Standard deviation of each coordinate, at least 0, and half the side of the box, above 0.
+        Number of clusters, of points per cluster, and of features.
+    sd : float
+        Standard deviation of each coordinate, at least 0.
+    box : float
+        Half the side of the box that contains the means, above 0.
     seed : int
         Whole number from 0.
 
@@ -79,18 +81,21 @@ def blobs(
     >>> X.shape, sorted(set(y.tolist()))
     ((30, 5), [0, 1, 2])
     """
-    rng, half = generator(seed, "blobs"), check_positive(box, "box", most=LARGEST)
+    rng = generator(seed, "blobs")
+    half = check_positive(box, "box", most=LARGEST)
     shape = (check_integer(clusters, 1, "clusters"), check_integer(features, 1, "features"))
     return _gaussians(rng, rng.uniform(-half, half, shape), points, sd)
 
 
 def slike(*, points: int = 100, seed: int = 0) -> Data:
-    """Draw 15 unit Gaussians like the S-sets, means uniform in a square of side 23.5 and at least 4.5 apart.
+    """Draw 15 unit Gaussians like the S-sets, with means uniform in a square of side 23.5 and at least 4.5 apart.
 
     Parameters
     ----------
-    points, seed : int
-        Points per cluster, and a whole number from 0.
+    points : int
+        Points per cluster.
+    seed : int
+        Whole number from 0.
 
     Examples
     --------
@@ -100,19 +105,19 @@ def slike(*, points: int = 100, seed: int = 0) -> Data:
     ((300, 2), 15)
     """
     rng = generator(seed, "slike")
-    return _gaussians(rng, apart(rng, 15, 2, side=23.5, separation=4.5), points, 1.0)
+    return _gaussians(rng, draw_separated(rng, 15, 2, side=23.5, separation=4.5), points, 1.0)
 
 
 def balls(*, clusters: int = 4, points: int = 100, features: int = 2, separation: float = 4.0, seed: int = 0) -> Data:
-    """Draw from the Stochastic Ball Model: uniform in balls of radius 1.
+    """Draw points of the stochastic ball model: uniform in balls of radius 1.
 
     Parameters
     ----------
     clusters, points, features : int
-        Number of balls, of points in each, and of features.
+        Number of balls, of points per ball, and of features.
     separation : float
-        Least distance of two centers, above 0; from 2 on the balls are disjoint. The centers are uniform in a cube of
-        side 2 * separation * clusters ** (1 / features), given that distance.
+        Smallest distance between two centers, above 0; the balls are disjoint from 2 on. The centers are uniform in a
+        cube of side ``2 * separation * clusters ** (1 / features)``, subject to that distance.
     seed : int
         Whole number from 0.
 
@@ -123,10 +128,12 @@ def balls(*, clusters: int = 4, points: int = 100, features: int = 2, separation
     >>> X.shape, y.shape
     ((30, 2), (30,))
     """
-    rng, gap = generator(seed, "balls"), check_positive(separation, "separation", most=LARGEST)
-    k, d = check_integer(clusters, 1, "clusters"), check_integer(features, 1, "features")
+    rng = generator(seed, "balls")
+    gap = check_positive(separation, "separation", most=LARGEST)
+    k = check_integer(clusters, 1, "clusters")
+    d = check_integer(features, 1, "features")
     y = np.repeat(np.arange(k, dtype=np.int64), check_integer(points, 1, "points"))
-    means = apart(rng, k, d, side=2 * gap * k ** (1 / d), separation=gap)
+    means = draw_separated(rng, k, d, side=2 * gap * k ** (1 / d), separation=gap)
     directions = rng.standard_normal((len(y), d))
     directions /= np.sqrt((directions**2).sum(axis=1, keepdims=True))
     return means[y] + directions * rng.random((len(y), 1)) ** (1 / d), y
@@ -168,7 +175,8 @@ def digits(*, components: int | None = None) -> Data:
     Parameters
     ----------
     components : int, optional
-        Number of principal components, 1 to 64, instead of the pixels; the entry of largest size in each is positive.
+        Number of principal components to return instead of the pixels, 1 to 64. The entry of largest magnitude of each
+        component is positive.
 
     Examples
     --------
@@ -184,9 +192,9 @@ def digits(*, components: int | None = None) -> Data:
         return pixels, y
     if check_integer(components, 1, "components") > pixels.shape[1]:
         raise ExperimentError(
-            f"components is {components}; digits has {pixels.shape[1]} features; take at most as many"
+            f"components is {components}; expected at most {pixels.shape[1]}, the number of features of digits"
         )
-    # Pixels are whole numbers: the sums are exact, and no order of a library's sums decides the axes.
+    # Pixels are integers, so these sums are exact: the axes do not depend on the summation order of a library.
     scatter = len(pixels) * multiply(pixels.T, pixels) - np.outer(pixels.sum(axis=0), pixels.sum(axis=0))
     axes = diagonalize(scatter)[1][:components]
     axes *= np.where(axes[np.arange(components), np.abs(axes).argmax(axis=1)] < 0, -1.0, 1.0)[:, None]
@@ -194,7 +202,8 @@ def digits(*, components: int | None = None) -> Data:
 
 
 def _gaussians(rng: np.random.Generator, means: Points, points: int, sd: float) -> Data:
-    count, scale = check_integer(points, 1, "points"), check_positive(sd, "sd", zero=True, most=LARGEST)
+    count = check_integer(points, 1, "points")
+    scale = check_positive(sd, "sd", zero=True, most=LARGEST)
     drawn = rng.standard_normal((len(means), count, means.shape[1]))
     drawn *= scale
     drawn += means[:, None]
@@ -207,7 +216,7 @@ def _loaded(loader: Callable[..., Any]) -> Data:
 
 
 def _table(generate: Callable[..., Data], box: tuple[Points, Points] | None = None) -> Callable[..., Table]:
-    """Wrap a generator so that it returns a Table; it keeps its keys."""
+    """Convert a generator to a function with the same options that returns a `Table`."""
 
     @wraps(generate)
     def make(**options: Any) -> Table:
@@ -237,12 +246,14 @@ SOURCES: dict[str, Callable[..., Table]] = {
 
 
 def parse_source(text: str) -> Spec:
-    """Read the value of `--data`: a spec, or a path: it has a separator in it, or ends like a file of points.
+    """Parse the value of `--data`: a spec or a path.
+
+    A text is a path if it contains a separator or has the suffix of a data file.
 
     Raises
     ------
     ExperimentError
-        If the source or a key of it is not known.
+        If the source or one of its keys is unknown.
     """
     path = text.strip()
     named = path.lower().startswith("file:")
@@ -254,12 +265,12 @@ def parse_source(text: str) -> Spec:
         return parse(text, SOURCES, "data")
     except ExperimentError as error:
         if path and os.path.isdir(path):
-            raise ExperimentError(f"{error} For the files in the folder of that name write {path}/") from None
+            raise ExperimentError(f"{error} To read the files in the folder {path!r}, use --data {path}/") from None
         if Path(path).suffix and ":" not in path:
-            what = "whose format is not known" if os.path.isfile(path) else "but there is no such file"
+            what = "a file of unknown format" if os.path.isfile(path) else "which does not exist"
             raise ExperimentError(
-                f"data is {path!r}, {what} (looked in {Path.cwd()}); expected a source or a file of points, such as "
-                f"{', '.join(SUFFIXES)}. Use --data grid16, or check the path"
+                f"--data is {path!r}, {what} (searched in {Path.cwd()}); expected a source or a data file with one of "
+                f"the suffixes {', '.join(SUFFIXES)}. Check the path, or use --data grid16"
             ) from None
         raise
 
@@ -275,38 +286,40 @@ def load(
     spec : Spec
         From `parse_source`.
     seed : int
-        For generated data, unless the spec has its own.
+        Seed of generated data, unless the spec contains a seed.
     label_column, device_column : str or int, optional
         Name or index of a column of a file.
-    intake : Intake
-        Which columns of a file are features, and how they are read.
+    intake : ColumnOptions
+        Options for the columns of a file.
 
     Raises
     ------
     DataError
         If the file cannot be used.
     ExperimentError
-        If an option is out of range, or columns are named for data that are no file.
+        If an option is out of range, or columns are named for generated data.
     """
     if spec.name == "file":
         return read_table(spec.options["path"], label_column, device_column, **intake._asdict())
     if label_column is not None or device_column is not None or intake != TIDY:
         raise ExperimentError(
-            f"data {spec.name!r} is no file and has no columns to name; drop --label-column, --device-column, "
-            "--columns, --drop, --encode, --missing and --header"
+            f"--data {spec.name} cannot be combined with options for the columns of a file. Remove --label-column, "
+            "--device-column, --columns, --drop, --encode, --missing and --header, or use --data PATH"
         )
-    source, options = SOURCES[spec.name], dict(spec.options)
+    source = SOURCES[spec.name]
+    options = dict(spec.options)
     if "seed" in inspect.signature(source).parameters:
         options.setdefault("seed", seed)
     return source(**options)
 
 
 def load_centers(path: str, d: int, features: tuple[str, ...] | None = None) -> Any:
-    """Return the known centers in a file, float64[c, d]; columns are found by the names of the features."""
+    """Read known centers from a file, float64[c, d]; columns are matched with the features by name."""
     table = load(Spec("file", {"path": path}), seed=0, label_column=None, device_column=None)
     if table.points.shape[1] != d:
         raise DataError(
-            f"centers {path} have {table.points.shape[1]} features, the data {d}; expected the same features"
+            f"--true-centers {path} has {table.points.shape[1]} features, but the data have {d}; expected the same "
+            "features in the same units"
         )
     order = order_features(table.features, features, f"centers {path}") if table.features and features else None
     return table.points if order is None else table.points[:, order]

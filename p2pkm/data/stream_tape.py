@@ -1,7 +1,8 @@
-"""Data tapes: which points arrive, leave and move at which device in which round, as lines of JSON.
+"""Data traces: recorded changes of the points of a run, as lines of JSON.
 
-A line is one event; docs/drift.md lists the kinds with their keys. The points of a device are numbered from 0 in the
-order of the data; one that arrives gets the next number, and no number is given twice.
+Each line is one event: a point arrives, leaves or moves at a device in a round. docs/drift.md lists the kinds of events
+and their keys. The points of a device are numbered from 0 in the order of the data. A point that arrives gets the next
+number; numbers are never reused.
 """
 
 from bisect import bisect_left
@@ -21,9 +22,12 @@ from p2pkm.data.shards import Shards, unweighted
 
 ARRIVE, LEAVE, MOVE = range(3)
 WORDS = ("arrive", "leave", "move")
-ROUND, DEVICE, KIND, PLACE = range(4)  # columns of a table of events
+# Columns of a table of events.
+ROUND, DEVICE, KIND, PLACE = range(4)
+# Largest number that is accepted for a point, and for devices and features in the first line.
 _END = 10**9
-_Event = tuple[dict[str, Any], str]  # of a line, and its place
+# An event and its location for messages: file and line.
+_Event = tuple[dict[str, Any], str]
 _KEYS = EventKeys(
     {"stream": (), "arrive": ("device", "point", "round"), "leave": ("device", "number", "round"),
      "move": ("device", "number", "point", "round")},
@@ -32,17 +36,18 @@ _KEYS = EventKeys(
 )  # fmt: skip
 
 
-class DataTape(NamedTuple):
-    """The changes of the points of a run, see `p2pkm.data.stream.PointStream`.
+class DataTrace(NamedTuple):
+    """Stream of recorded changes; see `p2pkm.data.stream.PointStream` for the methods.
 
     Attributes
     ----------
     events : int64[b, 4]
-        Round, device, kind, and place of the point among those that the device then has (-1: a new one), by round.
+        Round, device, kind, and index of the point among the points that the device has then (-1 for a new point),
+        sorted by round.
     points : float64[b, d]
-        Where a point arrives or moves to.
+        New coordinates of a point that arrives or moves.
     weights : float64[b]
-        Of a point that arrives, else 1.
+        Weight of a point that arrives, else 1.
     """
 
     events: Integers
@@ -55,87 +60,94 @@ class DataTape(NamedTuple):
         return bool(first < last)
 
     def growth(self, t: int, n: int) -> Integers:
-        """Return by how many points each device has more from round t on than before, int64[n]."""
-        _, device, kind, _ = self.events[self._of(t)].T
+        """Return the change of the number of points of each device at the start of round t, int64[n]."""
+        _, device, kind, _ = self.events[self._find_events(t)].T
         return np.bincount(device[kind == ARRIVE], minlength=n) - np.bincount(device[kind == LEAVE], minlength=n)
 
-    def change(self, t: int, own: Shards, ids: Integers) -> Shards:
-        """Return the points of the own devices (int64[n], ascending) from round t on."""
-        now = self._of(t)
-        now = now[np.isin(self.events[now, DEVICE], ids)]
-        if not len(now):
-            return own
-        rows: list[Any] = [np.arange(first, last) for first, last in zip(own.offsets, own.offsets[1:], strict=False)]
-        weights = np.concatenate((own.weights, self.weights[now]))
-        order = np.concatenate((own.rows, np.full(len(now), -1)))
-        for new, event in enumerate(now, own.m):
+    def change(self, t: int, shards: Shards, ids: Integers) -> Shards:
+        """Return the points of the local devices `ids` (int64[n], ascending) from round t on."""
+        numbers = self._find_events(t)
+        numbers = numbers[np.isin(self.events[numbers, DEVICE], ids)]
+        if not len(numbers):
+            return shards
+        # Rows of each device in the points before, followed by one new point per event. Only devices with events get a
+        # list, in which single rows can be inserted and deleted.
+        rows: list[Any] = [
+            np.arange(first, last) for first, last in zip(shards.offsets, shards.offsets[1:], strict=False)
+        ]
+        weights = np.concatenate((shards.weights, self.weights[numbers]))
+        order = np.concatenate((shards.rows, np.full(len(numbers), -1)))
+        for row, event in enumerate(numbers, shards.m):
             _, device, kind, place = self.events[event].tolist()
             i = int(np.searchsorted(ids, device))
             rows[i] = rows[i] if isinstance(rows[i], list) else rows[i].tolist()
             if kind == ARRIVE:
-                rows[i].append(new)
+                rows[i].append(row)
             elif kind == LEAVE:
                 del rows[i][place]
             else:
-                weights[new], order[new] = weights[rows[i][place]], order[rows[i][place]]
-                rows[i][place] = new
+                weights[row], order[row] = weights[rows[i][place]], order[rows[i][place]]
+                rows[i][place] = row
         chosen = np.concatenate([np.asarray(part, np.int64) for part in rows])
-        points = np.concatenate((own.points, self.points[now].astype(own.points.dtype)))[chosen]
-        same = not any(own.weights.strides) and bool((self.weights[now] == 1.0).all())
+        points = np.concatenate((shards.points, self.points[numbers].astype(shards.points.dtype)))[chosen]
+        # Unit weights remain a view of a single 1.
+        is_unweighted = not any(shards.weights.strides) and bool((self.weights[numbers] == 1.0).all())
         return replace(
-            own, points=np.ascontiguousarray(points), offsets=offsets_of(np.array([len(part) for part in rows])),
-            weights=unweighted(len(chosen)) if same else weights[chosen],
+            shards, points=np.ascontiguousarray(points), offsets=offsets_of(np.array([len(part) for part in rows])),
+            weights=unweighted(len(chosen)) if is_unweighted else weights[chosen],
             order=order[chosen], labels=None,
         )  # fmt: skip
 
     def to_arrays(self) -> dict[str, Any]:
-        """Return what `from_arrays` needs on another rank."""
+        """Return the arrays from which `p2pkm.data.stream.rebuild_stream` rebuilds the stream on another rank."""
         return self._asdict()
 
-    def _of(self, t: int) -> Integers:
+    def _find_events(self, t: int) -> Integers:
         return np.arange(*np.searchsorted(self.events[:, ROUND], (t, t + 1)))
 
 
 class Limits(NamedTuple):
-    """What a tape has to fit, besides the points: devices without a hub, rounds and clusters."""
+    """Limits of a run that a data trace must satisfy: devices without the server, rounds, and clusters."""
 
     clients: int
     rounds: int
     k: int
 
 
-def read_data_trace(path: str, shards: Shards, limits: Limits) -> DataTape:
-    """Read a tape for these points.
+def read_data_trace(path: str, shards: Shards, limits: Limits) -> DataTrace:
+    """Read a data trace for the given points.
 
     Raises
     ------
     ExperimentError
-        If there is no such file or a line is not an event; the message names the line and what was expected.
+        If the file cannot be read or a line is not an event; the message names the line.
     DataError
-        If a point has other features than the data or is not finite, one is to leave or move that is not there, or
-        fewer points than clusters are left.
+        If a point does not match the features of the data or is not finite, an event names a point that the device
+        does not have, or fewer points than clusters remain.
     """
-    return read_file(path, "data tape", lambda lines: parse_data_trace(lines, shards, limits, path))
+    return read_file(path, "data trace", lambda lines: parse_data_trace(lines, shards, limits, path))
 
 
 def check_data_trace(path: str, m: int, d: int, limits: Limits) -> None:
-    """Refuse a tape that fits no m points of d features, as `read_data_trace`; who has which point is not known yet."""
+    """Validate a data trace as `read_data_trace` does, before the partition of the m points of d features is known."""
     float64 = np.dtype(np.float64)
-    read_file(path, "data tape", lambda lines: _check_total(_read_events(lines, d, float64, limits, path), m, limits.k))
+    read_file(
+        path, "data trace", lambda lines: _check_total(_read_events(lines, d, float64, limits, path), m, limits.k)
+    )
 
 
-def parse_data_trace(lines: Iterable[bytes | str], shards: Shards, limits: Limits, where: str) -> DataTape:
-    """Return the events of the lines; see `read_data_trace` for the errors. Empty lines are passed over."""
-    found = _read_events(lines, shards.d, shards.points.dtype, limits, where)
-    tape = _number_points(found, shards)
-    _check_reach(found, shards)
-    _check_total(found, shards.m, limits.k)
+def parse_data_trace(lines: Iterable[bytes | str], shards: Shards, limits: Limits, where: str) -> DataTrace:
+    """Parse the lines of a data trace, without empty ones; raises the errors of `read_data_trace`."""
+    events = _read_events(lines, shards.d, shards.points.dtype, limits, where)
+    tape = _number_points(events, shards)
+    _check_reach(events, shards)
+    _check_total(events, shards.m, limits.k)
     return tape
 
 
 def _read_events(lines: Iterable[bytes | str], d: int, dtype: Any, limits: Limits, where: str) -> list[_Event]:
-    """Return the events by round, each with the place of its line; points that arrive have a weight."""
-    found: list[_Event] = []
+    """Read the events, sorted by round, each with the location of its line; arriving points get a weight."""
+    events: list[_Event] = []
     clients, rounds, _ = limits
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -152,19 +164,21 @@ def _read_events(lines: Iterable[bytes | str], d: int, dtype: Any, limits: Limit
         if "point" in event:
             event["point"] = _read_point(event["point"], d, dtype, place)
         event["weight"] = _weigh(event, place)
-        found.append((event, place))
-        if len(found) > MOST:
-            raise ExperimentError(f"{place}: more than {MOST:,} events; expected at most so many")
-    found.sort(key=lambda one: one[0]["round"])  # stable: those of a round in the order of the lines
-    return found
+        events.append((event, place))
+        if len(events) > MOST:
+            raise ExperimentError(f"{place}: the trace has more than {MOST:,} events; expected at most {MOST:,}")
+    # The sort is stable: events of a round stay in the order of the lines.
+    events.sort(key=lambda event_and_place: event_and_place[0]["round"])
+    return events
 
 
-def write_data_trace(tape: DataTape, sizes: Integers) -> Iterator[str]:
-    """Yield the lines of a tape; sizes: the points of each device at the start, int64[n]."""
+def write_data_trace(tape: DataTrace, sizes: Integers) -> Iterator[str]:
+    """Yield the lines of a data trace for devices with the given numbers of points at the start, int64[n]."""
     import json
 
     yield json.dumps({"kind": "stream", "devices": len(sizes), "features": tape.points.shape[1]})
-    numbers, ends = [list(range(size)) for size in sizes.tolist()], sizes.tolist()
+    numbers = [list(range(size)) for size in sizes.tolist()]
+    ends = sizes.tolist()
     for (t, device, kind, place), point, weight in zip(tape.events.tolist(), tape.points, tape.weights, strict=True):
         event: dict[str, Any] = {"kind": WORDS[kind], "round": t, "device": device}
         if kind == ARRIVE:
@@ -182,75 +196,83 @@ def write_data_trace(tape: DataTape, sizes: Integers) -> Iterator[str]:
 
 def _check_head(event: dict[str, Any], clients: int, d: int, place: str) -> None:
     for key, known, what in (("devices", clients, "devices"), ("features", d, "features")):
-        given = read_number(event, key, (1, _END), place, known)
-        if given != known:
-            raise DataError(f"{place}: the data tape is for {given:,} {what}, but there are {known:,}; make them equal")
-
-
-def _check_reach(found: list[_Event], shards: Shards) -> None:
-    """Reject points that are so far from those at the start that differences would lose their digits."""
-    told = [(event["point"], place) for event, place in found if "point" in event]
-    if not told:
-        return
-    points, limits = np.array([point for point, _ in told], np.float64), find_limits(shards.points)
-    dtype = shards.points.dtype
-    extent = float((limits[1] - limits[0]).max(initial=0.0))
-    if not extent > 0.0:  # all alike, or none: the tape tells how far they are apart
-        check_limits(merge_limits((limits, find_limits(points))), "the points with those of the tape", dtype)
-        return
-    most, reached = FARTHEST[dtype.name] * extent, np.abs(points).max(axis=1)
-    if reached.max() > most:
-        row = int(np.argmax(reached > most))
-        raise DataError(
-            f"{told[row][1]}: point has a coordinate of size {reached[row]:g}; expected at most {most:g}, which is "
-            f"{FARTHEST[dtype.name]:g} times the range of the points at the start"
-        )
-
-
-def _check_total(found: list[_Event], total: int, k: int) -> None:
-    """Refuse events after which there are fewer points than clusters in a round."""
-    later = [event["round"] for event, _ in found[1:]]
-    for (event, place), following in zip(found, [*later, None], strict=False):
-        total += {"arrive": 1, "leave": -1, "move": 0}[event["kind"]]
-        if total < k and following != event["round"]:
+        count = read_number(event, key, (1, _END), place, known)
+        if count != known:
             raise DataError(
-                f"{place}: after round {event['round']} there are {total} points for {k} clusters; expected at least "
-                "as many as clusters"
+                f"{place}: the data trace is for {count:,} {what}, but the run has {known:,}; expected the same number"
             )
 
 
-def _number_points(found: list[_Event], shards: Shards) -> DataTape:
-    """Follow the points of all devices through the rounds, and find the place of each point that leaves or moves."""
+def _check_reach(events: list[_Event], shards: Shards) -> None:
+    """Validate that new points are not so far from the initial points that differences lose their digits."""
+    targets = [(event["point"], place) for event, place in events if "point" in event]
+    if not targets:
+        return
+    points = np.array([point for point, _ in targets], np.float64)
+    limits = find_limits(shards.points)
+    dtype = shards.points.dtype
+    extent = float((limits[1] - limits[0]).max(initial=0.0))
+    # If all initial points are equal, their range is 0 and the points of the trace define the scale.
+    if not extent > 0.0:
+        check_limits(merge_limits((limits, find_limits(points))), "the points with those of the data trace", dtype)
+        return
+    most = FARTHEST[dtype.name] * extent
+    reached = np.abs(points).max(axis=1)
+    if reached.max() > most:
+        row = int(np.argmax(reached > most))
+        raise DataError(
+            f"{targets[row][1]}: a coordinate of point has the magnitude {reached[row]:g}; expected at most {most:g}, "
+            f"{FARTHEST[dtype.name]:g} times the range of the initial points. Scale the point as the data"
+        )
+
+
+def _check_total(events: list[_Event], total: int, k: int) -> None:
+    """Validate that no round has fewer points than clusters."""
+    later = [event["round"] for event, _ in events[1:]]
+    for (event, place), following in zip(events, [*later, None], strict=False):
+        total += {"arrive": 1, "leave": -1, "move": 0}[event["kind"]]
+        if total < k and following != event["round"]:
+            raise DataError(
+                f"{place}: after the events of round {event['round']}, {total} points remain for {k} clusters; "
+                f"expected at least {k}. Use fewer clusters, or remove events of kind leave"
+            )
+
+
+def _number_points(records: list[_Event], shards: Shards) -> DataTrace:
+    """Replay all events and find the index of each point that leaves or moves among the points of its device."""
     numbers: dict[int, list[int]] = {}
     ends = shards.sizes.tolist()
-    events, points = np.zeros((len(found), 4), np.int64), np.zeros((len(found), shards.d))
-    weights = np.ones(len(found))
-    for row, (event, place) in enumerate(found):
-        device, kind = event["device"], WORDS.index(event["kind"])
-        there = numbers.setdefault(device, list(range(ends[device])))
+    events = np.zeros((len(records), 4), np.int64)
+    points = np.zeros((len(records), shards.d))
+    weights = np.ones(len(records))
+    for row, (event, place) in enumerate(records):
+        device = event["device"]
+        kind = WORDS.index(event["kind"])
+        present = numbers.setdefault(device, list(range(ends[device])))
         if kind == ARRIVE:
-            there.append(ends[device])
+            present.append(ends[device])
             ends[device] += 1
-            at = -1
+            index = -1
             weights[row] = event["weight"]
         else:
-            at = bisect_left(there, event["number"])
-            if at == len(there) or there[at] != event["number"]:
-                raise DataError(_missing(event, there, place))
+            index = bisect_left(present, event["number"])
+            if index == len(present) or present[index] != event["number"]:
+                raise DataError(_describe_unknown_point(event, present, place))
         if kind == LEAVE:
-            del there[at]
+            del present[index]
         else:
             points[row] = event["point"]
-        events[row] = event["round"], device, kind, at
-    return DataTape(events, points, weights)
+        events[row] = event["round"], device, kind, index
+    return DataTrace(events, points, weights)
 
 
-def _missing(event: dict[str, Any], there: list[int], place: str) -> str:
-    word, number, device = event["kind"], event["number"], event["device"]
-    known = f"its {len(there)} points have numbers from {there[0]} to {there[-1]}" if there else "it has no points"
+def _describe_unknown_point(event: dict[str, Any], present: list[int], place: str) -> str:
+    """Return the message for an event with a point that its device does not have."""
+    known = f"one of its {len(present)} points, {present[0]} to {present[-1]}" if present else "a device with points"
     return (
-        f"{place}: {word} of point {number} of device {device}, which is not there in round {event['round']}; {known}. "
-        "The first point is number 0, and one that arrives gets the next number"
+        f"{place}: number is {event['number']} for kind {event['kind']}, but device {event['device']} does not have "
+        f"this point in round {event['round']}; expected {known}. Points are numbered from 0 in the order of the data, "
+        "and each point that arrives gets the next number"
     )
 
 
@@ -262,13 +284,20 @@ def _weigh(event: dict[str, Any], place: str) -> float:
 
 
 def _read_point(value: Any, d: int, dtype: Any, place: str) -> list[float]:
-    """Return the coordinates of a point, which the type of the data can hold."""
+    """Validate the coordinates of a point, which must fit in the type of the data."""
     if not isinstance(value, list) or len(value) != d:
         count = f"{len(value)} coordinates" if isinstance(value, list) else shorten(value)
-        raise DataError(f"{place}: point is {count}; expected a list of {d} numbers, as the data have features")
+        raise DataError(f"{place}: point is {count}; expected a list of {d} numbers, one per feature")
     most = min(LARGEST, float(np.finfo(dtype).max))
-    for one in value:
-        good = isinstance(one, (int, float)) and not isinstance(one, bool) and abs(one) <= most and isfinite(one)
+    for coordinate in value:
+        good = (
+            isinstance(coordinate, (int, float))
+            and not isinstance(coordinate, bool)
+            and abs(coordinate) <= most
+            and isfinite(coordinate)
+        )
         if not good:
-            raise DataError(f"{place}: point has {shorten(one)}; expected finite numbers of at most {most:.2g}")
+            raise DataError(
+                f"{place}: point has the coordinate {shorten(coordinate)}; expected finite numbers up to {most:.2g}"
+            )
     return value

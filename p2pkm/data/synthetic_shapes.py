@@ -1,4 +1,4 @@
-"""Images of six shapes at random places: what they have in common is no pixel."""
+"""Images of six shapes at random positions, so that no single pixel identifies a shape."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,8 @@ from p2pkm.data.random import generator
 Floats = NDArray[np.float64]
 
 KINDS = ("bar", "cross", "ring", "disc", "corner", "wave")
-LEAST = 8  # pixels on a side: below, the lines of a shape run into one another
+# Smallest side of an image in pixels; on smaller images the lines of a shape merge.
+LEAST = 8
 
 
 def shapes(
@@ -18,27 +19,27 @@ def shapes(
 ) -> tuple[Floats, NDArray[np.int64]]:
     """Draw square images of bars, crosses, rings, discs, corners and waves, light on dark.
 
-    Place, angle, size (the half length of a bar, .2 to .32 of the side), thickness of the lines (.06 to .11 of it) and
-    contrast are uniform; edges are blurred over one pixel. So the mean image of every class is a faint blot, and a
-    linear rule on pixels is weak.
+    Position, angle, size (half the length of a bar, 0.2 to 0.32 of the side), line width (0.06 to 0.11 of the side) and
+    contrast are uniform; edges are blurred over one pixel. Therefore the mean image of every class is a faint spot, and
+    linear classification of pixels works poorly.
 
     Parameters
     ----------
     points : int
-        Images of each shape.
+        Images per shape.
     side : int
         Pixels on a side, at least 8.
     noise : float
-        Standard deviation of the normal noise on every pixel, at least 0, before pixels are clipped to [0, 1].
+        Standard deviation of the normal noise on every pixel, at least 0; pixels are then clipped to [0, 1].
     contrast : float
-        Least brightness of a shape, above 0 and at most 1; the most is 1.
+        Smallest brightness of a shape, above 0 and at most 1; the largest is 1.
     seed : int
         Whole number from 0.
 
     Returns
     -------
     X : float64[6 * points, side * side]
-        Pixels in [0, 1], row by row; shape by shape.
+        Pixels in [0, 1], row by row; images are sorted by shape.
     y : int64[6 * points]
         Shape of each image: 0 bar, 1 cross, 2 ring, 3 disc, 4 corner, 5 wave.
 
@@ -49,12 +50,11 @@ def shapes(
     >>> X.shape, y.shape
     ((24, 256), (24,))
     """
-    rng, count, pixels = (
-        generator(seed, "shapes"),
-        check_integer(points, 1, "points"),
-        check_integer(side, LEAST, "side"),
-    )
-    spread, least = check_positive(noise, "noise", zero=True, most=LARGEST), check_positive(contrast, "contrast")
+    rng = generator(seed, "shapes")
+    count = check_integer(points, 1, "points")
+    pixels = check_integer(side, LEAST, "side")
+    spread = check_positive(noise, "noise", zero=True, most=LARGEST)
+    least = check_positive(contrast, "contrast")
     if least > 1:
         raise ExperimentError(f"contrast is {contrast!r}; expected a number above 0 and at most 1")
     images = np.concatenate([_draw(rng, kind, count, pixels, least) for kind in range(len(KINDS))])
@@ -63,17 +63,20 @@ def shapes(
 
 
 def _draw(rng: np.random.Generator, kind: int, count: int, side: int, least: float) -> Floats:
-    """Return images of one shape without noise, float64[count, side * side]."""
+    """Draw images of one shape without noise, float64[count, side * side]."""
     size, width = (rng.uniform(low, high, (count, 1)) * side for low, high in ((0.2, 0.32), (0.06, 0.11)))
     down, right = (side - 1) / 2 + rng.uniform(-1, 1, (2, count, 1)) * np.maximum(side / 2 - size - 1, 0.0)
-    angle, bright = rng.uniform(0, 2 * np.pi, (count, 1)), rng.uniform(least, 1, (count, 1))
-    y, x = np.arange(side * side) // side - down, np.arange(side * side) % side - right
-    along, across = np.cos(angle) * x + np.sin(angle) * y, np.cos(angle) * y - np.sin(angle) * x
+    angle = rng.uniform(0, 2 * np.pi, (count, 1))
+    bright = rng.uniform(least, 1, (count, 1))
+    y = np.arange(side * side) // side - down
+    x = np.arange(side * side) % side - right
+    along = np.cos(angle) * x + np.sin(angle) * y
+    across = np.cos(angle) * y - np.sin(angle) * x
     return bright * np.clip(0.5 - _distance(kind, along, across, size, width / 2), 0.0, 1.0)
 
 
 def _distance(kind: int, along: Floats, across: Floats, size: Floats, half: Floats) -> Floats:
-    """Return the distance of every pixel from a shape, in pixels, below 0 inside; half: of the lines' thickness."""
+    """Compute the signed distance of every pixel from a shape in pixels, negative inside; half: half the line width."""
     bar = _line(along, across, -size, size)
     if kind == 0:
         return bar - half
@@ -92,5 +95,5 @@ def _distance(kind: int, along: Floats, across: Floats, size: Floats, half: Floa
 
 
 def _line(along: Floats, across: Floats, first: Floats | float, last: Floats | float) -> Floats:
-    """Return the distance from a straight line between two places on its axis."""
+    """Compute the distance from a segment of the first axis."""
     return np.hypot(along - np.clip(along, first, last), across)

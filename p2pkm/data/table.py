@@ -1,4 +1,4 @@
-"""What a source of data hands over, and how labels become numbers."""
+"""Table of points with labels and devices, as data sources return it, and encoding of labels as numbers."""
 
 from typing import Any, NamedTuple
 
@@ -7,45 +7,46 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import blocks, narrow
-from p2pkm.data.identifiers import identify, require, to_raw
+from p2pkm.data.identifiers import identify, require_complete, to_raw
 
 Labels = NDArray[np.integer[Any]]
 
 
 class Table(NamedTuple):
-    """Hold pooled data before they are dealt to devices.
+    """Pooled data before they are partitioned.
 
     Attributes
     ----------
     points : float64[m, d] or float32[m, d]
-        One point per row, in C order; NaN: a missing value that is to be filled in.
+        One point per row, in C order; NaN is a missing value that the run fills in.
     labels : int16[m], int32[m], int64[m] or None
-        True class of each point, 0 to classes - 1, in the smallest type that holds them.
+        True class of each point, 0 to classes - 1, in the smallest integer type that fits.
     classes : int or None
-        The data's own number of classes; of several mixtures, that of one.
+        Number of classes of the data; with several mixtures, of one mixture.
     device : array[m] or None
-        Device of each point as the file has it, numbers or names; `partition.column` reads it.
+        Device of each point as stored in the file, numbers or names; read by `partition.column`.
     box : tuple of (float64[d], float64[d]) or None
-        Low and high corner in which the partition `beta` places its clients; None: the points' bounding box.
+        Lower and upper corner of the box in which the partition `beta` places the devices; None: bounding box of the
+        points.
     clusters : int64[m] or None
-        Labels of a pooled k-means, which the partition `mufc` needs and somebody else computes.
+        Labels of a pooled k-means, for the partition `mufc`; added by the caller.
     groups : int64[n] or None
-        Known group of each device, for the score of the groups that a method finds.
+        True group of each device, to score the groups that a method finds.
     names : tuple of str or None
-        What the devices 0, 1, ... are called, where numbers in `device` stand for files.
+        Names of the devices, if the numbers in `device` are those of files.
     features : tuple of str, length d, or None
-        What the features are called.
+        Names of the features.
     rows : int64[m] or None
-        Rows of the file that the points are, ascending; None: all of them.
+        Row of the file of each point, ascending; None: all rows.
     total : int or None
-        Rows of the file, if `rows` says which are kept.
+        Number of rows of the file, if `rows` is given.
     image : tuple of int or None
-        Height, width and perhaps channels of the images that the points are, pixels row by row; None: they are none, or
-        nobody knows.
+        Height, width and, if present, channels of the images whose pixels are the features, row by row; None if the
+        points are not known to be images.
     owners : int64[n] or object[n], or None
-        All devices in order, if some of them have no points; None: those in `device`.
+        All devices in order, if some are without points; None: the devices in `device`.
     notes : tuple of str, or None
-        What was guessed when a file was read, and what looks wrong in it.
+        Guesses of the reader and suspicious contents of the file.
     """
 
     points: NDArray[np.floating[Any]]
@@ -64,7 +65,7 @@ class Table(NamedTuple):
     notes: tuple[str, ...] | None = None
 
     def completed(self) -> "Table":
-        """Return the table as a partition that looks at points sees it: means in the place of missing values."""
+        """Return the table with missing values replaced by column means, for partitions that read the points."""
         if not np.isnan(self.points.max(initial=0.0)):
             return self
         lost = np.isnan(self.points)
@@ -73,7 +74,7 @@ class Table(NamedTuple):
 
 
 def encode(values: ArrayLike, m: int, what: str) -> Labels:
-    """Return labels as numbers 0 to c - 1, in the order of `p2pkm.data.identifiers`, in the smallest type that fits.
+    """Encode labels as numbers 0 to c - 1, in the order of `p2pkm.data.identifiers`, in the smallest type that fits.
 
     Parameters
     ----------
@@ -87,21 +88,21 @@ def encode(values: ArrayLike, m: int, what: str) -> Labels:
     Raises
     ------
     DataError
-        If their number is wrong, or one is missing.
+        If the number of labels is wrong, or a label is missing.
     """
     shape = np.shape(values)
     if shape != (m,):
-        raise DataError(f"{what} have shape {shape}, expected ({m},): one for each point")
+        raise DataError(f"{what} have shape {shape}; expected ({m},), one per point")
     raw = to_raw(values, what)
     if raw.dtype.kind == "i" and m and raw.min() >= 0 and raw.max() < 2 * m:
         return _renumber(raw)
     codes, kinds = identify(raw)
-    require(raw, what)
+    require_complete(raw, what)
     return codes.astype(narrow(len(kinds)))
 
 
 def _renumber(values: NDArray[np.integer[Any]]) -> Labels:
-    """Return small whole numbers as 0 to c - 1, without a sort; without gaps they are returned as they are."""
+    """Renumber small integers as 0 to c - 1 without sorting; numbers without gaps are not copied."""
     seen = np.zeros(int(values.max()) + 1, np.bool_)
     for block in blocks(len(values)):
         seen[values[block]] = True

@@ -326,7 +326,7 @@ def build_run(  # noqa: PLR0913 - the parts of a run
     algorithm, options, ranks
         As in `check_options`.
     topology : Topology
-    points : Shards, Sharded, PointCount or None
+    points : Shards, DiskShards, PointCount or None
         Including an empty device for a server. None on other ranks, once rank 0 has validated the points.
     ranks : int, default=1
     graph : networkx.Graph, optional

@@ -23,7 +23,7 @@ class Prepared(NamedTuple):
         Resolved options.
     specs : RunSpecs
     run : RunConfig
-    shards : Shards or Sharded
+    shards : Shards or DiskShards
     scores : OptionalMetrics
     notes : tuple of str
         Remarks on the points and their partition, for the user.

@@ -1,1 +1,1 @@
-"""Everything that is measured from outside: cost ratios, scores, disagreement, the closing summary."""
+"""Metrics of a run, evaluated by the simulator: cost ratios, scores, disagreement, and the final summary."""

@@ -1,4 +1,4 @@
-"""What a run answers: the clusters of all devices under one numbering, in the units of the data."""
+"""Clusters of a run: the centroids of all devices with a common numbering, in units of the data."""
 
 from typing import Any, NamedTuple
 
@@ -9,22 +9,23 @@ from p2pkm.core.brief import short_repr
 from p2pkm.core.sorting import find_distinct
 from p2pkm.metrics.clustering import pair_one_to_one
 
-_COMPARED = 1 << 22  # squared distances that are held at once
+# Squared distances in memory at a time.
+_COMPARED = 1 << 22
 
 
 class Clusters(NamedTuple):
-    """The clusters of all devices, numbered alike: row c is cluster c on every device.
+    """Clusters of all devices with a common numbering: row c is cluster c on every device.
 
     Attributes
     ----------
     number : int64[n, k]
         Cluster of each row of `Result.centroids`.
     centroids : float64[n, k, d]
-        In the units of the data; absent ones are +inf.
+        Centroids in units of the data; absent ones are +inf.
     points : int64[n, k] or None
-        Points that each device assigns to the cluster; None of runs that are too large for it.
+        Number of points that each device assigns to the cluster; None for large runs.
     means, deviations : float64[n, k, d] or None
-        Mean and standard deviation of these points, in the units of the data; NaN where there are none.
+        Mean and standard deviation of these points, in units of the data; NaN without points.
     """
 
     number: Integers
@@ -37,30 +38,32 @@ class Clusters(NamedTuple):
         return short_repr(self)
 
     def pool(self) -> Floats:
-        """Return one centroid per cluster, float64[k, d]: the mean over devices, weighted by their points.
+        """Compute one centroid per cluster, float64[k, d]: the mean over devices, weighted by their numbers of points.
 
-        Where nobody has points, all devices that have the centroid weigh the same; +inf where nobody has one.
+        For a cluster without points, all devices with this centroid have equal weight. A cluster that is absent on all
+        devices is +inf.
         """
-        there: Mask = self.centroids[:, :, 0] < np.inf
-        weights = np.where(there, 1.0 if self.points is None else self.points, 0.0)
-        weights = np.where(weights.sum(axis=0) > 0, weights, there.astype(np.float64))
+        is_present: Mask = self.centroids[:, :, 0] < np.inf
+        weights = np.where(is_present, 1.0 if self.points is None else self.points, 0.0)
+        weights = np.where(weights.sum(axis=0) > 0, weights, is_present.astype(np.float64))
         total: Floats = weights.sum(axis=0)
-        rows = np.where(np.expand_dims(there, 2), self.centroids, 0.0)
+        rows = np.where(np.expand_dims(is_present, 2), self.centroids, 0.0)
         pooled = (weights[:, :, None] * rows).sum(axis=0) / np.expand_dims(np.where(total > 0, total, 1.0), 1)
         return np.where(np.expand_dims(total > 0, 1), pooled, np.inf)
 
 
 def number_clusters(centroids: Floats, reference: Floats) -> Integers:
-    """Return the number of each row of every device: the row of a reference that it is matched with, int64[n, k].
+    """Assign cluster numbers to the centroids of every device by one-to-one matching with a reference, int64[n, k].
 
-    Rows are matched one to one with the least sum of squared distances; those without a partner, absent ones among
-    them, get the numbers that are left, in ascending order.
+    The matching has the smallest sum of squared distances. Centroids without a partner, such as absent ones, get the
+    remaining numbers in ascending order.
 
     Parameters
     ----------
     centroids : float64[n, k, d]
-        Absent rows are +inf.
+        Models of the devices; absent centroids are +inf.
     reference : float64[k, d]
+        Model that defines the numbers.
     """
     n, k, _ = centroids.shape
     numbers = np.tile(np.arange(k), (n, 1))
@@ -75,7 +78,7 @@ def number_clusters(centroids: Floats, reference: Floats) -> Integers:
 
 
 def _compare(centroids: Floats, reference: Floats) -> Floats:
-    """Return squared distances, float64[n, k, r]; inf of absent rows."""
+    """Compute squared distances float64[n, k, r]; inf for absent centroids."""
     squared = np.zeros((*centroids.shape[:2], len(reference)))
     for feature in range(centroids.shape[2]):
         squared += (centroids[:, :, feature, None] - reference[:, feature]) ** 2
@@ -83,19 +86,20 @@ def _compare(centroids: Floats, reference: Floats) -> Floats:
 
 
 def _match(costs: Floats, goal: Integers, k: int) -> Integers:
-    """Return the numbers of the rows of one device."""
+    """Assign cluster numbers to the centroids of a device, given their costs for the reference rows `goal`."""
     real = np.flatnonzero(costs[:, 0] < np.inf)
     nearest = costs[real].argmin(axis=1)
-    own = np.arange(len(real))
-    if len(find_distinct(nearest)) < len(real):  # else nothing is cheaper
-        own, nearest = pair_one_to_one(costs[real])
+    rows = np.arange(len(real))
+    # If the nearest reference rows are distinct, they are the optimal matching.
+    if len(find_distinct(nearest)) < len(real):
+        rows, nearest = pair_one_to_one(costs[real])
     numbers = np.full(k, -1)
-    numbers[real[own]] = goal[nearest]
+    numbers[real[rows]] = goal[nearest]
     numbers[numbers < 0] = np.delete(np.arange(k), numbers[numbers >= 0])
     return numbers
 
 
 def arrange(values: Any, numbers: Integers) -> Any:
-    """Return values[n, k, ...] of the rows of each device in the order of the clusters' numbers."""
+    """Sort values[n, k, ...] of the centroids of each device by cluster number."""
     order = np.argsort(numbers, axis=1)
     return np.take_along_axis(values, order.reshape(order.shape + (1,) * (values.ndim - 2)), axis=1)

@@ -1,4 +1,4 @@
-"""What centroids cost on the pooled points, next to a central server and to every device alone."""
+"""Cost of models on the pooled points, in comparison with central k-means and the local-only baseline."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -14,34 +14,54 @@ from p2pkm.data.table import Labels
 from p2pkm.kernels.reference import uniforms
 from p2pkm.network.transport import Network
 
-_EVERY_ROUND = 1e8  # distances; more: the pooled cost is looked at in the last record only
-_IN_THE_END, _UNCOMPARED = 2e10, 1e9  # distances in the last record, without baseline; more: a sample of the devices
-_PRICED, _RUN = 4_000_000, 64  # points that centroids are priced on; more: a sample of about so many, in runs
-_VISIT = 64  # distances that take as long as going from one device to the next
-_ROWS = 1024  # of a sum at a time
-_POOLED = 2_000_000  # values that central k-means works on; more: a sample of the points
-_STARTS_CENTRAL, _STARTS_ALONE = 20, 5
-_REMEMBERED = 64_000_000  # bytes of centroid sets whose cost is remembered
+# Limits on the work of an evaluation, in distances between a point and a centroid. _EVERY_ROUND, _IN_THE_END,
+# _UNCOMPARED, _PRICED and _POOLED change printed metrics: they decide whether and on which sample costs are computed.
+# Above this number, the pooled cost is evaluated only in the last record.
+_EVERY_ROUND = 1e8
+# Above these numbers, costs in the last record are over a sample of the devices: with and without baseline.
+_IN_THE_END = 2e10
+_UNCOMPARED = 1e9
+# Above this number of points, costs are over a sample of about this size, drawn in runs of consecutive points.
+_PRICED = 4_000_000
+_RUN = 64
+# Overhead per device in an evaluation, in distances that take the same time.
+_VISIT = 64
+# Rows that are added at a time.
+_ROWS = 1024
+# Above this number of coordinates, central k-means runs on a sample of the points.
+_POOLED = 2_000_000
+# Runs of k-means with different initial centroids, of which the best one counts: central, local-only.
+_STARTS_CENTRAL = 20
+_STARTS_LOCAL = 5
+# Bytes of models whose costs are cached.
+_REMEMBERED = 64_000_000
 
 
 class PooledPoints(NamedTuple):
-    """Points of all devices, or a sample of them: float64[m, d], weights float64[m], in ascending (device, row)."""
+    """Points of all devices, or a sample of them, in ascending (device, row).
+
+    Attributes
+    ----------
+    points : float64[m, d]
+    weights : float64[m]
+    """
 
     points: Floats
     weights: Floats
 
 
 class CostRatios(NamedTuple):
-    """What the devices' centroids are worth, on rank 0.
+    """Costs of the devices' models on the pooled points, on rank 0.
 
     Attributes
     ----------
     ratios : float64[n]
-        Pooled cost over central cost; nan where a device has no centroid, was not sampled, or without baseline.
+        Cost ratio; nan for devices without centroids or outside the sample, and for all devices without baseline.
     costs : float64[n]
-        Cost on all points; inf where a device has no centroid or was not sampled.
+        Cost on the pooled points; inf for devices without centroids or outside the sample.
     tables : int64[n, classes, k]
-        How many points of a class each centroid of a priced device attracts; without labels of 0 classes.
+        Contingency table of each evaluated device: number of points of each class nearest to each centroid; 0 classes
+        without labels.
     """
 
     ratios: Floats
@@ -50,182 +70,205 @@ class CostRatios(NamedTuple):
 
 
 class CostEvaluator:
-    """Price centroid sets: every rank on its own points, each distinct set once, added up in device order.
+    """Evaluator of the pooled cost of models.
+
+    Every rank evaluates each distinct model once on its local points; the sums are added in device order, so results
+    are bit-identical for any number of ranks.
 
     Parameters
     ----------
     devices : Devices
+        Batch of this rank.
     classes : int16[m], int32[m] or int64[m]
-        True class of each own point; empty without labels.
+        True class of each local point; empty without labels.
     n_classes : int
         Number of classes over all ranks, 0 without labels.
     network : Network
+        Collective operations; nothing is counted as a message.
     central : float64[k, d] or None
         Centroids of `cluster_centrally`; None: no baseline.
     alone : bool
-        Whether every device is compared with its own k-means, too.
+        Whether to evaluate the local-only baseline, too.
 
     Attributes
     ----------
     alone : float64[n]
-        Ratio of each device's own k-means (best of 5), on rank 0.
+        Cost ratio of the local-only baseline of each device (best of 5 runs of k-means), on rank 0.
     central : float
-        Cost of central k-means on all points, on rank 0; nan without baseline.
+        Cost of central k-means on the pooled points, on rank 0; nan without baseline.
     baseline : float64[k, d] or None
-        Its centroids.
+        Centroids of central k-means.
     notes : list of str
-        Where a sample stands for the whole.
+        Notes on the use of samples.
     """
 
     def __init__(
         self, devices: Devices, classes: Labels, n_classes: int, network: Network, central: Floats | None,
         *, alone: bool = True,
     ) -> None:  # fmt: skip
-        self._devices, self.classes, self.n_classes, self._network = devices, classes, n_classes, network
-        self._compared, self.central, self.baseline = central is not None, np.nan, central
+        self._devices = devices
+        self.classes = classes
+        self.n_classes = n_classes
+        self._network = network
+        self._has_baseline = central is not None
+        self.central = np.nan
+        self.baseline = central
         self.alone = np.full(1, np.nan)
         self._scored = self._alone = np.arange(devices.clients)
         self.notes: list[str] = []
-        self._pool = self._draw_pool(network.allgather_by_device(devices.sizes))
-        self._known: dict[bytes, float] = memoize_in_study("costs", self._name_points, dict)
+        self._sample = self._draw_pool(network.allgather_by_device(devices.sizes))
+        self._cached_costs: dict[bytes, float] = memoize_in_study("costs", self._name_points, dict)
         if central is not None:
             self._set_baselines(central, alone)
 
-    def leave_out(self, ids: Integers) -> None:
-        """Price these devices no more, and take back what they would reach alone."""
+    def exclude_devices(self, ids: Integers) -> None:
+        """Exclude devices from further evaluations and from the local-only baseline."""
         self.alone[np.isin(self._alone, ids)[: len(self.alone)]] = np.nan
         self._scored = np.setdiff1d(self._scored, ids) if len(ids) else self._scored
 
     def _draw_pool(self, sizes: Integers) -> tuple[Floats, Floats, Integers, Integers]:
-        """Return points, weights, offsets and classes of this rank that stand for all; all of them if they are few."""
-        own, total = self._devices, int(sizes.sum())
-        self._points, self._each = min(total, _PRICED), max(total / _PRICED, 1.0)
-        self._drawn: Integers | None = None  # which devices of the system have points in the pool; None: all
+        """Return points, weights, offsets and classes for evaluations: the local part of a sample, or all if few."""
+        devices = self._devices
+        total = int(sizes.sum())
+        self._points = min(total, _PRICED)
+        # Number of points that each point of the sample represents.
+        self._points_per_sample = max(total / _PRICED, 1.0)
+        # 1 for each device of the system that has points in the sample; None: all devices.
+        self._sampled_devices: Integers | None = None
         if total <= _PRICED:
-            return *own.kernel_inputs, self.classes.astype(np.int64)
+            return *devices.kernel_inputs, self.classes.astype(np.int64)
         self.notes.append(f"cost and scores of all points are over a sample of {_PRICED} of {total} points")
-        runs = spread(total // _RUN, _PRICED // _RUN, own.shared_key, 3)
-        rows, counts = locate((_RUN * runs[:, None] + np.arange(_RUN)).ravel(), sizes, own.ids)
-        points, weights, _ = own.kernel_inputs
+        runs = draw_stratified(total // _RUN, _PRICED // _RUN, devices.shared_key, 3)
+        rows, counts = find_local_rows((_RUN * runs[:, None] + np.arange(_RUN)).ravel(), sizes, devices.ids)
+        points, weights, _ = devices.kernel_inputs
         classes = (self.classes[rows] if self.n_classes else self.classes).astype(np.int64)
-        self._drawn = (counts > 0).astype(np.int64)
-        here = counts[own.ids]
-        return points[rows], weights[rows] if len(weights) else weights, offsets_of(here[here > 0]), classes
+        self._sampled_devices = (counts > 0).astype(np.int64)
+        local_counts = counts[devices.ids]
+        offsets = offsets_of(local_counts[local_counts > 0])
+        return points[rows], weights[rows] if len(weights) else weights, offsets, classes
 
     def _name_points(self) -> tuple[bytes, float]:
-        """Return what the cost of a centroid set depends on besides."""
-        return digest(*self._pool[:3]), self._each
+        """Return a cache key of the points on which costs depend."""
+        return digest(*self._sample[:3]), self._points_per_sample
 
     def _set_baselines(self, central: Floats, alone_too: bool) -> None:
-        """Price central k-means, and k-means (best of 5) at every device alone, or at a sample of the devices."""
+        """Evaluate central k-means and, if requested, the local-only baseline of all devices or a sample of them."""
         if not alone_too:
-            self.central = float(self._price(central[None], 0)[0][0])
+            self.central = float(self._evaluate(central[None], 0)[0][0])
             return
-        own, chosen = self._devices, self._choose(central.size, _IN_THE_END)
-        few = len(chosen) < own.clients
-        mine = np.flatnonzero(np.isin(own.ids, chosen)) if few else np.arange(len(own))
-        alone = np.full((len(own), *central.shape), np.inf)
-        asked = _take(own, mine) if few else own
-        alone[mine] = memoize_in_study(
-            "alone", lambda: (digest(*asked.kernel_inputs, asked.keys), len(central)),
-            lambda: asked.kmeans(len(central), Stream.LOCAL_ONLY, starts=_STARTS_ALONE)[0],
+        devices = self._devices
+        chosen = self._choose(central.size, _IN_THE_END)
+        is_sample = len(chosen) < devices.clients
+        local = np.flatnonzero(np.isin(devices.ids, chosen)) if is_sample else np.arange(len(devices))
+        alone = np.full((len(devices), *central.shape), np.inf)
+        sampled = _take(devices, local) if is_sample else devices
+        alone[local] = memoize_in_study(
+            "alone", lambda: (digest(*sampled.kernel_inputs, sampled.keys), len(central)),
+            lambda: sampled.kmeans(len(central), Stream.LOCAL_ONLY, starts=_STARTS_LOCAL)[0],
         )  # fmt: skip
-        costs, which, _ = self._price(
+        costs, numbers, _ = self._evaluate(
             np.concatenate((central[None], self._network.allgather_by_device(alone)[chosen])), 0
         )
         self.central = float(costs[0])
-        self.alone, self._alone = self._ratios(costs[which[1:]]), chosen
+        self.alone = self._ratios(costs[numbers[1:]])
+        self._alone = chosen
 
-    def _choose(self, numbers: int, most: float) -> Integers:
-        """Return the devices whose sets of so many numbers are priced: all, or a sample that bounds the work."""
+    def _choose(self, coordinates: int, most: float) -> Integers:
+        """Choose the devices to evaluate, given the coordinates of a model: all, or a sample within `most`."""
         n = len(self._scored)
-        count = max(int(most / max(self._points * numbers + _VISIT * n, 1)), 16)
+        count = max(int(most / max(self._points * coordinates + _VISIT * n, 1)), 16)
         if n <= count:
             return self._scored
         note = f"ratio and scores are over a sample of {count} of {n} devices"
         self.notes += [note] * (note not in self.notes)
-        return self._scored[spread(n, count, self._devices.shared_key, 1)]
+        return self._scored[draw_stratified(n, count, self._devices.shared_key, 1)]
 
-    def of(self, centroids: Floats, *, closing: bool) -> CostRatios | None:
-        """Price the devices' centroids, float64[n, k, d]; None if they are too many to look at in every round."""
+    def evaluate(self, centroids: Floats, *, closing: bool) -> CostRatios | None:
+        """Evaluate the models float64[n, k, d] of the devices; None if this takes too long before the last record."""
         n, k, d = self._devices.clients, *centroids.shape[1:]
-        if not closing and (n * self._points * k * d > _EVERY_ROUND or not self._compared):
+        if not closing and (n * self._points * k * d > _EVERY_ROUND or not self._has_baseline):
             return None
-        chosen = self._choose(k * d, _IN_THE_END if self._compared else _UNCOMPARED)
-        sets = self._network.allgather_by_device(centroids)[chosen]
-        costs, which, tables = self._price(sets, self.n_classes if closing else 0)
-        ratios, every = np.full(n, np.nan), np.full(n, np.inf)
-        ratios[chosen], every[chosen] = self._ratios(costs[which]), costs[which]
-        return CostRatios(ratios, every, tables[which[np.isfinite(costs[which])]])
+        chosen = self._choose(k * d, _IN_THE_END if self._has_baseline else _UNCOMPARED)
+        models = self._network.allgather_by_device(centroids)[chosen]
+        costs, numbers, tables = self._evaluate(models, self.n_classes if closing else 0)
+        ratios = np.full(n, np.nan)
+        all_costs = np.full(n, np.inf)
+        ratios[chosen], all_costs[chosen] = self._ratios(costs[numbers]), costs[numbers]
+        return CostRatios(ratios, all_costs, tables[numbers[np.isfinite(costs[numbers])]])
 
-    def _price(self, sets: Floats, n_classes: int) -> tuple[Floats, Integers, Integers]:
-        """Return the pooled cost of each distinct set, which of them each set is, and their contingency tables."""
-        numbers: dict[bytes, int] = {}
-        which = np.array([numbers.setdefault(one.tobytes(), len(numbers)) for one in sets])
-        first = find_runs(np.maximum.accumulate(which))  # they are numbered as they come
-        known = self._known if n_classes == 0 else {}  # the tables of remembered results are unknown
-        fresh = np.array([name not in known for name in numbers])
-        points, weights, offsets, classes = self._pool
+    def _evaluate(self, models: Floats, n_classes: int) -> tuple[Floats, Integers, Integers]:
+        """Evaluate models: return costs of the distinct ones, the number of each model among them, and their tables."""
+        distinct: dict[bytes, int] = {}
+        numbers = np.array([distinct.setdefault(model.tobytes(), len(distinct)) for model in models])
+        # Distinct models are numbered by first appearance, so a new number begins where the maximum increases.
+        first = find_runs(np.maximum.accumulate(numbers))
+        # The cache contains costs only: with contingency tables, all models are evaluated.
+        known = self._cached_costs if n_classes == 0 else {}
+        fresh = np.array([content not in known for content in distinct])
+        points, weights, offsets, classes = self._sample
         costs, tables = self._devices.kernels.evaluate_costs(
-            points, weights, offsets, classes, n_classes, np.ascontiguousarray(sets[first[fresh]])
+            points, weights, offsets, classes, n_classes, np.ascontiguousarray(models[first[fresh]])
         )
-        gathered = self._network.gather_by_device(costs, self._drawn)
-        total = np.array([known.get(name, np.nan) for name in numbers])
+        gathered = self._network.gather_by_device(costs, self._sampled_devices)
+        total = np.array([known.get(content, np.nan) for content in distinct])
         if gathered is not None:
-            total[fresh] = self._each * _add_rows(gathered)
-        if (len(self._known) + len(numbers)) * sets[0].nbytes > _REMEMBERED:
-            self._known.clear()
-        self._known.update(zip(numbers, total.tolist(), strict=True))
-        counted = self._network.total(tables) if n_classes else np.zeros((len(numbers), 0, sets.shape[1]), np.int64)
-        return total, which, counted
+            total[fresh] = self._points_per_sample * _add_rows(gathered)
+        if (len(self._cached_costs) + len(distinct)) * models[0].nbytes > _REMEMBERED:
+            self._cached_costs.clear()
+        # Ranks other than 0 cache the same models, with nan, so that all ranks evaluate the same ones.
+        self._cached_costs.update(zip(distinct, total.tolist(), strict=True))
+        counted = self._network.total(tables) if n_classes else np.zeros((len(distinct), 0, models.shape[1]), np.int64)
+        return total, numbers, counted
 
     def _ratios(self, costs: Floats) -> Floats:
-        """Return pooled costs over the central cost; 1 if both are 0, nan if there is nothing to compare."""
+        """Divide pooled costs by the central cost; 1 if both are 0, nan without baseline or centroids."""
         if self.central == 0.0:
             return np.where(costs == 0.0, 1.0, np.nan)
         return np.where(np.isfinite(costs), costs, np.nan) / self.central
 
 
 def _add_rows(values: Floats) -> Floats:
-    """Return the sum of the rows, one after the other, in little memory."""
+    """Add the rows one after the other, in blocks to save memory."""
     total = np.zeros(values.shape[1])
     for first in range(0, len(values), _ROWS):
         total = np.cumsum(np.vstack((total, values[first : first + _ROWS])), axis=0)[-1]
     return total
 
 
-def gather_points(own: Shards, key: int, network: Network) -> tuple[PooledPoints | None, str | None]:
-    """Collect the points of all ranks, of very many a sample, with a note; on rank 0, else None."""
-    sizes = network.allgather_by_device(own.sizes)
-    m, most = int(sizes.sum()), max(_POOLED // own.d, 1)
-    chosen = np.arange(m) if m <= most else spread(m, most, key, 0)
+def gather_points(shards: Shards, key: int, network: Network) -> tuple[PooledPoints | None, str | None]:
+    """Gather the points of all ranks, or a sample, on rank 0 (else None); return them and a note on a sample."""
+    sizes = network.allgather_by_device(shards.sizes)
+    m = int(sizes.sum())
+    most = max(_POOLED // shards.d, 1)
+    chosen = np.arange(m) if m <= most else draw_stratified(m, most, key, 0)
     note = None if m <= most else f"central k-means ran on a sample of {most} of {m} points"
-    mine, counts = locate(chosen, sizes, network.placement.ids)
-    points = network.gather_by_device(own.points[mine].astype(np.float64), counts)
-    weights = network.gather_by_device(own.weights[mine], counts)
+    rows, counts = find_local_rows(chosen, sizes, network.placement.ids)
+    points = network.gather_by_device(shards.points[rows].astype(np.float64), counts)
+    weights = network.gather_by_device(shards.weights[rows], counts)
     return None if points is None else PooledPoints(points, weights), note
 
 
 def cluster_centrally(devices: Devices, k: int, pooled: PooledPoints) -> Floats:
-    """Run k-means on the pooled points, best of 20 starts; return float64[k, d]."""
-    search, key = Search(k, Stream.CENTRAL, starts=_STARTS_CENTRAL), devices.shared_key
-    found: Floats = memoize_in_study(
+    """Run k-means on the pooled points, best of 20 initializations; return float64[k, d]."""
+    search = Search(k, Stream.CENTRAL, starts=_STARTS_CENTRAL)
+    key = devices.shared_key
+    centroids: Floats = memoize_in_study(
         "central", lambda: (digest(*pooled), search, key), lambda: cluster(devices.kernels, key, *pooled, search)[0]
     )
-    return found
+    return centroids
 
 
-def locate(chosen: Integers, sizes: Integers, ids: Integers) -> tuple[Integers, Integers]:
-    """Return which of the own points are among those chosen, and how many points of every device are, int64[n].
+def find_local_rows(chosen: Integers, sizes: Integers, ids: Integers) -> tuple[Integers, Integers]:
+    """Find the local rows of chosen points of the system, and count the chosen points of every device, int64[n].
 
     Parameters
     ----------
-    chosen : int64
-        Numbers of points of the whole system, device after device, ascending.
+    chosen : int64 array
+        Numbers of points of the system, concatenated in device order; ascending.
     sizes : int64[n]
-        Of all devices.
-    ids : int64
-        The own devices, whose points stand end to end.
+        Number of points of each device of the system.
+    ids : int64 array
+        Local devices, whose points are concatenated in this order.
     """
     first = offsets_of(sizes)
     runs = np.searchsorted(chosen, first)
@@ -234,18 +277,24 @@ def locate(chosen: Integers, sizes: Integers, ids: Integers) -> tuple[Integers, 
     return chosen[expand_ranges(runs[ids], counts[ids])] + np.repeat(shift, counts[ids]), counts
 
 
-def spread(n: int, most: int, key: int, step: int) -> Integers:
-    """Draw one of every n / most numbers below n, int64[most], ascending and none twice; most is at most n."""
-    draw, parts = uniforms(key, Stream.SAMPLE, [step], most)[0], np.arange(most)
-    found = ((parts + draw) * (n / most)).astype(np.int64)
-    # two parts share the number that their border is in: where both draw it, the second takes the next one
-    return np.minimum(np.maximum.accumulate(found - parts), n - most) + parts
+def draw_stratified(n: int, most: int, key: int, step: int) -> Integers:
+    """Draw a stratified sample: one number from each of `most` equal parts of 0 to n - 1, distinct and ascending.
+
+    `most` must be at most n.
+    """
+    draw = uniforms(key, Stream.SAMPLE, [step], most)[0]
+    parts = np.arange(most)
+    sample = ((parts + draw) * (n / most)).astype(np.int64)
+    # Two parts share the number at their border. If both draw it, the second one moves to the next number.
+    return np.minimum(np.maximum.accumulate(sample - parts), n - most) + parts
 
 
-def _take(devices: Devices, mine: Integers) -> Devices:
-    """Return some devices of the batch, with their points and keys alone."""
-    sizes = devices.sizes[mine]
-    rows = expand_ranges(devices.offsets[mine], sizes)
-    points, weights = devices.stored[rows], devices.point_weights[rows]
-    ids, keys = devices.ids[mine], devices.keys[mine]
+def _take(devices: Devices, rows_of_batch: Integers) -> Devices:
+    """Return some devices of a batch, with only their points and keys."""
+    sizes = devices.sizes[rows_of_batch]
+    rows = expand_ranges(devices.offsets[rows_of_batch], sizes)
+    points = devices.stored[rows]
+    weights = devices.point_weights[rows]
+    ids = devices.ids[rows_of_batch]
+    keys = devices.keys[rows_of_batch]
     return replace(devices, ids=ids, keys=keys, stored=points, point_weights=weights, offsets=offsets_of(sizes))

@@ -1,4 +1,4 @@
-"""Whose rows reached each device."""
+"""Exposure of devices: number of other devices whose rows reached each device."""
 
 import numpy as np
 
@@ -8,13 +8,17 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.ledger import Traffic
 
 
-def expose(traffic: Traffic, topology: Topology, hops: int | None) -> Exposure:
-    """Return whose tables every device has seen: those of neighbors who sent to it, and what was passed on.
+def count_exposure(traffic: Traffic, topology: Topology, hops: int | None) -> Exposure:
+    """Count the devices whose tables each device received, directly from neighbors or forwarded unchanged.
 
     Parameters
     ----------
+    traffic : Traffic
+        Ledger of the run.
+    topology : Topology
+        Graph of the run.
     hops : int or None
-        How far the tables of a device traveled unchanged; None: as far as there are links.
+        Number of hops over which tables were forwarded unchanged; None: to all connected devices.
     """
     n = topology.n
     sending = (traffic.edge_rows > 0) & (traffic.src != topology.hub)

@@ -1,4 +1,4 @@
-"""The census at the end of a run: where the points are, how they were labeled, and a sample for pictures."""
+"""Final labels of a run: labels of all points, statistics of clusters, and a sample of points for figures."""
 
 from typing import Any, NamedTuple
 
@@ -9,23 +9,29 @@ from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.chunks import Chunk, label
 from p2pkm.data.shards import Shards
 from p2pkm.metrics.clustering import ari, nmi, purity
-from p2pkm.metrics.cost_ratio import locate, spread
+from p2pkm.metrics.cost_ratio import draw_stratified, find_local_rows
 from p2pkm.metrics.result import Census
 from p2pkm.network.transport import Network
 
-_LABELED = 10_000_000  # points; above, labels are not gathered
+# Largest number of points whose labels are gathered.
+_LABELED = 10_000_000
+# Points of the sample for figures.
 _SAMPLE = 5_000
-_ROUNDED = 2.0**-46  # of the mean square: what only rounding keeps of the variance of equal points
-_PROFILED = 20_000_000  # coordinates of points, or of centroids; above, clusters have no means
+# Variances up to this share of the mean square are rounding errors of equal points.
+_ROUNDED = 2.0**-46
+# Largest number of coordinates of points, or of centroids, with which means of clusters are computed.
+_PROFILED = 20_000_000
 
 
 class Moments(NamedTuple):
-    """Of the points of every cluster on every device.
+    """Moments of the points of every cluster on every device.
 
     Attributes
     ----------
     sizes : int64[n, k]
+        Number of points.
     weights : float64[n, k]
+        Sum of weights.
     first, second : float64[n, k, d]
         Sums of weighted deviations from the centroid, and of their squares.
     """
@@ -37,27 +43,30 @@ class Moments(NamedTuple):
 
     @classmethod
     def none(cls, n: int, k: int, d: int) -> "Moments":
-        """Return those of no points."""
+        """Return the moments without points."""
         return cls(np.zeros((n, k), np.int64), np.zeros((n, k)), np.zeros((n, k, d)), np.zeros((n, k, d)))
 
     def add(self, piece: Chunk, devices: Devices, centroids: Floats) -> None:
         """Add the points of a piece."""
-        n, k = piece.span.stop - piece.span.start, self.sizes.shape[1]
-        there = piece.labels >= 0
-        cell = (np.repeat(np.arange(n) * k, np.diff(piece.offsets)) + piece.labels)[there]
-        points, weights = devices.stored[piece.rows][there], devices.point_weights[piece.rows][there]
+        n = piece.span.stop - piece.span.start
+        k = self.sizes.shape[1]
+        is_labeled = piece.labels >= 0
+        cell = (np.repeat(np.arange(n) * k, np.diff(piece.offsets)) + piece.labels)[is_labeled]
+        points = devices.stored[piece.rows][is_labeled]
+        weights = devices.point_weights[piece.rows][is_labeled]
         self.sizes[piece.span] += np.bincount(cell, minlength=n * k).reshape(n, k)
         self.weights[piece.span] += np.bincount(cell, weights, n * k).reshape(n, k)
         rows = centroids[piece.span].reshape(n * k, devices.d)
         for j in range(devices.d):
-            apart = points[:, j] - rows[cell, j]
-            self.first[piece.span, :, j] += np.bincount(cell, weights * apart, n * k).reshape(n, k)
-            self.second[piece.span, :, j] += np.bincount(cell, weights * apart * apart, n * k).reshape(n, k)
+            deviation = points[:, j] - rows[cell, j]
+            self.first[piece.span, :, j] += np.bincount(cell, weights * deviation, n * k).reshape(n, k)
+            self.second[piece.span, :, j] += np.bincount(cell, weights * deviation * deviation, n * k).reshape(n, k)
 
     def summarize(self, centroids: Floats) -> tuple[Integers, Floats, Floats]:
-        """Return sizes int64[n, k], means and standard deviations float64[n, k, d], NaN where there are no points."""
+        """Compute sizes int64[n, k], means and standard deviations float64[n, k, d]; NaN for empty clusters."""
         total = np.where(self.sizes > 0, self.weights, np.nan)[:, :, None]
-        mean, square = self.first / total, self.second / total
+        mean = self.first / total
+        square = self.second / total
         variance = square - mean * mean
         return self.sizes, centroids + mean, np.sqrt(np.where(variance <= _ROUNDED * square, 0.0, variance))
 
@@ -65,25 +74,32 @@ class Moments(NamedTuple):
 def collect_labels(
     devices: Devices, network: Network, shards: Shards, n_classes: int, centroids: Floats, through: Floats | None = None
 ) -> Census:
-    """Gather what all ranks know of their points; the same on every rank.
+    """Label all points and gather labels and statistics, identical on all ranks.
 
     Parameters
     ----------
+    devices : Devices
+        Batch of this rank.
+    network : Network
+        Collective operations.
     shards : Shards
-        The points of this rank's devices.
+        Points of this rank's devices.
     n_classes : int
         Number of classes over all ranks, 0 without labels.
     centroids : float64[n, k, d]
-        Of this rank's devices.
+        Models of this rank's devices.
     through : float64[n, q, d], optional
-        Rows by way of which points are labeled, see `p2pkm.core.chunks.label`.
+        Intermediate rows by which points are labeled, see `p2pkm.core.chunks.label`.
     """
-    sizes, clients = network.allgather_by_device(devices.sizes), devices.clients
+    sizes = network.allgather_by_device(devices.sizes)
+    clients = devices.clients
     m = int(sizes.sum())
     known = shards.labels if n_classes else None
     large = max(m, devices.total * centroids.shape[1]) * devices.d > _PROFILED
     moments = None if large else Moments.none(*centroids.shape)
-    labels, own, marks = _score(devices, known, n_classes, (centroids, through), moments, keep=m <= _LABELED)
+    labels, class_counts, scores_of_devices = _score(
+        devices, known, n_classes, (centroids, through), moments, keep=m <= _LABELED
+    )
     names: tuple[Any, Any, Any] = (None, None, None)
     if labels is not None:
         owner = np.repeat(devices.ids, devices.sizes)
@@ -94,12 +110,13 @@ def collect_labels(
         )
     classes = scores = None
     if known is not None:
-        classes, scores = network.allgather_by_device(own)[:clients], network.allgather_by_device(marks)[:clients]
-    rows, counts = locate(spread(m, min(_SAMPLE, m), devices.shared_key, 2), sizes, devices.ids)
+        classes = network.allgather_by_device(class_counts)[:clients]
+        scores = network.allgather_by_device(scores_of_devices)[:clients]
+    rows, counts = find_local_rows(draw_stratified(m, min(_SAMPLE, m), devices.shared_key, 2), sizes, devices.ids)
     truth = np.full(len(rows), -1) if known is None else known[rows].astype(np.int64)
     owner = np.repeat(devices.ids, counts[devices.ids])
-    found = np.full(len(rows), -1) if labels is None else labels[rows]
-    drawn = [network.allgather_by_device(part, counts) for part in (devices.stored[rows], owner, truth, found)]
+    sample_labels = np.full(len(rows), -1) if labels is None else labels[rows]
+    drawn = [network.allgather_by_device(part, counts) for part in (devices.stored[rows], owner, truth, sample_labels)]
     profile = () if moments is None else (
         network.allgather_by_device(part)[:clients] for part in moments.summarize(centroids)
     )  # fmt: skip
@@ -115,42 +132,46 @@ def _score(
     *,
     keep: bool,
 ) -> tuple[Integers | None, Integers, Floats]:
-    """Label the own points by their own centroids and score the labels against the true classes, if they are known.
+    """Label local points by the centroids of their device, and score the labels if true classes are known.
 
     Parameters
     ----------
     rows : (float64[n, k, d], float64[n, q, d] or None)
-        Centroids, and the rows by way of which points take them.
+        Centroids, and the intermediate rows by which points are labeled.
     moments : Moments or None
-        To which the points of the clusters are added.
+        Moments to which the points of the clusters are added.
 
     Returns
     -------
     labels : int64[m] or None
-        If they are to be kept.
+        Labels, if `keep`.
     classes : int64[n, c]
+        Number of points of each class on each device.
     scores : float64[n, 3]
-        Adjusted Rand index, NMI and purity.
+        Adjusted Rand index, NMI and purity of each device.
     """
     labels = np.empty(len(devices.stored), np.int64) if keep else None
-    classes, scores = np.zeros((len(devices), n_classes), np.int64), np.zeros((len(devices), 3))
+    classes = np.zeros((len(devices), n_classes), np.int64)
+    scores = np.zeros((len(devices), 3))
     for piece in label(devices, *rows):
         if labels is not None:
             labels[piece.rows] = piece.labels
         if moments is not None:
             moments.add(piece, devices, rows[0])
         if known is not None:
-            count, own, truth = devices.kernels.count_class_labels, piece.span, known[piece.rows].astype(np.int64)
+            count = devices.kernels.count_class_labels
+            device_rows = piece.span
+            truth = known[piece.rows].astype(np.int64)
             tables = count(piece.offsets, truth, piece.labels, n_classes, rows[0].shape[1])
-            classes[own] = count(piece.offsets, truth, np.zeros_like(truth), n_classes, 1)[:, :, 0]
-            scores[own] = np.stack([score(tables) for score in (ari, nmi, purity)], axis=1)
+            classes[device_rows] = count(piece.offsets, truth, np.zeros_like(truth), n_classes, 1)[:, :, 0]
+            scores[device_rows] = np.stack([score(tables) for score in (ari, nmi, purity)], axis=1)
     return labels, classes, scores
 
 
 def tabulate(
     devices: Devices, network: Network, known: NDArray[Any] | None, n_classes: int, rows: tuple[Floats, Floats | None]
 ) -> Integers:
-    """Return the contingency table of all points, each labeled at its own device, int64[c, k]; same on every rank."""
+    """Compute the contingency table of all points, labeled by their devices, int64[c, k]; identical on all ranks."""
     table = np.zeros((n_classes, rows[0].shape[1]), np.int64)
     if known is not None:
         for piece in label(devices, *rows):

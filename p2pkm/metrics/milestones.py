@@ -1,4 +1,4 @@
-"""What a run reached when, from its records alone: within 1 % of its final quality, of central k-means, its best."""
+"""Milestones of a run from its records: within 1 % of its final quality, within 1 % of central k-means, best round."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -6,70 +6,78 @@ from typing import Any
 from p2pkm.methods.init.accept_test import AcceptTest
 
 Record = dict[str, Any]
-_NEAR = 0.01  # of the final ratio, or of central k-means
-_WORSE = 1e-4  # of the lowest ratio; a rise of less is none
+# Relative distance to the final ratio, or to central k-means, at which a milestone is reached.
+_NEAR = 0.01
+# Relative increase over the lowest ratio up to which a ratio is not worse.
+_WORSE = 1e-4
 OF_CENTRAL = "_of_central"
 _REACHED = ("rounds_to_1pct", "method_rounds_to_1pct", "bytes_to_1pct", "seconds_to_1pct")
 BEST = ("ratio_best", "ratio_best_stage", "ratio_best_round")
 MILESTONES = (*_REACHED, *(name + OF_CENTRAL for name in _REACHED))
 MILESTONES_LEGEND = (
-    "to own 1 %, to central 1 %: until the ratio stays within 1 % of its own final value, of central k-means; rounds "
-    "of the method, in brackets all rounds from the start of the initialization"
+    "to own 1 %, to central 1 %: rounds of the method until the cost ratio stays within 1 % of its final value, or of "
+    "central k-means; in parentheses, all rounds including the initialization"
 )
 
 
 def accumulate_rounds(records: Iterable[Record]) -> list[list[Any]]:
-    """Return rounds so far, seeding included, bytes, mean ratio and virtual seconds (or None) of every record."""
-    found: list[list[Any]] = []
+    """List rounds so far with those of the initialization, bytes, mean ratio and simulated seconds of every record."""
+    steps: list[list[Any]] = []
     before = last = 0
     stage = None
     for record in records:
         if record["stage"] != stage or record["round"] < last:
-            stage, before = record["stage"], before + last
+            stage = record["stage"]
+            before = before + last
         last = record["round"]
-        found.append([before + last, record["bytes"], record["ratio_mean"], record.get("virtual_seconds")])
-    return found
+        steps.append([before + last, record["bytes"], record["ratio_mean"], record.get("virtual_seconds")])
+    return steps
 
 
-def of_method(records: list[Record]) -> list[Record]:
-    """Return the records without those of the accept test, which comes after the method."""
+def exclude_acceptance_test(records: list[Record]) -> list[Record]:
+    """Return the records without those of the acceptance test, which follows the method."""
     return [record for record in records if record["stage"] != AcceptTest.name]
 
 
 def find_milestones(records: list[Record]) -> Record:
-    """Return from when on a run stays within 1 % of its own final mean ratio, and of the cost of central k-means.
+    """Find when a run gets to within 1 % of its final mean cost ratio, and of central k-means, and stays there.
 
-    Only what was recorded can be known: with a seldom look, or none before the end, a milestone is one at the latest.
+    Only recorded rounds are known, so with few records a milestone is an upper bound.
 
     Returns
     -------
     dict
-        Until within 1 % of the run's own final ratio, however bad that is: ``rounds_to_1pct`` of all stages,
-        initialization included, ``method_rounds_to_1pct`` of the last one alone (0: the initialization was there
-        already), ``bytes_to_1pct`` and the virtual ``seconds_to_1pct`` of all stages. With ``_of_central`` at the end
-        of the name: until a ratio of at most 1.01. None if that never happens, if the last record has no ratio, for
-        seconds without a network.
+        Values until the ratio stays within 1 % of its final value, however bad that is:
+
+        * ``rounds_to_1pct``: rounds of all stages, with the initialization;
+        * ``method_rounds_to_1pct``: rounds of the method (0: reached by the initialization);
+        * ``bytes_to_1pct`` and ``seconds_to_1pct``: bytes and simulated seconds of all stages.
+
+        With the suffix ``_of_central``: until a ratio of at most 1.01. None if this does not happen, or if the last
+        record lacks a ratio; seconds are None without a link model.
     """
     steps = accumulate_rounds(records)
     final = steps[-1][2] if steps else None
-    own = of_method(records)
-    start = accumulate_rounds(own)[-1][0] - own[-1]["round"] if own else 0
+    method = exclude_acceptance_test(records)
+    # Rounds before the method.
+    start = accumulate_rounds(method)[-1][0] - method[-1]["round"] if method else 0
     same = [step[2] is not None and final is not None and abs(step[2] - final) <= _NEAR * abs(final) for step in steps]
     central = [step[2] is not None and step[2] <= 1 + _NEAR for step in steps]
-    found: Record = dict.fromkeys(MILESTONES)
-    for near, goal in ((same, ""), (central, OF_CENTRAL)):
-        first = len(near)
-        while first > 0 and near[first - 1]:
+    milestones: Record = dict.fromkeys(MILESTONES)
+    for is_reached, goal in ((same, ""), (central, OF_CENTRAL)):
+        # The first record of the last uninterrupted sequence that reaches the goal.
+        first = len(is_reached)
+        while first > 0 and is_reached[first - 1]:
             first -= 1
         if first < len(steps):
             rounds, volume, _, seconds = steps[first]
             figures = (rounds, max(rounds - start, 0), volume, seconds)
-            found |= {name + goal: figure for name, figure in zip(_REACHED, figures, strict=True)}
-    return found
+            milestones |= {name + goal: figure for name, figure in zip(_REACHED, figures, strict=True)}
+    return milestones
 
 
 def find_best(records: Iterable[Record]) -> Record:
-    """Return the lowest mean ratio of a run, and the last recorded round in which it was that low (within 0.01 %)."""
+    """Find the lowest mean ratio of a run, and the last recorded round with this ratio (within 0.01 %)."""
     known = [record for record in records if record.get("ratio_mean") is not None]
     if not known:
         return dict.fromkeys(BEST)
@@ -79,18 +87,22 @@ def find_best(records: Iterable[Record]) -> Record:
 
 
 def is_worse(ratio: float | None, best: float | None) -> bool:
-    """Return whether a final mean ratio is worse than the best one of its run, by more than 0.01 %."""
+    """Return whether a final mean ratio exceeds the best one of its run by more than 0.01 %."""
     return ratio is not None and best is not None and ratio > (1 + _WORSE) * best
 
 
 def write_rounds(figures: Mapping[str, Any], goal: str = "", form: str = "") -> str:
-    """Return rounds of the method to 1 %, with those of initialization in brackets: 4 (12), never, - if not compared.
+    """Format the rounds to within 1 %, such as "4 (12)": rounds of the method, and all rounds.
+
+    "never" if a compared run did not reach 1 % of central k-means, "-" if it was not compared.
 
     Parameters
     ----------
     figures : mapping
-        Of a run, or means over runs with ``reached_central``, the number of those that came within 1 % of central.
+        Metrics of a run, or means over runs with ``reached_central``, the number of runs that reached 1 % of central
+        k-means.
     goal : {"", "_of_central"}
+        Suffix of the metrics.
     form : str
         Format of the numbers.
     """
@@ -101,12 +113,14 @@ def write_rounds(figures: Mapping[str, Any], goal: str = "", form: str = "") -> 
 
 
 def never_reached(row: Mapping[str, Any], name: str) -> bool:
-    """Return whether a run was compared with central k-means and never came within 1 % of it."""
-    came = row.get(f"rounds_to_1pct{OF_CENTRAL}", 0) is not None  # a result older than the figure does not have it
-    return name.endswith(OF_CENTRAL) and not came and row.get("ratio_mean") is not None
+    """Return whether a run was compared with central k-means and did not get to within 1 % of it."""
+    # The default 0 is for results of earlier versions, which lack the metric.
+    has_reached = row.get(f"rounds_to_1pct{OF_CENTRAL}", 0) is not None
+    return name.endswith(OF_CENTRAL) and not has_reached and row.get("ratio_mean") is not None
 
 
 def write_share(figures: Mapping[str, Any]) -> str:
-    """Return how many of several runs came within 1 % of central, nothing if all did."""
-    reached, runs = figures.get("reached_central"), figures.get("seeds")
+    """Format the number of runs that got to within 1 % of central k-means, such as " 3/5"; empty if all did."""
+    reached = figures.get("reached_central")
+    runs = figures.get("seeds")
     return "" if reached is None or reached == runs else f" {reached}/{runs}"

@@ -1,4 +1,4 @@
-"""The monitor measures from outside: nothing that it measures stops a run or reaches a device."""
+"""Monitor: evaluation of a run by the simulator, without influence on devices, messages or the end of the run."""
 
 import hashlib
 import time
@@ -23,55 +23,67 @@ from p2pkm.network.graph import LARGE, Topology
 from p2pkm.network.transport import Network
 
 Record = dict[str, Any]
-_REMEMBERED = 64_000_000  # bytes of digests
-_SELDOM = 1000  # rounds between two looks at very many devices
-_ROUNDOFF = 2.0**-53  # relative error of one operation
-_ROUNDED = 8  # tables of a device that stand at a time while rounding is bounded
-_SLACK = 1e-9  # relative to (7): a certified run may rise by rounding
+# Largest size of the digests of all records in bytes.
+_REMEMBERED = 64_000_000
+# Default number of rounds between two records above LARGE devices.
+_SELDOM = 1000
+# Relative rounding error of one float64 operation.
+_ROUNDOFF = 2.0**-53
+# Temporary models per device in the bound on rounding errors; determines the size of its blocks.
+_ROUNDED = 8
+# Relative increase of the objective (7) that is attributed to rounding in a certified run.
+_SLACK = 1e-9
 
 
 class Monitor:
-    """Keep the trace and the hash chain of a run; rank 0 alone has the results.
+    """Recorder of the metrics and the hash chain of a run; the results are on rank 0.
+
+    All ranks must call the same methods in the same order, because measurements are collective operations.
 
     Parameters
     ----------
     network : Network
+        Collective operations; nothing is counted as a message.
     every : int
-        Record every N rounds, and the last one of each stage.
+        Number of rounds between two records; the last round of each stage is always recorded.
     sink : callable
-        Gets every record as it is made, on rank 0.
+        Receives every record on rank 0.
     topology : Topology
-        Of all devices.
+        Graph of all devices.
 
     Attributes
     ----------
     trace : list of dict
-        The records; see the run folder's rounds.jsonl.
+        Records, as in rounds.jsonl of the run folder.
     fingerprint, chain : bytes
-        SHA-256 over the devices' digests in device order, and that chained over the recorded rounds.
+        SHA-256 of the devices' digests in device order, and its hash chain over the records.
     heads : uint64[n]
-        The first 8 bytes of SHA-256 of each device's centroids in the last record.
+        First 8 bytes of the SHA-256 of each device's centroids in the last record.
     losses : float64[n]
         Cost (6) of each device in the last record.
     gtv : float64[e]
-        Variation (4) of each link of this rank's devices at its lower end in the last record, on every rank; of no
-        link once a record that no stage ends with is made.
-    priced : CostRatios or None
-        Cost ratios of the last record, if any.
+        Total variation (4) of each link of this rank's devices at its lower end in the last record, on every rank;
+        empty after a record that does not end a stage.
+    cost_ratios : CostRatios or None
+        Cost ratios of the last record, if evaluated.
     seconds : float
-        Time spent on measuring, compilation excluded.
+        Time of measurements, without compilation.
     objective_known : bool
         Whether the method of the last record has the objective (7).
     recorder : Recorder
-        What is kept for replay.
-    left_out : int64
-        Ids of the Byzantine devices: no score is about them.
+        Recorder of the frames for replay.
+    excluded : int64 array
+        Ids of the Byzantine devices, which are excluded from scores.
     """
 
     def __init__(self, network: Network, every: int, sink: Callable[[Record], None], topology: Topology) -> None:
-        self.network, self.every, self._sink = network, every, sink
+        self.network = network
+        self.every = every
+        self._sink = sink
         self._root = network.placement.rank == 0
-        self._first = self._before = 0.0  # (7) at the start of the stage and in the last record
+        # Objective (7) at the start of the stage and in the last record.
+        self._first = self._before = 0.0
+        # Bound on the increase of (7) by rounding between two records.
         self._rounding = 0.0
         self._violated = False
         self.trace: list[Record] = []
@@ -82,60 +94,73 @@ class Monitor:
         self.losses = self.gtv = np.zeros(0)
         self.seconds = 0.0
         self.objective_known = False
-        self.priced: CostRatios | None = None
+        self.cost_ratios: CostRatios | None = None
         self.recorder = Recorder(topology, network)
-        self.left_out = np.zeros(0, np.int64)
+        self.excluded = np.zeros(0, np.int64)
         self.altered = False
-        self._price: Callable[[Devices, bool], CostEvaluator] | None = None
-        self._changed = self._unpriced = False  # the points, since the last record; since the last look at their cost
+        self._build_evaluator: Callable[[Devices, bool], CostEvaluator] | None = None
+        # Whether points have changed since the last record, and since the baselines were computed.
+        self._changed = self._unpriced = False
 
     def attach(self, devices: Devices, prices: CostEvaluator | None) -> None:
-        """Watch this batch from now on; without an evaluator costs are not evaluated."""
+        """Measure this batch from now on; without an evaluator, costs are not evaluated."""
         self.cost_evaluator = prices
         self._watch(devices)
 
-    def follow(self, price: Callable[[Devices, bool], CostEvaluator]) -> None:
-        """Expect points that change; price: returns an evaluator of new points, in full for the last record."""
-        self._price = price
+    def follow(self, build_evaluator: Callable[[Devices, bool], CostEvaluator]) -> None:
+        """Prepare for points that change during the run.
+
+        Parameters
+        ----------
+        build_evaluator : callable
+            Returns an evaluator for a batch with new points; the flag is True for the last record, which is evaluated
+            in full.
+        """
+        self._build_evaluator = build_evaluator
 
     def change_points(self, devices: Devices, *, resumed: bool = False) -> None:
-        """Watch other points of the same devices; resumed: they had changed before the last checkpoint already."""
+        """Measure the same devices with new points; resumed: the change was before the checkpoint."""
         self._watch(devices)
-        self._changed, self._unpriced = self._changed or not resumed, True
+        self._changed = self._changed or not resumed
+        self._unpriced = True
 
-    def _reprice(self, closing: bool) -> None:
-        """Compare with what a central server would make of the points as they are now."""
-        if self._price is None or self.cost_evaluator is None or not (self._unpriced or closing):
+    def _update_baselines(self, closing: bool) -> None:
+        """Compute the baselines again if points have changed."""
+        if self._build_evaluator is None or self.cost_evaluator is None or not (self._unpriced or closing):
             return
-        notes, self.cost_evaluator = self.cost_evaluator.notes, self._price(self._devices, closing)
+        notes = self.cost_evaluator.notes
+        self.cost_evaluator = self._build_evaluator(self._devices, closing)
         self.cost_evaluator.notes = notes + [note for note in self.cost_evaluator.notes if note not in notes]
-        self.cost_evaluator.leave_out(self.left_out)
+        self.cost_evaluator.exclude_devices(self.excluded)
         self._unpriced = False
 
     def _watch(self, devices: Devices) -> None:
+        """Set the batch; compute the weight of its points and the largest magnitude of each feature on each device."""
         self._devices = devices
         self._masses = devices.kernels.moments(*devices.kernel_inputs, np.zeros(devices.d))[:, 0].copy()
-        filled, self._extent = devices.sizes > 0, np.zeros((len(devices), devices.d))
+        filled = devices.sizes > 0
+        self._extent = np.zeros((len(devices), devices.d))
         if filled.any():
             begins = devices.offsets[:-1][filled]
             low, high = (extreme.reduceat(devices.stored, begins) for extreme in (np.minimum, np.maximum))
             self._extent[filled] = np.maximum(-low, high)
 
     def exclude(self, byzantine: Integers, *, altered: bool) -> None:
-        """Leave these devices out of all scores; altered: messages may be changed, so no descent is claimed."""
-        self.left_out, self.altered = byzantine, altered
+        """Exclude devices from all scores; altered: messages may be changed, so descent is not claimed."""
+        self.excluded = byzantine
+        self.altered = altered
         if self.cost_evaluator is not None:
-            self.cost_evaluator.leave_out(byzantine)
+            self.cost_evaluator.exclude_devices(byzantine)
 
     @property
-    def honest(self) -> Integers:
-        """Return the ids of the devices that scores are about."""
+    def scored_devices(self) -> Integers:
+        """Ids of the devices that are scored."""
         return np.asarray(self.keep(np.arange(self._devices.clients)))
 
     def keep(self, rows: Any) -> Any:
-        """Return the rows, one a device, of the clients that scores are about; if these are all, nothing is copied."""
+        """Select the rows of the scored clients from rows with one per device; a view if all clients are scored."""
         clients = rows[: self._devices.clients]
-        return np.delete(clients, self.left_out, axis=0) if len(self.left_out) else clients
+        return np.delete(clients, self.excluded, axis=0) if len(self.excluded) else clients
 
     def record(self, now: Record, state: Any, algorithm: Any, *, last: bool, closing: bool) -> None:
         """Record a round if it is due.
@@ -144,18 +169,25 @@ class Monitor:
         ----------
         now : dict
             ``stage``, ``round`` and ``turn_count`` of the record.
+        state : NamedTuple
+            State of the method.
+        algorithm : Algorithm
+            The method.
         last, closing : bool
-            Whether the stage, or the whole run, ends with it.
+            Whether the stage, or the run, ends with this round.
         """
         if now["round"] % self.every and not last:
             return
-        began, compiled = time.perf_counter(), count_compilation()
-        state = state._replace(centroids=np.ascontiguousarray(state.centroids))  # one number may stand for all
+        began = time.perf_counter()
+        compiled = count_compilation()
+        # Contiguous, because the centroids may be a broadcast view of a single value.
+        state = state._replace(centroids=np.ascontiguousarray(state.centroids))
         if (derived := optional(state, "derived")) is not None:
             self._watch(replace(self._devices, stored=derived.features.values))
         self._record(now, state, algorithm, closing)
         self._changed = False
-        if self.cost_evaluator is None:  # the points are not scaled yet
+        # Without an evaluator, the points are not scaled yet and frames would be in other units.
+        if self.cost_evaluator is None:
             self.recorder.skip()
         else:
             self.recorder.record(self._devices, state.centroids, self.gtv, self.losses, last=last)
@@ -164,51 +196,55 @@ class Monitor:
         self.seconds += time.perf_counter() - began - (count_compilation() - compiled)
 
     def _record(self, now: Record, state: Any, algorithm: Any, closing: bool) -> None:
-        self._reprice(closing)
+        self._update_baselines(closing)
         self.objective_known = algorithm.objective is not None
-        own = self._devices
-        if len(own) > LARGE:
+        devices = self._devices
+        if len(devices) > LARGE:
             trim_heap()
-        rows: Any = np.empty((len(own), 6))  # in two parts, each filled bit by bit: of many devices every array counts
+        # Two arrays of rows, filled and gathered one after the other: with many devices, each array is large.
+        rows: Any = np.empty((len(devices), 6))
         rows[:, :3] = self._measure_links(state, algorithm)
-        rows[:, 3] = 1.0 if algorithm.objective is None else algorithm.objective.loss_weights(own)
+        rows[:, 3] = 1.0 if algorithm.objective is None else algorithm.objective.loss_weights(devices)
         rows[:, 4:] = self._measure_rounding(state.centroids, rows[:, 2], rows[:, 3])
         rows = self.network.gather_by_device(rows)
         if self._root:
-            variation, penalties = add(rows[:, 0]), add(rows[:, 1])
+            variation = add(rows[:, 0])
+            penalties = add(rows[:, 1])
             self._rounding = self.every * add(rows[:, 4]) * float(rows[:, 5].max(initial=0.0))
-            weights = rows[: own.clients, 3].copy()
-        rows = np.empty((len(own), 7))
+            weights = rows[: devices.clients, 3].copy()
+        rows = np.empty((len(devices), 7))
         rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3:] = self._measure_devices(state.centroids)
         rows = self.network.gather_by_device(rows)
-        self.priced = self.cost_evaluator.of(state.centroids, closing=closing) if self.cost_evaluator else None
+        self.cost_ratios = (
+            self.cost_evaluator.evaluate(state.centroids, closing=closing) if self.cost_evaluator else None
+        )
         ledger = self.network.ledger
-        counts = *ledger.totals, ledger.wire_total, np.count_nonzero(state.converged & (own.ids != own.server))
+        counts = *ledger.totals, ledger.wire_total, np.count_nonzero(state.converged & (devices.ids != devices.server))
         messages, volume, wire, converged = self.network.total(np.array(counts, np.int64))
         if not self._root:
             return
-        losses = self.losses = rows[: own.clients, 0].copy()
+        losses = self.losses = rows[: devices.clients, 0].copy()
         self._chain_up(np.ascontiguousarray(rows[:, 3:]).view(np.uint8))
-        filled = np.isfinite(losses) & (rows[: own.clients, 2] > 0)
+        filled = np.isfinite(losses) & (rows[: devices.clients, 2] > 0)
         gtv = variation if filled.any() else None
         known = self.objective_known and filled.any()
         weighted = losses * weights
         objective = add(weighted[filled]) + penalties if known else None
         record = {
             **now, "objective": objective, "gtv": gtv,
-            "ratio_mean": None if self.priced is None else mean(self.priced.ratios),
+            "ratio_mean": None if self.cost_ratios is None else mean(self.cost_ratios.ratios),
             "messages": int(messages), "bytes": int(volume), "wire_bytes": int(wire), "converged": int(converged),
             "descent": self._certify(algorithm, objective, now["round"]),
         }  # fmt: skip
-        if self._price is not None and not algorithm.traits.derives_features:
+        if self._build_evaluator is not None and not algorithm.traits.derives_features:
             record["break"] = self._changed
-        if own.server >= 0:
-            record["ari_clients"] = mean(*np.delete(rows[: own.clients, 1:3], self.left_out, axis=0).T)
+        if devices.server >= 0:
+            record["ari_clients"] = mean(*np.delete(rows[: devices.clients, 1:3], self.excluded, axis=0).T)
         self.trace.append(record)
         self._sink(record)
 
     def _chain_up(self, digests: Any) -> None:
-        """Take in the digests of a record, uint8[n, 32]; those of all records are kept while they are few."""
+        """Extend the hash chain by the digests of a record, uint8[n, 32]; store all digests while they are few."""
         self.heads = digests[:, :8].copy().view(np.uint64).ravel()
         self.fingerprint = hashlib.sha256(digests.data).digest()
         self.chain = hashlib.sha256(self.chain + self.fingerprint).digest()
@@ -219,104 +255,116 @@ class Monitor:
                 self._remembered = None
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what rank 0 has seen, as `p2pkm.engine.state_tree` takes it."""
-        kept = None if self._remembered is None else np.array(self._remembered, np.uint8)
+        """Return the state of the monitor for a checkpoint, see `p2pkm.engine.state_tree`."""
+        digests = None if self._remembered is None else np.array(self._remembered, np.uint8)
         return {
-            "trace": self.trace, "heads": [head.hex() for head in self._heads], "root_digests": kept,
+            "trace": self.trace, "heads": [head.hex() for head in self._heads], "root_digests": digests,
             "first": self._first, "before": self._before, "violated": bool(self._violated),
             "changed": bool(self._changed), "recorder": self.recorder.snapshot(),
         }  # fmt: skip
 
-    def restore(self, kept: dict[str, Any]) -> None:
-        """Go on from a snapshot."""
-        self._first, self._before, self._violated = kept["first"], kept["before"], kept["violated"]
-        self._changed = kept["changed"]
-        self.recorder.restore(kept["recorder"])
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore the state from a checkpoint."""
+        self._first = state["first"]
+        self._before = state["before"]
+        self._violated = state["violated"]
+        self._changed = state["changed"]
+        self.recorder.restore(state["recorder"])
         if self._root:
-            self.trace, self._heads = kept["trace"], [bytes.fromhex(head) for head in kept["heads"]]
+            self.trace = state["trace"]
+            self._heads = [bytes.fromhex(head) for head in state["heads"]]
             self.chain = self._heads[-1] if self._heads else b""
-            self._remembered = None if kept["root_digests"] is None else list(kept["root_digests"])
+            self._remembered = None if state["root_digests"] is None else list(state["root_digests"])
 
     def hash_chain(self) -> HashChain:
-        """Return the fingerprints of all records."""
+        """Return the hash chain of all records."""
         heads = np.frombuffer(b"".join(self._heads), np.uint8).reshape(-1, 32)
         return HashChain(heads, None if self._remembered is None else np.array(self._remembered))
 
     @property
     def best(self) -> int:
-        """Return the device whose centroids cost least on all points (device 0 if none was priced)."""
-        return 0 if self.priced is None else int(np.argmin(self.priced.costs))
+        """Device whose centroids have the lowest pooled cost; device 0 if costs were not evaluated."""
+        return 0 if self.cost_ratios is None else int(np.argmin(self.cost_ratios.costs))
 
     def _measure_devices(self, centroids: Floats) -> tuple[Floats, ...]:
-        """Return each device's own loss (6), ARI, size, float64[n] each, and SHA-256 of its centroids, float64[n, 4].
+        """Compute loss (6), ARI and size of each device, float64[n], and SHA-256 of its centroids, float64[n, 4].
 
-        The ARI is that of the device's own points, nan if it is not known; it is looked at in stars only.
+        The ARI is that of the local points, and only computed for methods with a server; nan if unknown. Hashes are
+        viewed as float64, so that one collective operation can gather all values.
         """
-        own, prices = self._devices, self.cost_evaluator
-        losses, scores = np.zeros(len(own)), np.full(len(own), np.nan)
-        for piece in label(own, centroids):
+        devices = self._devices
+        evaluator = self.cost_evaluator
+        losses = np.zeros(len(devices))
+        scores = np.full(len(devices), np.nan)
+        for piece in label(devices, centroids):
             losses[piece.span] = piece.losses
-            if prices is not None and prices.n_classes and own.server >= 0:
-                known = piece.offsets, prices.classes[piece.rows].astype(np.int64), piece.labels
-                tables = own.kernels.count_class_labels(*known, prices.n_classes, centroids.shape[1])
+            if evaluator is not None and evaluator.n_classes and devices.server >= 0:
+                known = piece.offsets, evaluator.classes[piece.rows].astype(np.int64), piece.labels
+                tables = devices.kernels.count_class_labels(*known, evaluator.n_classes, centroids.shape[1])
                 scores[piece.span] = ari(tables)
-        return losses, scores, own.sizes.astype(np.float64), hash_tables(centroids).view(np.float64)
+        return losses, scores, devices.sizes.astype(np.float64), hash_tables(centroids).view(np.float64)
 
     def _measure_links(self, state: Any, algorithm: Any) -> Floats:
-        """Return sums over each device's links, float64[n, 3]: (4), what they add to the objective, and alpha.
+        """Add over the links of each device, float64[n, 3]: total variation (4), terms of the objective, and alpha.
 
-        The first two are summed at the lower end of a link; alpha is 1 where the method has none.
+        The first two are added at the lower end of a link. Alpha is 1 for methods without an objective.
         """
-        own, senders = self._devices, self.network.placement.senders
+        devices = self._devices
+        senders = self.network.placement.senders
         tables = self.network.halo_exchange_uncounted(state.centroids)
-        self.gtv = np.zeros(0)  # of many devices the last record's takes memory
-        self.gtv = own.kernels.gtv(tables, own.ids, own.indptr, own.indices, senders)
-        sums = np.empty((len(own), 3))
+        # Frees the array of the last record before the next one is computed.
+        self.gtv = np.zeros(0)
+        self.gtv = devices.kernels.gtv(tables, devices.ids, devices.indptr, devices.indices, senders)
+        sums = np.empty((len(devices), 3))
         sums[:, 0] = sums[:, 1] = self._add_up(self.gtv)
-        sums[:, 2] = np.diff(own.indptr)
+        sums[:, 2] = np.diff(devices.indptr)
         objective = algorithm.objective
         if objective is not None:
-            apart = objective.variation(own, tables, senders)
-            sums[:, 1] = self._add_up(objective.penalties(state, own, self.gtv if apart is None else apart))
-            sums[:, 2] = self._add_up(objective.link_alpha(own, state))
+            variation = objective.variation(devices, tables, senders)
+            sums[:, 1] = self._add_up(objective.penalties(state, devices, self.gtv if variation is None else variation))
+            sums[:, 2] = self._add_up(objective.link_alpha(devices, state))
         return sums
 
     def _measure_rounding(self, centroids: Floats, alpha: Floats, weights: Floats) -> Floats:
-        """Return two factors of a bound on how much (7) may rise by rounding in a round, float64[n, 2].
+        """Compute two factors of a bound on the increase of (7) by rounding in a round, float64[n, 2].
 
-        A centroid divides a sum of q numbers of at most M: points, and two rows per neighbor and centroid. So a
-        coordinate is off by at most e = (q + 3) u M, u the relative error of an operation, and where all that it is
-        the mean of weighs m, (7) is off by m e^2. The first factor is m ((q + 3) u)^2 of all centroids of a device, the
-        second the sum of M^2 over the coordinates. It takes M, not the spread: far from the origin rounding is coarser.
+        A centroid is a sum of q numbers of magnitude at most M (points, and two rows per neighbor and centroid),
+        divided by their weight m. So the error of a coordinate is at most e = (q + 3) u M with the relative error u of
+        an operation, and that of (7) is m e^2. The first factor is m ((q + 3) u)^2 for all centroids of a device, the
+        second the sum of M^2 over the coordinates. M is the magnitude and not the spread, because rounding is coarser
+        far from the origin.
         """
-        own, k = self._devices, centroids.shape[1]
-        factors: Floats = np.empty((len(own), 2))
-        for some in blocks(len(own), _ROUNDED * k * own.d):
-            links = 2 * k * np.diff(own.indptr[some.start : some.stop + 1])
-            masses = weights[some] * self._masses[some] + 2 * k * alpha[some]
-            factors[some, 0] = masses * np.square((own.sizes[some] + links + 3) * _ROUNDOFF)
-            sizes = np.where(np.isfinite(centroids[some]), np.abs(centroids[some]), 0.0)
-            extent = self._extent[some].copy()
-            for c in range(k):  # the largest along so short an axis would take several times as long
+        devices = self._devices
+        k = centroids.shape[1]
+        factors: Floats = np.empty((len(devices), 2))
+        for block in blocks(len(devices), _ROUNDED * k * devices.d):
+            links = 2 * k * np.diff(devices.indptr[block.start : block.stop + 1])
+            masses = weights[block] * self._masses[block] + 2 * k * alpha[block]
+            factors[block, 0] = masses * np.square((devices.sizes[block] + links + 3) * _ROUNDOFF)
+            sizes = np.where(np.isfinite(centroids[block]), np.abs(centroids[block]), 0.0)
+            extent = self._extent[block].copy()
+            # A loop, because np.max along such a short axis takes several times as long.
+            for c in range(k):
                 np.maximum(extent, sizes[:, c], out=extent)
-            factors[some, 1] = np.cumsum(np.square(extent), axis=1)[:, -1]
+            factors[block, 1] = np.cumsum(np.square(extent), axis=1)[:, -1]
         return factors
 
     def _add_up(self, values: Floats) -> Floats:
-        """Return the sum over each device's links, one after the other, float64[n]."""
-        own = self._devices
-        sums: Floats = own.kernels.moments(values[:, None], np.zeros(0), own.indptr, np.zeros(1))[:, 1]
+        """Add values over the links of each device one after the other, float64[n]."""
+        devices = self._devices
+        sums: Floats = devices.kernels.moments(values[:, None], np.zeros(0), devices.indptr, np.zeros(1))[:, 1]
         return sums
 
     def _certify(self, algorithm: Any, objective: float | None, t: int) -> str:
-        """Return whether descent of (7) is certified up to this record."""
+        """Return the certificate of descent of (7) up to this record: "certified", "violated" or "not claimed"."""
         promised = algorithm.traits.guarantees_descent and not (self.altered or self._devices.min_count)
         if not promised or self._devices.has_stale_or_varying_links or objective is None:
             return "not claimed"
         if t == 0:
             self._first = self._before = objective
             self._violated = False
-        if self._changed:  # (7) is of other points than before: descent is claimed between two breaks
+        # With new points, (7) is another function: descent is certified between two changes of the points.
+        if self._changed:
             self._before = objective
             return "violated" if self._violated else "not claimed"
         self._violated |= objective - self._before > _SLACK * max(self._before, _SLACK * self._first) + self._rounding
@@ -336,7 +384,8 @@ def hash_tables(tables: Floats) -> NDArray[np.uint8]:
     uint8[n, 32]
         Hash of the bytes of each table.
     """
-    contents, size = np.ascontiguousarray(tables).reshape(-1).view(np.uint8).data, tables[:1].nbytes
+    contents = np.ascontiguousarray(tables).reshape(-1).view(np.uint8).data
+    size = tables[:1].nbytes
     hashes = [
         hashlib.sha256(contents[first : first + size]).digest() for first in range(0, len(contents), max(size, 1))
     ]
@@ -344,17 +393,17 @@ def hash_tables(tables: Floats) -> NDArray[np.uint8]:
 
 
 def usual_every(n: int) -> int:
-    """Return every how many rounds n devices are looked at unless configured otherwise."""
+    """Return the default number of rounds between two records for n devices."""
     return _SELDOM if n > LARGE else 1
 
 
 def add(values: Floats | Integers) -> float:
-    """Return the sum, one after the other: the same bits on every placement."""
+    """Add values one after the other, so that the sum is bit-identical for any number of ranks."""
     return float(values.cumsum()[-1]) if len(values) else 0.0
 
 
 def mean(values: Floats, weights: Floats | Integers | None = None) -> float | None:
-    """Return the mean, perhaps weighted, of what is known, None if nothing is."""
+    """Compute the mean of the finite values, optionally weighted; None without finite values."""
     known = np.isfinite(values)
     if weights is None:
         return add(values[known]) / np.count_nonzero(known) if known.any() else None

@@ -1,4 +1,4 @@
-"""What a run leaves behind, the same on every rank."""
+"""Result of a run, identical on all ranks."""
 
 import textwrap
 from dataclasses import dataclass, field
@@ -28,22 +28,24 @@ if TYPE_CHECKING:
     from p2pkm.metrics.replay_frames import Frames
     from topologies import CSRGraph
 
-_TOLD = ("algorithm", "graph", "devices", "clusters", "rounds", "termination", "ratio_mean", "messages", "bytes",
+_IN_REPR = ("algorithm", "graph", "devices", "clusters", "rounds", "termination", "ratio_mean", "messages", "bytes",
          "wire_bytes")  # fmt: skip
-_NAMES = 10  # in a message
-_ROUNDED = 2.0**-49  # of the shift: what is left of a value of 0 that was scaled, averaged and scaled back
+# Largest number of names in a message.
+_NAMES = 10
+# Values up to this share of the shift are rounding errors of 0 that was scaled, averaged and scaled back.
+_ROUNDED = 2.0**-49
 
 
 class Exposure(NamedTuple):
-    """What every device, the server included, has seen of others.
+    """Exposure: data of other devices that each device, including the server, has received.
 
     Attributes
     ----------
     devices : int64[n]
-        Other devices whose rows it received: neighbors that sent, and those whose tables others forwarded unchanged
-        (an upper bound: of floods and trees all that may have come, lost messages and reduced tables included).
+        Number of other devices whose rows it received: neighbors that sent, and devices whose tables were forwarded
+        unchanged. An upper bound: lost messages and reduced tables of floods and trees are counted.
     rows : int64[n]
-        Rows that it received, repetitions included.
+        Number of rows that it received, with repetitions.
     """
 
     devices: Integers
@@ -54,14 +56,14 @@ class Exposure(NamedTuple):
 
 
 class HashChain(NamedTuple):
-    """The fingerprints of the recorded rounds.
+    """Hash chain over the records of a run.
 
     Attributes
     ----------
     heads : uint8[records, 32]
-        SHA-256 of the head before and of the devices' digests in device order.
+        SHA-256 of the previous head and of the devices' digests in device order.
     digests : uint8[records, n, 32] or None
-        SHA-256 of each device's centroids; None if they would fill more than 64 MB.
+        SHA-256 of each device's centroids; None if these take more than 64 MB.
     """
 
     heads: Any
@@ -72,27 +74,29 @@ class HashChain(NamedTuple):
 
 
 class Census(NamedTuple):
-    """Where the points are and how they were labeled, in ascending (device, row).
+    """Final labels: devices, labels and cluster statistics of all points at the end of a run.
+
+    Points are in ascending (device, row).
 
     Attributes
     ----------
     sizes : int64[n]
-        Points of each device.
+        Number of points of each device.
     labels, device, row : int64[m] or None
-        Centroid that each point chose on its own device (-1: the device has none), that device, and the row of the
-        point in the user's array; None above 10 million points.
+        Label of each point (row of its device's centroids; -1 if the device is without centroids), its device, and its
+        row in the input array; None above 10 million points.
     classes : int64[n, c] or None
-        Points of each true class on each device; None without labels.
+        Number of points of each true class on each device; None without true classes.
     scores : float64[n, 3] or None
-        Adjusted Rand index, NMI and purity of each device's own points.
+        Adjusted Rand index, NMI and purity of the local points of each device.
     sample : float64[s, d]
-        Points for pictures: all of them, or a seeded sample of 5,000.
+        Points for figures: all points, or a random sample of 5,000.
     sample_device, sample_class : int64[s]
-        Their devices and classes (-1 without labels).
+        Devices and true classes of the sample (-1 without true classes).
     sample_cluster : int64[s]
-        Row of their device's centroids that they chose; -1: none, or not known.
+        Labels of the sample; -1 if a device is without centroids, or labels are not known.
     cluster_sizes, cluster_means, cluster_deviations : int64[n, k], float64[n, k, d], float64[n, k, d], or None
-        Points of each row of a device's centroids, their mean and their standard deviation; None of large runs.
+        Number, mean and standard deviation of the points of each centroid of a device; None for large runs.
     """
 
     sizes: Integers
@@ -115,56 +119,60 @@ class Census(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """The outcome of a run.
+    """Result of a run.
 
     Attributes
     ----------
     centroids : float64[n, k, d]
-        Every device's centroids; absent rows are +inf.
+        Model of each device; absent centroids are +inf.
     server_centroids : float64[k, d] or None
-        The global model of a server method.
+        Model of the server; None without a server.
     rounds : list of dict
-        What the monitor recorded: rounds.jsonl of the run folder.
+        Records of the monitor, as in rounds.jsonl of the run folder.
     summary : dict
-        The closing JSON object of the command line.
+        Metrics of the run, as in summary.json of the run folder.
     ledger : Traffic
-        What was sent over each edge.
+        Messages and bytes of each edge.
     topology : Topology
+        Graph of the run.
     losses : float64[n]
-        Cost (6) of each device on its own points; inf where a device has points and no centroid.
+        Cost (6) of each device on its local points; inf for devices with points but without centroids.
     gtv : float64[e]
-        Disagreement (4) of the two ends of each directed edge of the topology, the same in both directions.
+        Disagreement (4) of the two ends of each edge of the topology, equal in both directions.
     census : Census
-        Where the points are and how they were labeled.
+        Final labels and cluster statistics.
     chain : HashChain
+        Hash chain over the records.
     best : int
-        The device whose centroids cost least on all points.
+        Device whose centroids have the lowest pooled cost.
     scaling : tuple of (float64[n, d], float64[n, d]) or None
-        Shift and span of every feature that each device scaled its points by; the centroids and the sample are in these
-        units, and `predict` scales what it gets.
+        Shift and span by which each device scaled its features. Centroids and sample are in scaled units, and `predict`
+        scales its input.
     groups : int64[n] or None
-        Group of each device, numbered by their lowest device: which table it took, of `treelloyd` with groups; of
-        `gtvmin` what is connected by links in use that kept more than half of their strength. None for other methods.
+        Group of each device, numbered by the lowest device. `treelloyd` with groups: devices with the same clustering.
+        `gtvmin`: devices that are connected by active links with more than half of their initial strength. None for
+        other methods.
     notes : list of str
-        What a reader of the figures should know, such as a sample that stands for the whole.
+        Notes on the interpretation of the metrics, such as the use of samples.
     frames : Frames or None
-        The run in at most 60 pictures, for replay; None if there are none.
+        At most 60 frames for replay; None if none were recorded.
     ratios : float64[n] or None
-        Cost of each device's centroids on all points over the central cost; NaN where it is not known.
+        Cost ratio of each device; NaN if not known.
     byzantine : int64[b] or None
-        The Byzantine devices.
+        Ids of the Byzantine devices.
     exposure : Exposure or None
+        Data of other devices that each device received.
     central : float64[k, d] or None
-        Centroids of central k-means, the baseline, in the units of `centroids`; None: there was none.
+        Centroids of central k-means, in the units of `centroids`; None without baseline.
     devices : dict of str to float64[n]
-        The figures of `p2pkm.metrics.registry` that every device has a value of, by key; the server's, too, if the
-        figure has one: devices.npz of the run folder.
+        Metrics of `p2pkm.metrics.registry` with a value per device, by key, as in devices.npz of the run folder. Some
+        have a value for the server at the end.
     features : tuple of str, length d, or None
-        Names of the features, if the data have any.
+        Names of the features, if known.
     derived : dict of str to array
-        What a method computed of the points besides centroids, by name: `features`, float64[m, D], the features of
-        every point in the order of `Census.device`, and what else its states have in `derived`. Then all centroids,
-        costs and labels are in the space of these features, which `predict` takes, too. Empty for other methods.
+        Other results of a method, by name, such as `features`, float64[m, D]: learned features of the points in the
+        order of `Census.device`. Then centroids, costs and labels are in the space of these features, and so is the
+        input of `predict`. Empty for other methods.
 
     Examples
     --------
@@ -204,20 +212,20 @@ class Result:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Return what the features are called; without names ``feature 0``, ``feature 1``, ...."""
+        """Names of the features; by default ``feature 0``, ``feature 1``, ...."""
         return self.features or tuple(f"feature {j}" for j in range(self.centroids.shape[2]))
 
     @property
     def learned(self) -> Any:
-        """Return the `LearnedFeatures` of `deepfeca` and `deepgossip`: parameters, features, labels; else None."""
+        """`LearnedFeatures` of `deepfeca` and `deepgossip` (parameters, features, labels); None for other methods."""
         return call("learned", self)
 
     @cached_property
     def clusters(self) -> Clusters:
-        """Return the clusters of all devices under one numbering, in the units of the data.
+        """Clusters of all devices with a common numbering, in units of the data.
 
-        The numbers are those of the device that `predict` takes by default: the rows of every other device are matched
-        with its rows one to one.
+        The numbers are those of the device with the lowest pooled cost, `best`; the centroids of all other devices are
+        matched with its centroids one to one.
         """
         census = self.census
         number = number_clusters(self.centroids, self.centroids[self.best])
@@ -233,26 +241,28 @@ class Result:
 
     @property
     def labels(self) -> Integers:
-        """Return the cluster of each point by its own device, int64[m], in ascending row of the data.
+        """Label of each point by its device, int64[m], in the order of the input rows.
 
-        They are numbered as in `clusters`; -1: the device has no centroid.
+        Labels are numbered as in `clusters`; -1 if the device does not have a centroid.
 
         Raises
         ------
         DataError
-            If the run was too large to keep them.
+            If the run has more than 10 million points.
         """
         census = self.census
         if census.labels is None or census.device is None or census.row is None:
-            raise DataError("above 10 million points labels are not kept; predict gives them, device by device")
+            raise DataError(
+                "labels of runs with more than 10 million points are not stored. Use predict for each device"
+            )
         return self.number_alike(census.device, census.labels)[np.argsort(census.row, kind="stable")]
 
     def number_alike(self, device: Integers, row: Integers) -> Integers:
-        """Return the clusters of `clusters` that rows of devices' centroids are, int64[m]; -1 stays -1."""
+        """Convert rows of devices' centroids to the numbers of `clusters`, int64[m]; -1 stays -1."""
         return np.where(row < 0, -1, self.clusters.number[device, np.maximum(row, 0)])
 
     def server_rows(self) -> Floats | None:
-        """Return the server's centroids numbered as in `clusters`, in the units of the data; None without a server."""
+        """Return the server's centroids, numbered as in `clusters`, in units of the data; None without a server."""
         if self.server_centroids is None:
             return None
         rows = np.full((1, max(len(self.server_centroids), self.centroids.shape[1]), self.centroids.shape[2]), np.inf)
@@ -261,50 +271,51 @@ class Result:
         return ordered if self.scaling is None else _scale_back(ordered, *(part[-1] for part in self.scaling))
 
     def _unscale(self, rows: Floats) -> Floats:
-        """Return rows[n, k, d] of every device in the units of the data."""
+        """Convert rows[n, k, d] of all devices to units of the data."""
         if self.scaling is None:
             return rows
         return _scale_back(rows, *(part[: len(rows), None] for part in self.scaling))
 
     @property
     def graph(self) -> "nx.Graph | CSRGraph":
-        """Return the communication graph: devices 0 to n - 1, of a star the server n too; links have a `weight`.
+        """Communication graph of devices 0 to n - 1, and of the server n in a star; edges have a `weight`.
 
-        A networkx.Graph, above 100,000 devices a topologies.CSRGraph. Where devices have names, nodes have a `name`.
+        A networkx.Graph; above 100,000 devices, a topologies.CSRGraph. Nodes have a `name` if devices have names.
         """
-        return self._light() if self.topology.n > LARGE else self._draw_up()
+        return self._build_csr() if self.topology.n > LARGE else self._build_networkx()
 
-    def _draw_up(self) -> "nx.Graph":
-        graph = self._light().to_networkx()
+    def _build_networkx(self) -> "nx.Graph":
+        graph = self._build_csr().to_networkx()
         for i, name in enumerate(self.topology.names or ()):
             graph.nodes[i]["name"] = name
         return graph
 
-    def _light(self) -> "CSRGraph":
+    def _build_csr(self) -> "CSRGraph":
         from topologies import CSRGraph
 
         return CSRGraph(self.topology.indptr, self.topology.indices, self.topology.weights)
 
     def predict(self, X: Any, device: int | str | None = None) -> Integers:  # noqa: N803 - scikit-learn's name
-        """Return the nearest centroid of each point, int64[m].
+        """Find the nearest centroid of each point, int64[m].
 
         Parameters
         ----------
         X : array_like of float64[m, d]
-            Columns of a data frame are found by the names of the features, in any order.
+            Points. Columns of a data frame are matched with the features by name.
         device : int or str, optional
-            Device whose centroids are used: its number from 0, or its name; where all names are numbers, such as site
-            codes, a number is a name. None: the device whose set costs least on all points of the run.
+            Number (from 0) or name of the device whose centroids are used. If all names are numbers, such as site
+            codes, a number is a name. None: the device with the lowest pooled cost.
 
         Raises
         ------
         DataError
-            If the points have other features or are not finite numbers, or the device does not exist or has
-            no centroid.
+            If the points do not match the features or are not finite, or the device does not exist or is without
+            centroids.
         """
         chosen = self.best if device is None else self._find_device(device)
         points = match_features(X, None if self.derived else self.features)
-        points, centroids = check_magnitude(as_points(points, empty=True), "X"), self.centroids[chosen]
+        points = check_magnitude(as_points(points, empty=True), "X")
+        centroids = self.centroids[chosen]
         if not len(points):
             return np.zeros(0, np.int64)
         if points.shape[1] != centroids.shape[1]:
@@ -315,14 +326,15 @@ class Result:
             )
         real = centroids[:, 0] < np.inf
         if not real.any():
-            raise DataError(f"device {chosen} has no centroid; choose another one")
+            raise DataError(f"device {chosen} has 0 centroids; expected at least one. Choose another device")
         check_near(points, centroids[real], "X and the centroids")
         _, labels = price_losses(points, np.ones(len(points)), np.array([0, len(points)]), centroids[None])
         return labels
 
     def _find_device(self, device: int | str) -> int:
-        """Return the number of a device that is given by number or name."""
-        n, names = len(self.centroids), (self.topology.names or ())[: len(self.centroids)]
+        """Return the number of a device given by number or name."""
+        n = len(self.centroids)
+        names = (self.topology.names or ())[: len(self.centroids)]
         codes = bool(names) and are_numbers(np.array(names, object))
         if str(device) in names and (isinstance(device, str) or codes):
             return names.index(str(device))
@@ -333,12 +345,12 @@ class Result:
         return number
 
     def save(self, path: str | Path) -> Path:
-        """Write the result into a new or empty folder, which `p2pkm.load` reads; under MPI, call it on one rank."""
+        """Write the result to a new or empty folder for `p2pkm.load`; under MPI, call it on a single rank."""
         folder: Path = call("save", self, path)
         return folder
 
     def report(self) -> Any:
-        """Return the report of the run with its replay, which a notebook shows; its `save` writes it as one HTML file.
+        """Build the report of the run with its replay, for a notebook; its method `save` writes a single HTML file.
 
         Returns
         -------
@@ -347,23 +359,23 @@ class Result:
         return call("report", self)
 
     def plot(self) -> "Figure":
-        """Return one figure with all pictures of the result; a notebook shows it."""
+        """Draw all plots of the result in a single figure."""
         figure: Figure = call("overview", self)
         return figure
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return the recorded rounds as a pandas DataFrame, one row per record."""
+        """Convert the recorded rounds to a pandas DataFrame with one row per record."""
         import pandas as pd
 
         return pd.DataFrame(self.rounds)
 
     def to_networkx(self) -> "nx.Graph":
-        """Return the graph with figures as attributes.
+        """Convert the graph to networkx, with metrics as attributes.
 
-        Nodes: ``name`` where devices have names, ``points``, ``loss`` (own cost), ``sent_bytes``, ``received_bytes``;
-        edges: ``weight``, ``gtv``, ``messages`` and ``bytes`` over both directions.
+        Attributes of nodes: ``name`` (if devices have names), ``points``, ``loss`` (local cost), ``sent_bytes`` and
+        ``received_bytes``. Attributes of edges: ``weight``, ``gtv``, ``messages`` and ``bytes`` of both directions.
         """
-        graph, (nodes, edges) = self._draw_up(), self.list_graph()
+        graph, (nodes, edges) = self._build_networkx(), self.list_graph()
         for i, figures in enumerate(nodes):
             graph.nodes[i].update(figures)
         for link, figures in edges.items():
@@ -371,13 +383,15 @@ class Result:
         return graph
 
     def list_graph(self) -> tuple[list[dict[str, Any]], dict[tuple[int, int], dict[str, Any]]]:
-        """Return what `to_networkx` says of every node, and of every edge from its lower end to the other one."""
-        topology, ledger = self.topology, self.ledger
+        """List the attributes of `to_networkx` for every node, and for every edge by its lower and upper end."""
+        topology = self.topology
+        ledger = self.ledger
         named: list[dict[str, Any]] = [{"name": name} for name in topology.names or ()]
         nodes = named or [{} for _ in range(topology.n)]
         for end, name in ((ledger.src, "sent_bytes"), (ledger.dst, "received_bytes")):
             for node, volume in zip(nodes, np.bincount(end, ledger.bytes, minlength=topology.n).tolist(), strict=True):
-                node[name] = int(volume)  # of floats, as bincount adds them up
+                # np.bincount with weights returns floats.
+                node[name] = int(volume)
         for node, points, loss in zip(nodes, self.census.sizes.tolist(), self.losses.tolist(), strict=False):
             node |= {"points": points, "loss": loss}
         if topology.hub >= 0:
@@ -396,19 +410,19 @@ class Result:
         return nodes, edges
 
     def __repr__(self) -> str:
-        known = [(name.replace("_", " "), self.summary.get(name)) for name in _TOLD]
-        told = ", ".join(
+        known = [(name.replace("_", " "), self.summary.get(name)) for name in _IN_REPR]
+        metrics = ", ".join(
             f"{name}: {f'{value:,.5g}' if isinstance(value, float) else value}"
             for name, value in known
             if value is not None
         )
-        return "\n".join(textwrap.wrap(f"<Result {told}>", 100, max_lines=5, placeholder=" ...>"))
+        return "\n".join(textwrap.wrap(f"<Result {metrics}>", 100, max_lines=5, placeholder=" ...>"))
 
     def _repr_html_(self) -> str:
         return str(call("card", self))
 
 
 def _scale_back(rows: Floats, shift: Floats, span: Floats) -> Floats:
-    """Return rows in the units of the data, float64[..., d]: what only rounding keeps from 0 is 0; absent ones +inf."""
-    found = rows * span + shift
-    return np.where(np.isinf(rows), rows, np.where(np.abs(found) <= _ROUNDED * np.abs(shift), 0.0, found))
+    """Convert rows to units of the data, float64[..., d]; rounding errors of 0 become 0, absent rows stay +inf."""
+    values = rows * span + shift
+    return np.where(np.isinf(rows), rows, np.where(np.abs(values) <= _ROUNDED * np.abs(shift), 0.0, values))

@@ -1,4 +1,4 @@
-"""The end of a run: from what the ranks hold to one result and one summary."""
+"""Final result and summary of a run, assembled from the state of all ranks."""
 
 import json
 import math
@@ -18,17 +18,17 @@ from p2pkm.data.shards import Shards
 from p2pkm.methods.server.star import StarState
 from p2pkm.metrics.clustering import ari, nmi, purity
 from p2pkm.metrics.cost_ratio import CostEvaluator, CostRatios
-from p2pkm.metrics.disclosure import expose
+from p2pkm.metrics.disclosure import count_exposure
 from p2pkm.metrics.final_labels import collect_labels, tabulate
-from p2pkm.metrics.milestones import accumulate_rounds, find_best, find_milestones, of_method
+from p2pkm.metrics.milestones import accumulate_rounds, exclude_acceptance_test, find_best, find_milestones
 from p2pkm.metrics.monitor import Monitor, mean
 from p2pkm.metrics.optional import (
     estimate_distance,
     expect_rate,
-    mark_centers,
-    mark_clients,
-    mark_move,
+    measure_center_distance,
+    measure_last_move,
     measure_server_costs,
+    score_clients,
     silhouette_scores,
 )
 from p2pkm.metrics.registry import measure, summary_keys
@@ -38,15 +38,21 @@ from p2pkm.network.graph import LARGE, Topology
 from p2pkm.network.ledger import Traffic
 from p2pkm.network.transport import Network, World
 
-_COMPARED = 1e7  # numbers that the distance to consensus looks at; of more devices every so many stand for all
-_MUCH, _SHORT = 0.3, 5.0  # share of the time that recording may take before a note is made; of at least so many seconds
-_SELDOM = 10  # looks at every tenth round
-_HALF = 0.5  # of a link's strength
-_LINKS = 64  # numbers of the links of a device, about
+# Comparisons of coordinates for the distance to consensus; larger runs compare an evenly spaced sample of the devices.
+_COMPARED = 1e7
+# Share of the run time, of at least _SHORT seconds, above which a note recommends fewer records.
+_MUCH = 0.3
+_SHORT = 5.0
+# Number of rounds between records that the note recommends.
+_SELDOM = 10
+# Links with a larger share of their initial strength connect devices of the same group.
+_HALF = 0.5
+# Estimated numbers per device in a block of links.
+_LINKS = 64
 
 
 def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
-    """Return the summary figures of a method's parameters, as they were used; None: the method has no such thing."""
+    """Return the parameters of a method for the summary, with resolved defaults; None if not applicable."""
     traits = algorithm.traits
     return {
         "algorithm": algorithm.name,
@@ -61,7 +67,17 @@ def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
 
 
 class OptionalMetrics(NamedTuple):
-    """What to score besides: silhouettes, the distance to known centers float64[c, d], the known groups int64[n]."""
+    """Optional metrics that were requested.
+
+    Attributes
+    ----------
+    silhouette : bool
+        Whether to compute silhouettes.
+    centers : float64[c, d] or None
+        Known centers, for the distance to them.
+    groups : int64[n] or None
+        Known groups of the devices, for the score of the groups.
+    """
 
     silhouette: bool = False
     centers: Floats | None = None
@@ -69,10 +85,24 @@ class OptionalMetrics(NamedTuple):
 
 
 class FinishedRun(NamedTuple):
-    """What a run leaves on a rank: its batch and points, the monitor, the last state, the graph.
+    """Final state of a run on a rank.
 
-    clock: virtual seconds for the summary; ages: mean and largest age of what each edge delivered, in seconds, None:
-    no clocks were kept; hops: how far tables traveled as they were, None: everywhere.
+    Attributes
+    ----------
+    devices : Devices
+        Batch of the rank.
+    shards : Shards
+        Points of its devices.
+    monitor : Monitor
+    state : NamedTuple
+        Final state of the method.
+    topology : Topology
+    clock : dict
+        Simulated times for the summary.
+    ages : tuple of (float64[e], float64[e]) or None
+        Mean and largest age of the tables that each edge delivered, in seconds; None without a link model.
+    hops : int or None
+        Number of hops over which tables were forwarded unchanged; None: to all devices.
     """
 
     devices: Devices
@@ -85,68 +115,92 @@ class FinishedRun(NamedTuple):
     hops: int | None
 
 
-def build_result(world: World, played: FinishedRun, facts: dict[str, Any], wishes: OptionalMetrics) -> Result:
-    """Return the same result on every rank."""
-    devices, shards, monitor, state, topology, clock, ages, hops = played
-    network, prices = monitor.network, cast(CostEvaluator, monitor.cost_evaluator)
+def build_result(world: World, finished: FinishedRun, facts: dict[str, Any], requested: OptionalMetrics) -> Result:
+    """Build the result of a run, identical on all ranks."""
+    devices, shards, monitor, state, topology, clock, ages, hops = finished
+    network = monitor.network
+    evaluator = cast(CostEvaluator, monitor.cost_evaluator)
     traffic = _gather_traffic(network, topology)
-    exposure = expose(traffic, topology, hops)
-    if ages is not None:
-        traffic = traffic._replace(age_mean=ages[0], age_max=ages[1])
+    exposure = count_exposure(traffic, topology, hops)
+    traffic = traffic if ages is None else traffic._replace(age_mean=ages[0], age_max=ages[1])
     induced = isinstance(state, StarState) and bool(network.allgather_by_device(state.induced).any())
     through = state.local if induced else None
-    census = collect_labels(devices, network, shards, prices.n_classes, state.centroids, through)
-    priced = monitor.priced
-    if through is not None and prices.n_classes:
-        pooled = tabulate(devices, network, shards.labels, prices.n_classes, (state.centroids, through))
-        priced = None if priced is None else priced._replace(tables=pooled[None])
-    sets = network.allgather_by_device(state.centroids)
-    centroids, model = sets[: devices.clients], None if topology.hub < 0 else _real(sets[topology.hub])
-    marks = _mark_server(devices, network, state, prices) if topology.hub >= 0 else {}
+    census = collect_labels(devices, network, shards, evaluator.n_classes, state.centroids, through)
+    cost_ratios = monitor.cost_ratios
+    if through is not None and evaluator.n_classes:
+        pooled = tabulate(devices, network, shards.labels, evaluator.n_classes, (state.centroids, through))
+        cost_ratios = None if cost_ratios is None else cost_ratios._replace(tables=pooled[None])
+    models = network.allgather_by_device(state.centroids)
+    centroids = models[: devices.clients]
+    model = None if topology.hub < 0 else _drop_absent(models[topology.hub])
+    server_metrics = _measure_server(devices, network, state, evaluator) if topology.hub >= 0 else {}
     groups = _name_groups(network, topology, state)
     known = monitor.objective_known and facts["rounds"] > 0 and not devices.has_stale_or_varying_links
     reverted = int(network.total(np.array([np.sum(optional(state, "reverted", default=False))], np.int64))[0])
-    move = mark_move(devices, network, state) if known and not reverted else None
-    records, summary = list[dict[str, Any]](), dict[str, Any]()
+    move = measure_last_move(devices, network, state) if known and not reverted else None
+    records = list[dict[str, Any]]()
+    summary = dict[str, Any]()
     if world.rank == 0:
-        summary = dict.fromkeys(summary_keys()) | facts | _score(priced, prices, census, monitor)
-        summary |= _last(monitor, move, _expect(facts)) | _count(traffic, monitor, centroids, exposure) | clock
-        if topology.hub >= 0:
-            summary |= marks
-        apart = groups is not None and groups.max() > topology.components.max()  # each with a quality of its own
-        summary |= find_milestones(monitor.trace) | ({} if apart else find_best(monitor.trace))
-        summary |= _optional_scores(wishes, centroids, monitor.best, model, census) | _mark_groups(
-            groups, wishes.groups
+        summary = dict.fromkeys(summary_keys()) | facts | _summarize_scores(cost_ratios, evaluator, census, monitor)
+        summary |= (
+            _summarize_records(monitor, move, _predict_rate(facts))
+            | _summarize_counts(traffic, monitor, centroids, exposure)
+            | clock
         )
+        summary |= server_metrics
+        # With separate groups, the ratio to central k-means on all points is not a measure of quality.
+        is_divided = groups is not None and groups.max() > topology.components.max()
+        summary |= find_milestones(monitor.trace) | ({} if is_divided else find_best(monitor.trace))
+        summary |= _compute_optional(requested, centroids, monitor.best, model, census)
+        summary |= _score_groups(groups, requested.groups)
         records = monitor.trace
-    prices.notes += [*_tell(topology, monitor, census, centroids), *_advise(monitor, topology, groups, facts),
-                     *byzantine_note(monitor.left_out), *_tell_reverted(reverted, devices.clients)]  # fmt: skip
-    prices.notes += _miss(census, centroids, model, monitor, facts | {"served": topology.hub >= 0})
-    text = json.dumps([records, summary, prices.notes], default=_plain) if world.rank == 0 else ""
-    shared = world.broadcast(
-        {"text": np.frombuffer(text.encode(), np.uint8), "losses": monitor.losses, "best": np.array(monitor.best),
-         "ratios": _ratios(monitor), **_freeze(monitor.hash_chain())} if world.rank == 0 else None
-    )  # fmt: skip
-    frames = world.broadcast(monitor.recorder.develop() if world.rank == 0 else None)
+    evaluator.notes += [
+        *_note_large_run(topology, monitor, census, centroids),
+        *_note_groups_and_time(monitor, topology, groups, facts),
+        *byzantine_note(monitor.excluded),
+        *_note_reverted(reverted, devices.clients),
+    ]
+    evaluator.notes += _note_missing_centroids(census, centroids, model, monitor, facts | {"served": topology.hub >= 0})
+    records, summary, notes, shared = _broadcast(world, monitor, records, summary, evaluator.notes)
+    frames = world.broadcast(monitor.recorder.build_frames() if world.rank == 0 else None)
     gtv = network.allgather_by_device(monitor.gtv, network.placement.edge_counts)
-    records, summary, notes = json.loads(shared["text"].tobytes())
     result = Result(
-        centroids, model, records, summary, traffic, topology, shared["losses"], _both_ways(topology, gtv, network),
+        centroids, model, records, summary, traffic, topology, shared["losses"], _mirror(topology, gtv, network),
         census, HashChain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
-        frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=monitor.left_out,
-        exposure=exposure, central=prices.baseline, derived=_collect_derived(devices, network, state),
+        frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=monitor.excluded,
+        exposure=exposure, central=evaluator.baseline, derived=_collect_derived(devices, network, state),
     )  # fmt: skip
-    figures, values = measure(result)  # the same on every rank, as the result is
+    # Computed from the result, so identical on all ranks.
+    figures, values = measure(result)
     return replace(result, summary=summary | figures, devices=values)
 
 
+def _broadcast(
+    world: World, monitor: Monitor, records: list[dict[str, Any]], summary: dict[str, Any], notes: list[str]
+) -> tuple[list[dict[str, Any]], dict[str, Any], list[str], dict[str, Any]]:
+    """Send records, summary, notes and the arrays of the monitor from rank 0 to all ranks; return them."""
+    shared = None
+    if world.rank == 0:
+        text = json.dumps([records, summary, notes], default=_plain)
+        shared = {
+            "text": np.frombuffer(text.encode(), np.uint8),
+            "losses": monitor.losses,
+            "best": np.array(monitor.best),
+            "ratios": _ratios(monitor),
+            **_to_arrays(monitor.hash_chain()),
+        }
+    shared = world.broadcast(shared)
+    # Parsed on rank 0, too, so that the values have the same types on all ranks.
+    return *json.loads(shared["text"].tobytes()), shared
+
+
 def _plain(number: np.generic) -> Any:
-    """Return a number of NumPy, such as a parameter that a script gave, as one of Python."""
+    """Convert a NumPy scalar, such as a parameter from a script, to a Python number."""
     return number.item()
 
 
 def _collect_derived(devices: Devices, network: Network, state: Any) -> dict[str, Any]:
-    """Return what the method computed of all points and devices besides centroids, the same on every rank."""
+    """Gather the derived results of a method for all points and devices, identical on all ranks."""
     derived = optional(state, "derived")
     if derived is None:
         return {}
@@ -159,111 +213,122 @@ def _collect_derived(devices: Devices, network: Network, state: Any) -> dict[str
     }
 
 
-def _tell_reverted(reverted: int, clients: int) -> list[str]:
-    """Return a note if devices have taken their start back."""
+def _note_reverted(reverted: int, clients: int) -> list[str]:
+    """List a note if devices returned to their initial centroids."""
     return [
-        f"accept test: {reverted:,} of {clients:,} devices took the start back, which may cost less on all points "
-        "than the method's end"
+        f"acceptance test: {reverted:,} of {clients:,} devices returned to their initial centroids, whose cost on all "
+        "points may be lower than that of the method"
     ] * (reverted > 0)
 
 
-def _advise(monitor: Monitor, topology: Topology, groups: Integers | None, facts: dict[str, Any]) -> list[str]:
-    """Return what to bear in mind with several groups, and where measuring took much of the time."""
+def _note_groups_and_time(
+    monitor: Monitor, topology: Topology, groups: Integers | None, facts: dict[str, Any]
+) -> list[str]:
+    """List notes on scores with several groups, and on the time of measurements."""
     notes = []
     if groups is not None and groups.max() > topology.components.max():
-        notes.append(f"{groups.max() + 1} groups: ratio and scores hold every device against the points of all")
+        notes.append(f"{groups.max() + 1} groups: ratio and scores of each device are over the points of all groups")
     share = monitor.seconds / max(facts["wall_seconds"], _SHORT)
     if share > _MUCH and monitor.every < _SELDOM:
-        notes.append(f"measuring the rounds took {share:.0%} of the time; --record-every 10 records every tenth only")
+        notes.append(f"measuring took {share:.0%} of the time; use --record-every 10 to measure only every tenth round")
     return notes
 
 
-def _tell(topology: Topology, monitor: Monitor, census: Census, centroids: Floats) -> list[str]:
-    """Return what is left out of the results of large runs."""
-    notes, stride = monitor.recorder.notes, _stride(centroids)
+def _note_large_run(topology: Topology, monitor: Monitor, census: Census, centroids: Floats) -> list[str]:
+    """List notes on results that large runs lack."""
+    notes = monitor.recorder.notes
+    stride = _stride(centroids)
     if topology.n > LARGE:
-        notes.append(f"above {LARGE:,} devices the graph is kept as arrays and the ledger without senders")
+        notes.append(f"above {LARGE:,} devices, the graph is saved as arrays and the ledger without senders")
     if topology.n > LARGE and monitor.every > 1:
         notes.append(
-            f"rounds are recorded every {monitor.every}, and the last of each stage; --record-every 1 records all"
+            f"one of {monitor.every} rounds and the last one of each stage are recorded; use --record-every 1 to "
+            "record all rounds"
         )
     if census.labels is None:
-        notes.append("so many points: their labels are not kept")
+        notes.append("labels of more than 10 million points are not saved")
     if stride > 1:
         notes.append(f"the distance to consensus is over one of {stride} devices")
     return notes
 
 
-def _expect(facts: dict[str, Any]) -> float | None:
-    """Return the convergence rate that theory expects, None with a raw alpha."""
+def _predict_rate(facts: dict[str, Any]) -> float | None:
+    """Return the convergence rate that theory predicts; None with a given alpha."""
     if facts["coupling"] is None or facts["relaxation"] is None:
         return None
     return expect_rate(facts["coupling"], facts["relaxation"], facts["schedule"])
 
 
-def _miss(
+def _note_missing_centroids(
     census: Census, centroids: Floats, model: Floats | None, monitor: Monitor, facts: dict[str, Any]
 ) -> list[str]:
-    """Return notes on devices that hold fewer centroids than were asked for, or none: which, why, what to change."""
+    """List notes on devices with fewer centroids than clusters, with reasons and remedies."""
     if facts["termination"] in STOPPED:
         return []
-    sizes, centroids = monitor.keep(census.sizes), monitor.keep(centroids)
-    held, k = np.isfinite(centroids[:, :, 0]).sum(axis=1), centroids.shape[1]
-    some = held[(held > 0) & (held < k)]
-    who = [f"{len(some):,} of {len(held):,} devices"] * (len(some) > 0)
+    sizes = monitor.keep(census.sizes)
+    centroids = monitor.keep(centroids)
+    held = np.isfinite(centroids[:, :, 0]).sum(axis=1)
+    k = centroids.shape[1]
+    incomplete = held[(held > 0) & (held < k)]
+    holders = [f"{len(incomplete):,} of {len(held):,} devices"] * (len(incomplete) > 0)
     if model is not None and 0 < len(model) < k:
-        some, who = np.append(some, len(model)), [*who, "the server"]
-    notes = [] if not who else [
-        f"{' and '.join(who)} ended with fewer than {k} centroids, the fewest {some.min()}: there are fewer distinct "
-        "points, or clusters were lost on the way. Use fewer clusters or more points per device"
+        incomplete = np.append(incomplete, len(model))
+        holders.append("the server")
+    notes = [] if not holders else [
+        f"{' and '.join(holders)} ended with fewer than {k} centroids (minimum {incomplete.min()}): there are fewer "
+        "distinct points, or clusters became empty. Use fewer clusters or more points per device"
     ]  # fmt: skip
-    return notes + _tell_without(sizes, centroids, facts)
+    return notes + _note_devices_without_centroids(sizes, centroids, facts)
 
 
-def _tell_without(sizes: Integers, centroids: Floats, facts: dict[str, Any]) -> list[str]:
-    """Return a note on devices that have points and no centroid."""
+def _note_devices_without_centroids(sizes: Integers, centroids: Floats, facts: dict[str, Any]) -> list[str]:
+    """List a note on devices with points but without centroids."""
     without = (centroids[:, :, 0] == np.inf).all(axis=1) & (sizes > 0)
     if not without.any():
         return []
-    some = f"{np.count_nonzero(without):,} of {np.count_nonzero(sizes):,}"
-    who = f"{some} devices hold no centroid, so scores leave them out"
+    shares = f"{np.count_nonzero(without):,} of {np.count_nonzero(sizes):,}"
+    problem = f"{shares} devices have 0 centroids and are not scored"
     if not (centroids < np.inf).any():
-        who = "no device holds a centroid, so there is no quality to report"
+        problem = "all devices have 0 centroids, so quality cannot be reported"
     if facts["termination"] == "round-limit" and not (facts["served"] or facts.get("min_cluster_size")):
         limit = f"the run ended at its limit of {count(facts['rounds'], 'round')}"
-        return [f"{who}: {limit}, before any centroid reached them. Use a higher --rounds"]
+        return [f"{problem}: {limit}, before any centroid reached them. Use a higher --rounds"]
     return [
-        f"{who}: no row of enough points reached them. Take fewer devices, fewer clusters, more points per device or a "
-        "lower minimum (--min-cluster-size; that of fkm is 2: --algorithm fkm:min_count=1)"
+        f"{problem}: no row with enough points reached them. Use fewer devices, fewer clusters, more points per "
+        "device, or a lower minimum (--min-cluster-size; for fkm, whose minimum is 2: --algorithm fkm:min_count=1)"
     ]
 
 
-def _last(monitor: Monitor, move: float | None, expected: float | None) -> dict[str, Any]:
-    """Return the figures of the last record that are about the whole run."""
-    last, own = monitor.trace[-1], of_method(monitor.trace)
-    found = {name: last[name] for name in ("objective", "gtv", "messages", "bytes", "wire_bytes")}
-    found["descent"] = own[-1]["descent"]
-    found["rounds_before"] = accumulate_rounds(own)[-1][0] - own[-1]["round"]  # a stage may be played several times
-    openings = [record for record in own if record["stage"] == own[-1]["stage"] and record["round"] == 0]
-    found["ratio_start"] = openings[-1]["ratio_mean"] if openings else None
+def _summarize_records(monitor: Monitor, move: float | None, expected: float | None) -> dict[str, Any]:
+    """Return the metrics of the run that are in its last records."""
+    last = monitor.trace[-1]
+    records = exclude_acceptance_test(monitor.trace)
+    metrics = {name: last[name] for name in ("objective", "gtv", "messages", "bytes", "wire_bytes")}
+    metrics["descent"] = records[-1]["descent"]
+    # From the cumulated rounds, because a stage may run several times.
+    metrics["rounds_before"] = accumulate_rounds(records)[-1][0] - records[-1]["round"]
+    openings = [record for record in records if record["stage"] == records[-1]["stage"] and record["round"] == 0]
+    metrics["ratio_start"] = openings[-1]["ratio_mean"] if openings else None
     if not monitor.objective_known:
-        return found | {"descent": None}
+        return metrics | {"descent": None}
     from topologies.measures import fitted
 
-    fall = fitted(own).contraction
-    # the distance of the objective to its end is quadratic; six digits, for the fit is no part of the run's bits
+    fall = fitted(records).contraction
+    # The objective is quadratic in the distance of the centroids to their limit, hence the root. Six digits, because
+    # the bit-identity of results does not cover the fit.
     rate = None if fall is None else float(f"{math.sqrt(fall):.6g}")
     left = None if move is None else estimate_distance(move, rate, expected)
-    return found | {"convergence_rate": rate, "distance_left": left}
+    return metrics | {"convergence_rate": rate, "distance_left": left}
 
 
-def _count(traffic: Traffic, monitor: Monitor, centroids: Floats, exposure: Exposure) -> dict[str, Any]:
-    """Return what can be counted or compared between devices."""
-    own, best = monitor.keep(centroids), np.searchsorted(monitor.left_out, monitor.best)
+def _summarize_counts(traffic: Traffic, monitor: Monitor, centroids: Floats, exposure: Exposure) -> dict[str, Any]:
+    """Return the metrics that count rows and messages or compare devices."""
+    scored = monitor.keep(centroids)
+    best = np.searchsorted(monitor.excluded, monitor.best)
     return {
         "rows_max_per_device": int(traffic.rows_per_device.max(initial=0)),
-        "centroid_sets": _count_different(monitor.keep(monitor.heads)) if (own < np.inf).any() else 0,
-        "consensus_distance": measure_consensus(own, monitor.best - int(best)),
+        "centroid_sets": _count_different(monitor.keep(monitor.heads)) if (scored < np.inf).any() else 0,
+        "consensus_distance": measure_consensus(scored, monitor.best - int(best)),
         "max_peers_observed": int(exposure.devices.max()),
         "messages_rejected": int(traffic.refused.sum()) if traffic.refused is not None else 0,
         "centroids_sha256": monitor.fingerprint.hex(),
@@ -272,37 +337,38 @@ def _count(traffic: Traffic, monitor: Monitor, centroids: Floats, exposure: Expo
 
 
 def _count_different(heads: Any) -> int:
-    """Return how many of uint64[n], parts of digests, differ: of a million two agree by chance once in 10^7 runs."""
+    """Count the distinct values of uint64[n], prefixes of digests."""
+    # With a million devices, two different digests have equal prefixes in one of 10^7 runs.
     heads = np.sort(heads)
     return 1 + int(np.count_nonzero(heads[1:] != heads[:-1]))
 
 
-def _mark_server(devices: Devices, network: Network, state: Any, prices: CostEvaluator) -> dict[str, Any]:
-    """Return what only a method with a server is scored by."""
+def _measure_server(devices: Devices, network: Network, state: Any, evaluator: CostEvaluator) -> dict[str, Any]:
+    """Return the metrics of methods with a server."""
     held = optional(state, "held")
     if held is None:
         return {}
     rows = int(network.total(np.array(np.maximum(held, 0).sum())))
-    return {"rows_at_server": rows, **measure_server_costs(devices, network, state, prices.central)}
+    return {"rows_at_server": rows, **measure_server_costs(devices, network, state, evaluator.central)}
 
 
-def _optional_scores(
-    wishes: OptionalMetrics, centroids: Floats, best: int, model: Floats | None, census: Census
+def _compute_optional(
+    requested: OptionalMetrics, centroids: Floats, best: int, model: Floats | None, census: Census
 ) -> dict[str, Any]:
-    """Score what was asked for: the server's centroids, else those of the devices."""
-    found: dict[str, Any] = {}
-    one = centroids[best] if model is None else model
-    if wishes.silhouette:
-        found |= silhouette_scores(one, census)
-    if wishes.centers is not None:
-        found |= mark_centers(centroids if model is None else model[None], wishes.centers)
-    return found
+    """Compute the requested optional metrics of the server's model or, without a server, of the devices' models."""
+    scores: dict[str, Any] = {}
+    if requested.silhouette:
+        scores |= silhouette_scores(centroids[best] if model is None else model, census)
+    if requested.centers is not None:
+        scores |= measure_center_distance(centroids if model is None else model[None], requested.centers)
+    return scores
 
 
 def _name_groups(network: Network, topology: Topology, state: Any) -> Integers | None:
-    """Return the group of each device, int64[n], by first appearance: its own, or what strong links connect.
+    """Return the group of each device, int64[n], numbered by first appearance.
 
-    Strong are those that kept more than half of their strength.
+    The group is that in the state or, for methods that weaken links, the component of the graph of strong links: those
+    with more than half of their initial strength.
     """
     group = optional(state, "group")
     if group is not None:
@@ -321,8 +387,8 @@ def _name_groups(network: Network, topology: Topology, state: Any) -> Integers |
     return Topology.from_links(topology.n, links).components
 
 
-def _mark_groups(groups: Integers | None, truth: Integers | None) -> dict[str, float | int | None]:
-    """Return the number of groups, and their adjusted Rand index over devices if the truth is known."""
+def _score_groups(groups: Integers | None, truth: Integers | None) -> dict[str, float | int | None]:
+    """Count the groups, and compute their adjusted Rand index over devices if the true groups are known."""
     if groups is None:
         return {}
     count = int(groups.max()) + 1
@@ -333,45 +399,47 @@ def _mark_groups(groups: Integers | None, truth: Integers | None) -> dict[str, f
     return {"groups": count, "groups_ari": float(ari(table))}
 
 
-def _real(rows: Floats) -> Floats | None:
-    """Return the rows that are there, None if there is none."""
+def _drop_absent(rows: Floats) -> Floats | None:
+    """Return the rows without absent ones; None if all are absent."""
     real = rows[rows[:, 0] < np.inf]
     return real if len(real) else None
 
 
-def _score(
-    priced: CostRatios | None, prices: CostEvaluator, census: Census, monitor: Monitor
+def _summarize_scores(
+    cost_ratios: CostRatios | None, evaluator: CostEvaluator, census: Census, monitor: Monitor
 ) -> dict[str, float | None]:
-    """Return ratios over devices, and the scores of all points labeled by each device's centroids, averaged."""
-    found: dict[str, float | None] = {"ratio_local_only": mean(prices.alone)} | mark_clients(census, monitor)
-    if priced is not None:
-        known = priced.ratios[np.isfinite(priced.ratios)]
-        found |= {"ratio_mean": mean(known), "ratio_worst": float(known.max()) if len(known) else None}
-        if priced.tables.size:
-            found |= {
-                name: mean(score(priced.tables)) for name, score in (("ari", ari), ("nmi", nmi), ("purity", purity))
+    """Return cost ratios over devices, and scores of all points labeled by each device's centroids, averaged."""
+    scores: dict[str, float | None] = {"ratio_local_only": mean(evaluator.alone)} | score_clients(census, monitor)
+    if cost_ratios is not None:
+        known = cost_ratios.ratios[np.isfinite(cost_ratios.ratios)]
+        scores |= {"ratio_mean": mean(known), "ratio_worst": float(known.max()) if len(known) else None}
+        if cost_ratios.tables.size:
+            scores |= {
+                name: mean(score(cost_ratios.tables))
+                for name, score in (("ari", ari), ("nmi", nmi), ("purity", purity))
             }
-    return found
+    return scores
 
 
 def measure_consensus(centroids: Floats, reference: int) -> float | None:
-    """Return how far the devices' centroids are from those of one of them: root mean square over devices.
+    """Compute the distance of the devices' models to that of a reference device, root mean square over devices.
 
-    Every row is compared with the nearest row of the reference, so that the order of rows does not matter; the
-    squared distances of a device's rows are summed. Consensus is 0, but 0 need not be consensus: rows that repeat, or
-    rows of the reference that a device lacks, add nothing, so {0, 0, 5} and {0, 5, 5} are 0 apart. The one-to-one
-    comparison is `p2pkm.metrics.alignment.distance_to_neighbors`.
+    Every centroid is compared with the nearest centroid of the reference, so that the order of rows does not matter;
+    the squared distances of a device are added. The distance is 0 at consensus. The converse is false: repeated
+    centroids, or centroids of the reference that a device lacks, add nothing, so that {0, 0, 5} and {0, 5, 5} have
+    distance 0. For one-to-one matching see `p2pkm.metrics.alignment.distance_to_neighbors`.
 
     Parameters
     ----------
     centroids : float64[n, k, d]
-        Absent rows are +inf and left out; devices without any row, too.
+        Models of the devices. Absent centroids are +inf and ignored; so are devices without centroids.
     reference : int
+        Reference device.
 
     Returns
     -------
     float or None
-        None if the reference has no row.
+        None if the reference is without centroids.
     """
     goal = centroids[reference][centroids[reference, :, 0] < np.inf]
     if not len(goal):
@@ -386,36 +454,38 @@ def measure_consensus(centroids: Floats, reference: int) -> float | None:
 
 
 def _stride(centroids: Floats) -> int:
-    """Return one of how many devices is compared with the others."""
+    """Return the distance between the numbers of compared devices; 1: all devices are compared."""
     return int(max(1, centroids.size * centroids.shape[1] // _COMPARED))
 
 
 def _ratios(monitor: Monitor) -> Floats:
-    """Return the ratio of each device, float64[n]; NaN where it is not known."""
-    return np.full(len(monitor.losses), np.nan) if monitor.priced is None else monitor.priced.ratios
+    """Return the cost ratio of each device, float64[n]; NaN if not known."""
+    return np.full(len(monitor.losses), np.nan) if monitor.cost_ratios is None else monitor.cost_ratios.ratios
 
 
-def _freeze(chain: HashChain) -> dict[str, Any]:
-    """Return the parts of the chain that are there."""
+def _to_arrays(chain: HashChain) -> dict[str, Any]:
+    """Return the arrays of the hash chain, without those that were not stored."""
     return {name: part for name, part in chain._asdict().items() if part is not None}
 
 
-def _both_ways(topology: Topology, gtv: Floats, network: Network) -> Floats:
-    """Write what stands at the lower end of every link at its upper end, too, and return it, float64[e]."""
+def _mirror(topology: Topology, gtv: Floats, network: Network) -> Floats:
+    """Copy the value at the lower end of every link to its upper end, in place; return the array float64[e]."""
     mirror = topology.mirror if network.placement.division.size > 1 else network.placement.mirror
-    for some in blocks(topology.n, _LINKS):
-        first, last = topology.indptr[some.start], topology.indptr[some.stop]
-        sources = np.arange(some.start, some.stop).repeat(np.diff(topology.indptr[some.start : some.stop + 1]))
+    for block in blocks(topology.n, _LINKS):
+        first = topology.indptr[block.start]
+        last = topology.indptr[block.stop]
+        sources = np.arange(block.start, block.stop).repeat(np.diff(topology.indptr[block.start : block.stop + 1]))
         upper = first + np.flatnonzero(sources > topology.indices[first:last])
         gtv[upper] = gtv[mirror[upper]]
     return gtv
 
 
 def _gather_traffic(network: Network, topology: Topology) -> Traffic:
-    """Return the ledger of all ranks, in the order of the topology's edges."""
+    """Gather the ledger of all ranks, in the order of the edges of the topology."""
     sent, n = network.ledger.edges, topology.n
     wide = n <= LARGE or network.total(np.array([sent.dtype != np.int32], np.int64))[0] > 0
-    sent = sent.astype(np.int64 if wide else np.int32, copy=False)  # alike on all ranks
+    # The type must be equal on all ranks for the collective operation.
+    sent = sent.astype(np.int64 if wide else np.int32, copy=False)
     messages, rows, volume, wire = network.allgather_by_device(sent, network.placement.edge_counts).T
     refused = network.allgather_by_device(network.ledger.refused)
     refused = refused if refused.any() else None
@@ -425,8 +495,8 @@ def _gather_traffic(network: Network, topology: Topology) -> Traffic:
         return Traffic(
             sources, topology.indices, messages, volume, rows, None, None, None, None, topology.n, wire, refused=refused
         )
-    stage, turn = (np.array([getattr(one, name) for one in exchanges]) for name in ("stage", "turn"))
-    number, sender, sent_rows = _gather_tables(network, [one.sent_rows for one in exchanges]).T
+    stage, turn = (np.array([getattr(exchange, name) for exchange in exchanges]) for name in ("stage", "turn"))
+    number, sender, sent_rows = _gather_tables(network, [exchange.sent_rows for exchange in exchanges]).T
     ends = topology.sources, topology.indices
     return Traffic(
         *ends, messages, volume, rows, stage[number], turn[number], sender, sent_rows, topology.n, wire, refused=refused
@@ -434,10 +504,11 @@ def _gather_traffic(network: Network, topology: Topology) -> Traffic:
 
 
 def _gather_tables(network: Network, sent_rows: list[tuple[Integers, Integers]]) -> Integers:
-    """Return (exchange, sender, rows) of every table sent, by exchange and by sender, int64[t, 3]."""
-    number = np.repeat(np.arange(len(sent_rows)), [len(who) for who, _ in sent_rows])
-    who, rows = (np.concatenate(part) for part in zip(*sent_rows, strict=True))
+    """Gather (exchange, sender, rows) of every table that was sent, sorted by exchange and sender, int64[t, 3]."""
+    number = np.repeat(np.arange(len(sent_rows)), [len(senders) for senders, _ in sent_rows])
+    senders, rows = (np.concatenate(part) for part in zip(*sent_rows, strict=True))
     ids = network.placement.ids
-    own = np.column_stack((number, ids[who], rows))[np.argsort(who, kind="stable")]
-    found = network.allgather_by_device(own, network.allgather_by_device(np.bincount(who, minlength=len(ids))))
-    return found[np.lexsort((found[:, 1], found[:, 0]))]
+    # Rows to gather must be sorted by device.
+    local = np.column_stack((number, ids[senders], rows))[np.argsort(senders, kind="stable")]
+    tables = network.allgather_by_device(local, network.allgather_by_device(np.bincount(senders, minlength=len(ids))))
+    return tables[np.lexsort((tables[:, 1], tables[:, 0]))]

@@ -1,1 +1,1 @@
-"""Run folders: save and load, checkpoint files, checksums, status."""
+"""Run folders on disk: results, checkpoints, checksums, locks and status."""

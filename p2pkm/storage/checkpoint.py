@@ -1,8 +1,7 @@
-"""Checkpoints on disk: each is written at once or not at all, has a checksum, and the last two are kept.
+"""Checkpoint files: written atomically, with a checksum; the last two of a run are kept.
 
-A file begins with a word that names the format and ends with SHA-256 of all that stands before. In between: the length
-of a header, the header in JSON (facts, outline, and name, type and shape of every array), and the arrays one after the
-other. Nothing in it is ever executed.
+Format: a signature, the length of the header, the header in JSON (facts, outline, and name, type and shape of every
+array), the arrays one after the other, and the SHA-256 of everything before. Reading a checkpoint executes no code.
 """
 
 import hashlib
@@ -25,14 +24,28 @@ from p2pkm.storage.lock import Lock
 from p2pkm.storage.save import write_bytes
 
 FOLDER = "checkpoint"
-_WORD = b"p2pkm checkpoint 2\n"
+# Signature at the start of a file, with the version of the format.
+_SIGNATURE = b"p2pkm checkpoint 2\n"
 _NAME = re.compile(r"(\d{8})\.bin")
+# Number of checkpoints of a run that are kept: the last one may be damaged when a machine fails.
 _KEPT = 2
-_PAUSE, _SHARE = 30.0, 0.025  # seconds between two of them, or more, so that they take no more of the time than this
+# Seconds between two checkpoints, unless these would take more than this share of the run time.
+_PAUSE = 30.0
+_SHARE = 0.025
 
 
 class Checkpoint(NamedTuple):
-    """What was read: facts about the run, the outline of the tree, its arrays in device order."""
+    """Contents of a checkpoint.
+
+    Attributes
+    ----------
+    facts : dict
+        Facts that identify the run.
+    outline : dict
+        Structure of the saved state, with references to the arrays.
+    arrays : dict
+        Arrays of the state, in device order.
+    """
 
     facts: dict[str, Any]
     outline: dict[str, Any]
@@ -40,13 +53,14 @@ class Checkpoint(NamedTuple):
 
 
 def identify(config: dict[str, Any], run: Any) -> dict[str, Any]:
-    """Return what a run must have in common with the one that goes on with it; its points are compared by themselves.
+    """Return the facts that must be equal for a run to resume another one; points are compared separately.
 
     Parameters
     ----------
     config : dict
         The resolved experiment.
     run : RunConfig
+        The run with graph, channel and stream.
     """
     return {"version": __version__, "config": config, "graph": digest(*run.topology.to_arrays().values()).hex(),
             "trace": digest(*run.channel.to_arrays().values()).hex(),
@@ -54,14 +68,14 @@ def identify(config: dict[str, Any], run: Any) -> dict[str, Any]:
 
 
 def write(folder: Path, name: str, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint under another name, see it on the disk, and rename it."""
+    """Write a checkpoint atomically: under another name, flushed to disk, then renamed."""
     arrays = {key: np.asarray(array) for key, array in checkpoint.arrays.items()}
-    listed = [[key, array.dtype.str, array.shape] for key, array in arrays.items()]
-    header = json.dumps([checkpoint.facts, checkpoint.outline, listed]).encode()
+    layout = [[key, array.dtype.str, array.shape] for key, array in arrays.items()]
+    header = json.dumps([checkpoint.facts, checkpoint.outline, layout]).encode()
 
-    def put(file: Any) -> None:
+    def write_content(file: Any) -> None:
         total = hashlib.sha256()
-        for part in (_WORD, len(header).to_bytes(8, "little"), header, *arrays.values()):
+        for part in (_SIGNATURE, len(header).to_bytes(8, "little"), header, *arrays.values()):
             data: Any = part
             if isinstance(part, np.ndarray):
                 data = np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
@@ -69,10 +83,11 @@ def write(folder: Path, name: str, checkpoint: Checkpoint) -> None:
             file.write(data)
         file.write(total.digest())
 
-    write_bytes(folder, name, put)
+    write_bytes(folder, name, write_content)
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)  # the new name, too
+        # Flushes the directory entry, so that the new name survives a failure of the machine.
+        os.fsync(handle)
     finally:
         os.close(handle)
 
@@ -83,17 +98,18 @@ def read(path: Path) -> Checkpoint:
     Raises
     ------
     DataError
-        If it is not whole, or not a checkpoint.
+        If the file is not a complete checkpoint.
     """
     try:
         data = memoryview(path.read_bytes())
-        total, word = hashlib.sha256(data[:-32]).digest(), len(_WORD)
-        if data[:word] != _WORD or data[-32:] != total:
+        checksum = hashlib.sha256(data[:-32]).digest()
+        start = len(_SIGNATURE)
+        if data[:start] != _SIGNATURE or data[-32:] != checksum:
             raise ValueError("its checksum is wrong")
-        first = word + 8 + int.from_bytes(data[word : word + 8], "little")
-        facts, outline, listed = json.loads(bytes(data[word + 8 : first]))
+        first = start + 8 + int.from_bytes(data[start : start + 8], "little")
+        facts, outline, layout = json.loads(bytes(data[start + 8 : first]))
         arrays = {}
-        for name, kind, shape in listed:
+        for name, kind, shape in layout:
             count = int(np.prod(shape, dtype=np.int64))
             arrays[name] = np.frombuffer(data, kind, count, first).reshape(shape)
             first += arrays[name].nbytes
@@ -102,76 +118,79 @@ def read(path: Path) -> Checkpoint:
         raise DataError(f"checkpoint {path} cannot be read: {error}") from None
 
 
-def listed(folder: Path) -> list[Path]:
-    """Return the checkpoints of a run folder, the last one first."""
+def list_checkpoints(folder: Path) -> list[Path]:
+    """List the checkpoint files of a run folder, the last one first."""
     place = folder / FOLDER
     return sorted((path for path in place.glob("*.bin") if _NAME.fullmatch(path.name)), reverse=True)
 
 
-def load_newest(folder: Path, tell: Callable[[str], None]) -> Checkpoint | None:
-    """Return the last checkpoint of a run folder that is whole, None without any; the others are told of."""
-    for path in listed(folder):
+def load_newest(folder: Path, report: Callable[[str], None]) -> Checkpoint | None:
+    """Load the last valid checkpoint of a run folder, None without any; damaged ones are reported."""
+    for path in list_checkpoints(folder):
         try:
             return read(path)
         except DataError as error:
-            tell(f"{error}; the one before is used")
+            report(f"{error}. The previous checkpoint is used")
     return None
 
 
 class CheckpointWriter:
-    """Where rank 0 puts the checkpoints of a run, and when.
+    """Writer of the checkpoints of a run, on rank 0.
 
     Parameters
     ----------
     lock : Lock
-        Of the run folder.
+        Lock of the run folder.
     every : int or None
-        Rounds between two of them; None: about every 30 s, 0: never.
+        Rounds between two checkpoints; None: about every 30 s, 0: never.
     facts : callable
-        Returns what tells this run from others, asked once.
+        Returns the facts that identify the run; called once.
     tell : callable
-        Gets what the user should know.
+        Receives messages for the user.
     """
 
     def __init__(
         self, lock: Lock, every: int | None, facts: Callable[[], dict[str, Any]], tell: Callable[[str], None]
     ) -> None:
-        self._lock, self._every, self._facts, self._tell = lock, every, cache(facts), tell
+        self._lock = lock
+        self._every = every
+        self._facts = cache(facts)
+        self._tell = tell
         self._next = time.monotonic() + _PAUSE
         self._begun = 0.0
 
     def is_due(self, t: int) -> bool:
-        """Return whether it is time for one after round t of a stage."""
+        """Return whether a checkpoint is due after round t of a stage."""
         if self._every is None:
             return time.monotonic() >= self._next
         return self._every > 0 and t % self._every == 0
 
     @property
     def is_enabled(self) -> bool:
-        """Return whether there are ever any."""
+        """Whether the run has checkpoints."""
         return self._every != 0
 
     def start_timer(self) -> None:
-        """Take the time from which on a checkpoint is being made."""
+        """Note the start of the work on a checkpoint, to limit its share of the run time."""
         self._begun = time.monotonic()
 
     def report_unavailable(self, reason: str) -> None:
-        """State why there is no checkpoint."""
-        self._tell(f"no checkpoint could be written: {reason}; the run goes on without")
+        """Report why a checkpoint was not written."""
+        self._tell(f"no checkpoint could be written: {reason}. The run continues without it")
 
     def put(self, outline: dict[str, Any], arrays: dict[str, Any]) -> None:
-        """Write one and remove those before the last two; if the disk fails, say so and go on."""
-        place = self._lock.folder
-        there = listed(place)
-        number = int(there[0].stem) + 1 if there else 1
+        """Write a checkpoint and remove those before the last two; a failure of the disk is only reported."""
+        folder = self._lock.folder
+        existing = list_checkpoints(folder)
+        number = int(existing[0].stem) + 1 if existing else 1
         try:
             self._lock.check()
-            (place / FOLDER).mkdir(exist_ok=True)
-            write(place / FOLDER, f"{number:08}.bin", Checkpoint(self._facts(), outline, arrays))
+            (folder / FOLDER).mkdir(exist_ok=True)
+            write(folder / FOLDER, f"{number:08}.bin", Checkpoint(self._facts(), outline, arrays))
         except OSError as error:
             self.report_unavailable(str(error.strerror or error))
         else:
-            self._remove(there[_KEPT - 1 :])
+            self._remove(existing[_KEPT - 1 :])
         now = time.monotonic()
         self._next = now + max(_PAUSE, (now - self._begun) / _SHARE)
 
@@ -180,4 +199,7 @@ class CheckpointWriter:
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
-                self._tell(f"checkpoint {path} could not be removed: {error.strerror or error}; the run goes on")
+                self._tell(
+                    f"checkpoint {path} could not be removed: {error.strerror or error}. The run continues; remove the "
+                    "file later"
+                )

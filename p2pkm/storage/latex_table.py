@@ -1,4 +1,4 @@
-"""The table of a study for LaTeX: means over seeds, their spread, and the best in bold where it is significant."""
+"""LaTeX table of a study: means over seeds with their spread; a significantly best mean is bold."""
 
 from collections.abc import Mapping, Sequence
 from numbers import Real
@@ -18,7 +18,7 @@ from p2pkm.storage.paired_tests import (
     UNDECIDED,
     Verdicts,
     estimate_mean,
-    is_best_alone,
+    is_unique_best,
     list_standings,
 )
 
@@ -30,16 +30,20 @@ _SIGNS = str.maketrans({
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
     "\n": " ",
 })  # fmt: skip
-_DASH, _BOLD, _NEAR, _OPEN = "--", r"\mathbf", r"\approx", "?"
+# Missing value, and marks of a mean: significantly best, equivalent to the best, not distinguished from it.
+_DASH = "--"
+_BOLD = r"\mathbf"
+_EQUIVALENT_MARK = r"\approx"
+_UNDECIDED_MARK = "?"
 
 
 def escape(text: str) -> str:
-    """Return text as LaTeX prints it, whatever signs are in it."""
+    """Escape the special characters of LaTeX in a text."""
     return text.translate(_SIGNS)
 
 
 class Layout(NamedTuple):
-    """What a table shows beside the means, see `p2pkm.Study.to_latex`."""
+    """Layout of a LaTeX table, see `p2pkm.Study.to_latex`."""
 
     spread: str = "sd"
     caption: str | None = None
@@ -48,16 +52,16 @@ class Layout(NamedTuple):
 
 
 def write_latex(groups: Groups, axes: Sequence[str], figures: Sequence[str] | None, layout: Layout) -> str:
-    """Return the table; see `p2pkm.Study.to_latex`.
+    """Return the LaTeX table of a study; see `p2pkm.Study.to_latex`.
 
     Parameters
     ----------
     groups : mapping of str to mapping of int to dict
-        The runs of every configuration by their seeds.
+        Runs of each configuration by seed.
     axes : sequence of str
-        The options that configurations differ in: a column each.
-    figures
-        As there.
+        Options that differ between configurations, one column each.
+    figures : sequence of str or None
+        Keys of metrics, one column each; None: defaults.
     layout : Layout
     """
     spread, caption, label, margin = layout
@@ -67,7 +71,10 @@ def write_latex(groups: Groups, axes: Sequence[str], figures: Sequence[str] | No
     sides = axes or ["algorithm"]
     head = [*(escape(name.replace("_", " ")) for name in sides), *(escape(metric.column) for metric in metrics)]
     verdicts = {metric.key: Verdicts(groups, metric.key, margin) for metric in metrics}
-    marks = {name: _find_marks(found, groups) if find(name).better else {} for name, found in verdicts.items()}
+    marks = {
+        name: _find_marks(metric_verdicts, groups) if find(name).better else {}
+        for name, metric_verdicts in verdicts.items()
+    }
     lines = [head]
     for name, group in groups.items():
         first = next(iter(group.values()))
@@ -76,8 +83,10 @@ def write_latex(groups: Groups, axes: Sequence[str], figures: Sequence[str] | No
     top, *rest = [f"  {' & '.join(line)} \\\\" for line in lines]
     seeds = sorted({len(group) for group in groups.values()}) or [0]
     over = count(seeds[0], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
-    notes = [f"% {_SPREADS[spread]} over {over}. Bold: all others are worse. {_NEAR}: equivalent to the best. "
-             f"{_OPEN}: not distinguished from it. Needs booktabs."]  # fmt: skip
+    notes = [
+        f"% {_SPREADS[spread]} over {over}. Bold: all others are worse. {_EQUIVALENT_MARK}: equivalent to the best. "
+        f"{_UNDECIDED_MARK}: not distinguished from it. Requires booktabs."
+    ]
     notes += [
         f"% {metric.column}: {describe_test(verdicts[metric.key], margin)}" for metric in metrics if metric.better
     ]
@@ -92,7 +101,7 @@ def write_latex(groups: Groups, axes: Sequence[str], figures: Sequence[str] | No
 
 
 def _choose(rows: Sequence[Mapping[str, Any]], figures: Sequence[str] | None) -> list[str]:
-    """Return the figures of the columns; refuse what no run has as a number."""
+    """Return the keys of the metrics to show; raise an error for keys without numbers in any run."""
     known = {name for row in rows for name, value in row.items()
              if isinstance(value, Real) and not isinstance(value, bool)} - {"seed"}  # fmt: skip
     if figures is None:
@@ -101,20 +110,25 @@ def _choose(rows: Sequence[Mapping[str, Any]], figures: Sequence[str] | None) ->
         figures = [figures]
     for name in figures:
         if name not in known:
-            raise ExperimentError(f"figures: no run has {name!r} as a number. {suggest(str(name), known)}")
+            raise ExperimentError(
+                f"figures contains {name!r}, which is not a number in any run. {suggest(str(name), known)}"
+            )
     return list(figures)
 
 
 def _find_marks(verdicts: Verdicts, groups: Groups) -> dict[str, str]:
-    """Return how the mean of a configuration is marked: in bold, as equivalent to the best, or as not distinguished."""
+    """Return the mark of the mean of each configuration: bold, equivalent to the best, or not distinguished."""
     standings = list_standings(verdicts)
-    if is_best_alone(standings) and len(standings) == len(groups):
+    if is_unique_best(standings) and len(standings) == len(groups):
         return {standings[0].name: _BOLD}
-    return {one.name: {EQUIVALENT: _NEAR, UNDECIDED: _OPEN}.get(one.verdict, "") for one in standings[1:]}
+    return {
+        standing.name: {EQUIVALENT: _EQUIVALENT_MARK, UNDECIDED: _UNDECIDED_MARK}.get(standing.verdict, "")
+        for standing in standings[1:]
+    }
 
 
 def _write(group: Mapping[int, Mapping[str, Any]], metric: Metric, spread: str, mark: str) -> str:
-    """Return a cell: the mean over the seeds and their spread, a dash where not all runs have the figure."""
+    """Format a cell: mean over the seeds with the spread, or a dash if a run lacks the metric."""
     values = [row.get(metric.key) for row in group.values()]
     if None in values:
         return _DASH

@@ -1,4 +1,4 @@
-"""A result read back from disk, without pickle."""
+"""Loading of a result from disk, without pickle."""
 
 import json
 from collections.abc import Callable
@@ -15,7 +15,8 @@ from p2pkm.network.ledger import Traffic
 from p2pkm.storage.run_status import describe_missing_results, require_single_run
 from p2pkm.storage.save import turn_labels
 
-_NEEDED: dict[str, dict[str, int]] = {  # arrays of every run and their number of axes
+# Arrays of every run by file, with their number of axes.
+_REQUIRED: dict[str, dict[str, int]] = {
     "centroids": {"centroids": 3},
     "labels": {},
     "ledger": dict.fromkeys(("src", "dst", "messages", "bytes", "edge_rows", "wire_bytes"), 1),
@@ -30,12 +31,12 @@ _NEEDED: dict[str, dict[str, int]] = {  # arrays of every run and their number o
 
 
 def load(path: str | Path) -> Result:
-    """Read a run folder, or what `Result.save` wrote.
+    """Load the result from a run folder, or from a folder written by `Result.save`.
 
     Raises
     ------
     DataError
-        If the folder is missing, the run has not ended, or a file of it cannot be read; the message names it.
+        If the folder does not exist, the run has not ended, or a file cannot be read; the message names the file.
 
     Examples
     --------
@@ -54,48 +55,49 @@ def load(path: str | Path) -> Result:
     require_single_run(folder)
     if not (folder / "summary.json").is_file():
         raise DataError(f"{folder} {describe_missing_results(folder)}")
-    summary = _reading(folder / "summary.json", _read_object)
-    rounds = _reading(folder / "rounds.jsonl", _read_rounds)
-    arrays = {name: _reading(folder / f"{name}.npz", _read_arrays) for name in _NEEDED}
+    summary = _read_safely(folder / "summary.json", _read_object)
+    rounds = _read_safely(folder / "rounds.jsonl", _read_rounds)
+    arrays = {name: _read_safely(folder / f"{name}.npz", _read_arrays) for name in _REQUIRED}
     large = (folder / "graph.npz").is_file()
-    topology = _reading(folder / ("graph.npz" if large else "graph.graphml"), _read_topology)
-    return _reading(folder, lambda _: _assemble(summary, rounds, arrays, topology))
+    topology = _read_safely(folder / ("graph.npz" if large else "graph.graphml"), _read_topology)
+    return _read_safely(folder, lambda _: _assemble(summary, rounds, arrays, topology))
 
 
-def _reading(path: Path, read: Callable[[Path], Any]) -> Any:
-    """Read one file; whatever is wrong with it is said with its name."""
+def _read_safely(path: Path, read: Callable[[Path], Any]) -> Any:
+    """Read one file; convert all errors to a `DataError` that names it."""
     try:
         return read(path)
     except (DataError, MemoryError):
         raise
-    except Exception as error:  # files that are damaged raise nearly anything
+    # Damaged files raise almost any exception.
+    except Exception as error:
         raise DataError(
-            f"{path} cannot be read: {type(error).__name__}: {error}. It is damaged or not of this version; take a "
+            f"{path} cannot be read: {type(error).__name__}: {error}. It is damaged or from another version. Restore a "
             "copy, or repeat the run from config.toml"
         ) from None
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    found = json.loads(path.read_bytes())
-    if not isinstance(found, dict):
-        raise ValueError("expected an object")
-    return found
+    content = json.loads(path.read_bytes())
+    if not isinstance(content, dict):
+        raise ValueError("expected a JSON object")
+    return content
 
 
 def _read_rounds(path: Path) -> list[dict[str, Any]]:
     rounds = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     if not all(isinstance(record, dict) for record in rounds):
-        raise ValueError("expected an object on every line")
+        raise ValueError("expected a JSON object on every line")
     return rounds
 
 
 def _read_arrays(path: Path) -> dict[str, Any]:
-    needed = _NEEDED[path.stem]
-    arrays = load_arrays(path) if needed or path.is_file() else {}
-    for name, axes in needed.items():
+    required = _REQUIRED[path.stem]
+    arrays = load_arrays(path) if required or path.is_file() else {}
+    for name, axes in required.items():
         if name not in arrays or arrays[name].ndim != axes:
-            found = f"it has shape {arrays[name].shape}" if name in arrays else "there is none"
-            raise ValueError(f"expected an array {name!r} with {axes} axes, but {found}")
+            actual = f"it has shape {arrays[name].shape}" if name in arrays else "there is none"
+            raise ValueError(f"expected an array {name!r} with {axes} axes, but {actual}")
     return arrays
 
 
@@ -107,21 +109,22 @@ def _read_topology(path: Path) -> Topology:
     graph = topologies.read(path, isolated=True)
     names = [graph.nodes[node].get("name") for node in topologies.sort_nodes(graph)]
     topology = replace(Topology.from_networkx(graph), file_summary="")
-    return topology if None in names else replace(topology, names=tuple(map(str, names)))  # also 1 to n
+    # Names may be numbers, such as 1 to n.
+    return topology if None in names else replace(topology, names=tuple(map(str, names)))
 
 
 def _assemble(
     summary: dict[str, Any], rounds: list[dict[str, Any]], arrays: dict[str, dict[str, Any]], topology: Topology
 ) -> Result:
-    centroids, labels, ledger, census, chain, frames, exposure, devices, learned = (arrays[name] for name in _NEEDED)
+    centroids, labels, ledger, census, chain, frames, exposure, devices, learned = (arrays[name] for name in _REQUIRED)
     n = len(centroids["centroids"])
     topology = replace(topology, hub=n if topology.n > n else -1)
     extra = {name: census.pop(name) for name in ("losses", "gtv", "best", "notes")}
     groups, ratios, byzantine = (census.pop(name, None) for name in ("groups", "ratios", "byzantine"))
     return Result(
         centroids["centroids"], centroids.get("server_centroids"), rounds, summary,
-        _fill(Traffic, ledger | {"devices": topology.n}), topology, extra["losses"], extra["gtv"],
-        _fill(Census, labels | census), HashChain(chain["heads"], chain.get("digests")),
+        _build_tuple(Traffic, ledger | {"devices": topology.n}), topology, extra["losses"], extra["gtv"],
+        _build_tuple(Census, labels | census), HashChain(chain["heads"], chain.get("digests")),
         int(extra["best"]), [str(note) for note in extra["notes"]],
         None if "scaling" not in centroids else (centroids["scaling"][0], centroids["scaling"][1]), groups,
         Frames(**frames) if frames else None, ratios, byzantine, Exposure(**exposure) if exposure else None,
@@ -131,6 +134,6 @@ def _assemble(
     )  # fmt: skip
 
 
-def _fill(kind: Any, parts: dict[str, Any]) -> Any:
-    """Build a NamedTuple; parts that were not stored are None."""
+def _build_tuple(kind: Any, parts: dict[str, Any]) -> Any:
+    """Build a NamedTuple; fields that were not stored are None."""
     return kind(**(dict.fromkeys(kind._fields) | parts))

@@ -1,4 +1,4 @@
-"""The lock of a folder: one process at a time writes there, and its lock dies with it."""
+"""Lock of a folder: only one process at a time writes there, and its lock ends with the process."""
 
 import errno
 import fcntl
@@ -13,43 +13,47 @@ from typing import Any, Self
 from p2pkm.core.errors import ExperimentError
 
 NAME = "p2pkm.lock"
-_MOST = 10_000  # folders of one name
-_LOOKS, _PAUSE = 21, 0.05  # a holder has this long to write its name, one that ends to go, one that looks to look away
+# Largest number of folders with the same base name.
+_MOST = 10_000
+# Attempts and seconds between them: 1 s for another process to write its identity, to release a lock, or to finish the
+# short test of a lock.
+_ATTEMPTS = 21
+_PAUSE = 0.05
 
 
 class Lock:
-    """Hold a folder until it is released, or until this process dies, however it does.
+    """Lock of a folder, held until it is released or this process ends.
 
-    The file ``p2pkm.lock`` in it names host and process and is locked by ``flock``, which NFS passes on to its
-    server, so that other hosts see it. Where a file system knows no locks, whoever makes the file holds the folder,
-    until it is removed or the process that it names has died on the same host.
+    The file ``p2pkm.lock`` in the folder contains host and process id and is locked by ``flock``. NFS forwards this
+    lock to its server, so that other hosts see it. On file systems without locks, the process that created the file
+    holds the folder, until the file is removed or the process has ended on the same host.
 
     Parameters
     ----------
     folder : Path
-        Made if it is new, and removed with the lock if nothing else is in it then.
+        Folder to lock. Created if it does not exist, and then removed with the lock if it is empty.
     new : bool
-        Whether the name was chosen by the program: a folder that exists is another one's, and `make_new_folder` makes
-        one of the next free name.
+        Whether the program chose the name: an existing folder belongs to another run, and `make_new_folder` creates one
+        with the next free name.
 
     Raises
     ------
     ExperimentError
-        If another process, or another lock of this one, holds it; with host and process id.
+        If another process, or another lock of this process, holds the folder; with host and process id.
     OSError
         If the lock cannot be written.
     """
 
     def __init__(self, folder: Path, *, new: bool = False) -> None:
-        parents = [place for place in folder.parents if not place.exists()]
-        own = new or not folder.exists()
+        parents = [parent for parent in folder.parents if not parent.exists()]
+        is_created = new or not folder.exists()
         self.folder = make_new_folder(folder) if new else folder
-        self._made = [self.folder] * own + parents
+        self._made = [self.folder] * is_created + parents
         self._file: int | None = None
         try:
-            self._file = _seize(self.folder)
+            self._file = _open_locked(self.folder)
             os.ftruncate(self._file, 0)
-            os.pwrite(self._file, json.dumps(sign()).encode() + b"\n", 0)
+            os.pwrite(self._file, json.dumps(process_identity()).encode() + b"\n", 0)
             os.fsync(self._file)
         except BaseException:
             self.release()
@@ -62,57 +66,59 @@ class Lock:
         self.release()
 
     @property
-    def kept(self) -> bool:
-        """Return whether the folder is still the one that was locked: nobody has removed, moved or replaced it."""
+    def is_held(self) -> bool:
+        """Whether the folder is still the locked one: it was not removed, moved or replaced."""
         return self._file is not None and _same(self._file, self.folder / NAME)
 
     def check(self) -> None:
-        """Do what must come before every write.
+        """Validate, before every write, that the folder is still the locked one.
 
         Raises
         ------
         OSError
-            If the folder is no longer the one that was locked.
+            If the folder was removed, moved or replaced.
         """
-        if not self.kept:
-            moved = "it was removed or moved, and another is in its place"
+        if not self.is_held:
+            moved = "it was removed or moved, and another folder is in its place"
             raise OSError(errno.ENOENT, moved if self.folder.exists() else os.strerror(errno.ENOENT))
 
     def release(self) -> None:
-        """Let others have the folder; once is enough."""
-        if self.kept:
+        """Release the folder; further calls do nothing."""
+        if self.is_held:
             with suppress(OSError):
                 (self.folder / NAME).unlink()
         if self._file is not None:
             os.close(self._file)
             self._file = None
-        for place in self._made:
-            with suppress(OSError):  # it is not empty, or gone
-                place.rmdir()
+        for folder in self._made:
+            # A folder that is not empty, or was removed, raises OSError.
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def make_new_folder(path: Path) -> Path:
-    """Make a folder that did not exist, and return it: of this name, or with -2, -3, ... behind it.
+    """Create a new folder with this name or, if it exists, with -2, -3, ... appended; return it.
 
-    Of several processes that choose the same name at once, each gets its own.
+    Several processes that choose the same name at the same time get different folders.
 
     Raises
     ------
     OSError
-        If it cannot be made.
+        If the folder cannot be created.
     """
     for number in range(1, _MOST):
-        place = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        folder = path if number == 1 else path.with_name(f"{path.name}-{number}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError, FileNotFoundError):  # taken; or the empty parent was just removed by another
-            place.mkdir()
-            return place
+        # The name exists; or another process has just removed the empty parent, as `Lock.release` does.
+        with suppress(FileExistsError, FileNotFoundError):
+            folder.mkdir()
+            return folder
     raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
 
 
 def describe_lock_holder(folder: Path) -> str:
-    """Return in words who holds a folder, nothing if nobody does."""
-    for _ in range(_LOOKS):
+    """Describe the process that holds the lock of a folder; empty if the folder is not locked."""
+    for _ in range(_ATTEMPTS):
         try:
             with open(folder / NAME, "rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -120,54 +126,63 @@ def describe_lock_holder(folder: Path) -> str:
         except BlockingIOError:
             owner = _read(folder)
         except OSError:
-            return _judge(folder)
-        if owner and not died(owner):
+            return _describe_without_flock(folder)
+        if owner and not process_has_ended(owner):
             return _describe(owner)
-        time.sleep(_PAUSE)  # it has not written its name yet
+        # The process has locked the file, but has not written its identity yet.
+        time.sleep(_PAUSE)
     return _describe({})
 
 
-def _judge(folder: Path) -> str:
-    """Return what `describe_lock_holder` does where there are no locks, or no file."""
+def _describe_without_flock(folder: Path) -> str:
+    """Describe the holder as `describe_lock_holder` does, if the file system is without locks or the file missing."""
     owner = _read(folder)
-    if died(owner) or not (folder / NAME).is_file():
+    if process_has_ended(owner) or not (folder / NAME).is_file():
         return ""
     return f"{_describe(owner)} (if it has ended, remove {folder / NAME})"
 
 
-def refuse_held(folder: Path) -> None:
-    """Refuse a folder that somebody holds.
+def check_not_locked(folder: Path) -> None:
+    """Validate that no process holds a folder.
 
     Raises
     ------
     ExperimentError
-        With host and process id.
+        If a process holds it; with host and process id.
     """
-    who = describe_lock_holder(folder)
-    if who:
-        raise ExperimentError(f"{folder} is in use: {who} writes there; wait for it, end it, or choose another folder")
+    process = describe_lock_holder(folder)
+    if process:
+        raise ExperimentError(
+            f"{folder} is in use: {process} writes there. Wait for it, end it, or choose another folder"
+        )
 
 
-def _seize(folder: Path) -> int:
-    """Return the open and locked file of a folder."""
-    for _ in range(_LOOKS):
-        with suppress(FileNotFoundError):  # another process is just leaving the folder
+def _open_locked(folder: Path) -> int:
+    """Create, open and lock the lock file of a folder; return its descriptor."""
+    for _ in range(_ATTEMPTS):
+        # Another process may remove the empty folder in between, as `Lock.release` does.
+        with suppress(FileNotFoundError):
             folder.mkdir(parents=True, exist_ok=True)
             file = _try(folder / NAME)
             if file is not None:
                 return file
         time.sleep(_PAUSE)
-    if not folder.is_dir():  # as in /proc, where nobody makes one
-        raise ExperimentError(f"{folder} cannot be written: there is no way to make it; choose another --out")
-    refuse_held(folder)
-    raise ExperimentError(f"{folder} is in use by one run after the other; try again, or choose another folder")
+    # As in /proc, where a folder cannot be created although mkdir reports only that a parent does not exist.
+    if not folder.is_dir():
+        raise ExperimentError(f"{folder} cannot be created. Choose another --out")
+    check_not_locked(folder)
+    raise ExperimentError(
+        f"{folder} was locked by other processes in {_ATTEMPTS} attempts. Try again, or choose another folder"
+    )
 
 
 def _try(path: Path) -> int | None:
     try:
-        file, made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), True
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        made = True
     except FileExistsError:
-        file, made = os.open(path, os.O_RDWR), False
+        file = os.open(path, os.O_RDWR)
+        made = False
     if _lock(file, path, made) and _same(file, path):
         return file
     os.close(file)
@@ -175,13 +190,17 @@ def _try(path: Path) -> int | None:
 
 
 def _lock(file: int, path: Path, made: bool) -> bool:
-    """Lock a file; without locks its maker has it, and that of a dead process goes, for the next look to make anew."""
+    """Lock a file; return whether it is locked.
+
+    On a file system without locks, the process that created the file holds it. The file of a process that has ended is
+    removed, so that the next attempt can create it.
+    """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        if not made and died(_read(path.parent)):
+        if not made and process_has_ended(_read(path.parent)):
             path.unlink(missing_ok=True)
         return made
     return True
@@ -194,40 +213,43 @@ def _same(file: int, path: Path) -> bool:
         return False
 
 
-def sign() -> dict[str, Any]:
-    """Return what tells this process from all others, also from a later one with the same number."""
+def process_identity() -> dict[str, Any]:
+    """Return host, process id and start of this process; the start excludes later processes with the same id."""
     return {"host": platform.node(), "process": os.getpid(), "process_began": process_start(os.getpid())}
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    """Return what the file says of its owner, nothing if it cannot be told."""
+    """Read the identity of the process in a lock file; empty if the file is missing or damaged."""
     try:
-        found = json.loads((folder / NAME).read_bytes())
+        content = json.loads((folder / NAME).read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    known = isinstance(found, dict) and isinstance(found.get("process"), int) and 0 < found["process"] < 1 << 31
-    return found if known else {}
+    is_valid = (
+        isinstance(content, dict) and isinstance(content.get("process"), int) and 0 < content["process"] < 1 << 31
+    )
+    return content if is_valid else {}
 
 
 def _describe(owner: dict[str, Any]) -> str:
     return f"process {owner['process']} on {owner.get('host')}" if owner else "another process"
 
 
-def died(owner: dict[str, Any]) -> bool:
-    """Return whether a process is known to have died; nothing is known of those of other hosts."""
+def process_has_ended(owner: dict[str, Any]) -> bool:
+    """Return whether a process is known to have ended; False for processes on other hosts."""
     if owner.get("host") != platform.node():
         return False
     try:
         os.kill(owner["process"], 0)
     except ProcessLookupError:
         return True
+    # The process belongs to another user, so it exists.
     except OSError:
-        return False  # of another user
+        return False
     return process_start(owner["process"]) != owner.get("process_began")
 
 
 def process_start(process: int) -> str | None:
-    """Find the start of a process, as the system writes it; None if the process is dead or its start is unknown."""
+    """Return the start of a process as text in system clock ticks; None if the process has ended or is unknown."""
     try:
         words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:

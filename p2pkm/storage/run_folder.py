@@ -1,4 +1,4 @@
-"""The run folder: what a run leaves on disk, readable at every moment."""
+"""Run folder: the files of a run on disk, valid at every moment."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from p2pkm.metrics.result import Result
 from p2pkm.storage.checkpoint import FOLDER
 from p2pkm.storage.checksums import NAME as CHECKSUMS
 from p2pkm.storage.checksums import write_checksums
-from p2pkm.storage.lock import NAME, Lock, make_new_folder, refuse_held
+from p2pkm.storage.lock import NAME, Lock, check_not_locked, make_new_folder
 from p2pkm.storage.run_status import read_manifest
 from p2pkm.storage.save import save_result, write_bytes, write_lines
 
@@ -29,110 +29,116 @@ def name_run(graph: str, algorithm: str, fingerprint: str) -> Path:
 
 
 def name_folder(what: str) -> Path:
-    """Return ``runs/<time>-<what>``, which another process may have chosen in the same second."""
+    """Return the path ``runs/<time>-<what>``; another process may choose the same one in the same second."""
     return Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{what}"
 
 
 def lock_new_folder(path: Path) -> Lock:
-    """Make a folder of a name that the program chose, or of the next free one, and hold it.
+    """Create and lock a folder with a name that the program chose, or the next free one.
 
     Raises
     ------
     ExperimentError
-        If it cannot be made.
+        If the folder cannot be created.
     """
     with _usable(path):
-        _refuse_unwritable(path)
+        _check_writable(path)
         return Lock(path, new=True)
 
 
 def make_new(path: Path) -> Path:
-    """Make a folder of a name that the program chose, or of the next free one; see `lock_new_folder` for the error."""
+    """Create a folder with a name that the program chose, or the next free one; errors as in `lock_new_folder`."""
     with _usable(path):
-        _refuse_unwritable(path)
+        _check_writable(path)
         return make_new_folder(path)
 
 
 def check_target(path: Path, *, force: bool) -> None:
-    """Refuse a folder that cannot be written or is in use; nothing is created.
+    """Validate that a folder can be used for a run; nothing is created.
 
     Raises
     ------
     ExperimentError
-        If the path is a file, a run is writing there, it is not empty (without `force`), or cannot be written to.
+        If the path is a file, a run is writing there, the folder is not empty (without `force`), or is not writable.
     """
     with _usable(path):
-        _refuse_target(path, force)
+        _check_target(path, force)
 
 
 @contextmanager
 def _usable(path: Path) -> Iterator[None]:
-    """Say of a folder that the system refuses that it cannot be used."""
+    """Convert errors of the operating system to an `ExperimentError` about --out."""
     try:
         yield
     except ExperimentError:
         raise
-    except (OSError, ValueError, RuntimeError) as error:  # a name that is too long, a link to itself
+    # Raised, for example, for names that are too long and for a symbolic link to itself.
+    except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ExperimentError(f"--out {path} cannot be used: {reason}; choose another folder") from None
+        raise ExperimentError(f"--out {path} cannot be used: {reason}. Choose another folder") from None
 
 
-def _refuse_target(path: Path, force: bool) -> None:
+def _check_target(path: Path, force: bool) -> None:
     if path.exists() and not path.is_dir():
-        raise ExperimentError(f"--out {path} is a file; expected a folder that is new or empty")
+        raise ExperimentError(f"--out {path} is a file; expected a new or empty folder")
     if force:
-        _refuse_irreplaceable(path)  # before everything below it is looked through
-    _refuse_live(path, below=force)
-    _refuse_used(path, force)
-    _refuse_unwritable(path)
+        # First, because the check for running runs searches the complete tree below the folder.
+        _check_replaceable(path)
+    _check_no_run(path, below=force)
+    _check_unused(path, force)
+    _check_writable(path)
 
 
-def _refuse_unwritable(path: Path) -> None:
-    """Reject a folder that cannot be created or written to."""
+def _check_writable(path: Path) -> None:
+    """Validate that a folder can be created, or is writable."""
     parent = path.resolve()
     while not parent.exists():
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise ExperimentError(f"--out {path} cannot be created: {parent} is not a folder that may be written to")
+        raise ExperimentError(f"--out {path} cannot be created: {parent} is not a writable folder. Choose another one")
 
 
-def _refuse_used(path: Path, force: bool) -> None:
-    """Refuse a folder that is not empty, or, if it may be replaced, one that cannot."""
+def _check_unused(path: Path, force: bool) -> None:
+    """Validate that a folder is empty or, with `force`, can be replaced."""
     if force:
-        _refuse_irreplaceable(path)
+        _check_replaceable(path)
     elif _content(path):
         raise ExperimentError(
-            f"--out {path} is not empty; choose another folder, or add --force to replace what is in it"
+            f"--out {path} is not empty; expected a new or empty folder. Choose another one, or add --force to replace "
+            "its contents"
         )
 
 
-def _refuse_irreplaceable(path: Path) -> None:
-    """Refuse to replace a folder that holds the current one."""
-    here = Path.cwd()
-    if _content(path) and path.resolve() in (here, *here.parents):
-        raise ExperimentError(f"--out {path} holds the current folder, which --force cannot replace; choose another")
+def _check_replaceable(path: Path) -> None:
+    """Validate that a folder to replace does not contain the current folder."""
+    current = Path.cwd()
+    if _content(path) and path.resolve() in (current, *current.parents):
+        raise ExperimentError(
+            f"--out {path} contains the current folder, which --force cannot replace. Choose another folder"
+        )
 
 
-def _refuse_live(path: Path, *, below: bool) -> None:
-    """Refuse a folder in which a run is writing; also, if asked for, one with such a folder somewhere below it."""
+def _check_no_run(path: Path, *, below: bool) -> None:
+    """Validate that no run is writing in a folder or, with `below`, in any folder below it."""
     for lock in path.rglob(NAME) if below else [path / NAME]:
-        refuse_held(lock.parent)
+        check_not_locked(lock.parent)
 
 
 def lock_target(path: Path, *, force: bool) -> Lock:
-    """Do what `check_target` does, and hold the folder from then on.
+    """Validate a folder as `check_target` does, and lock it.
 
     Raises
     ------
     ExperimentError
-        If it is refused, or another run was faster.
+        If the folder cannot be used, or another run has locked it in the meantime.
     NetworkError
         If the disk fails.
     """
     check_target(path, force=force)
     lock = lock_folder(path)
     try:
-        _refuse_used(path, force)  # whoever held it a moment ago may have left something
+        # Again: a run that held the folder between the check and the lock may have written results.
+        _check_unused(path, force)
     except ExperimentError:
         lock.release()
         raise
@@ -140,12 +146,12 @@ def lock_target(path: Path, *, force: bool) -> Lock:
 
 
 def lock_folder(path: Path) -> Lock:
-    """Hold a folder, whatever is in it.
+    """Lock a folder regardless of its contents.
 
     Raises
     ------
     ExperimentError
-        If another run holds it.
+        If another run holds the lock.
     NetworkError
         If the disk fails.
     """
@@ -154,55 +160,62 @@ def lock_folder(path: Path) -> Lock:
 
 
 def move_to_backup(path: Path) -> Path | None:
-    """Move what is in a folder that this process holds to a new one beside it, which is returned; None: it is empty."""
-    place = path.resolve()  # of a link, what it leads to
-    content = _content(place)
+    """Move the contents of a locked folder to a new folder next to it; return the new folder, None if it was empty."""
+    # For a symbolic link, the folder that it points to.
+    target = path.resolve()
+    content = _content(target)
     if not content:
         return None
-    old = place.with_name(f"{place.name}.old-{time.time_ns()}")
-    old.mkdir()
-    for one in content:
-        one.rename(old / one.name)
-    return old
+    backup = target.with_name(f"{target.name}.old-{time.time_ns()}")
+    backup.mkdir()
+    for entry in content:
+        entry.rename(backup / entry.name)
+    return backup
 
 
 def _content(path: Path) -> list[Path]:
-    """Return what is in a folder, but for its lock."""
-    return [one for one in path.iterdir() if one.name != NAME] if path.is_dir() else []
+    """Return the contents of a folder, except for its lock."""
+    return [entry for entry in path.iterdir() if entry.name != NAME] if path.is_dir() else []
 
 
 class RunFolder:
-    """Write a run's files, each at once or not at all; rank 0 only.
+    """Writer of a run's files, each written atomically; used on rank 0 only.
 
     Parameters
     ----------
     lock : Lock
-        Of the folder.
+        Lock of the folder.
     config : dict
         The resolved experiment.
     facts : dict
-        What the manifest says beside times and versions: ranks, MPI library.
+        Entries of the manifest in addition to times and versions: ranks, MPI library.
     names : mapping of str to str or None
         Names of devices and features, for comments in the configuration.
 
     Attributes
     ----------
     begun : bool
-        Whether anything was written.
+        Whether a file was written.
     path : Path
+        The folder.
     lock : Lock
+        Its lock.
     """
 
     def __init__(
         self, lock: Lock, config: dict[str, Any], facts: dict[str, Any], names: Mapping[str, str | None]
     ) -> None:
-        self.lock, self.path, self.begun, self._config, self._names = lock, lock.folder, False, config, names
+        self.lock = lock
+        self.path = lock.folder
+        self.begun = False
+        self._config = config
+        self._names = names
         self._manifest = {"state": "running", **describe_program(), **facts, "seed": config["seed"]}
         self._rounds: Any = None
         self._old: Path | None = None
 
     def begin(self) -> None:
-        """Begin to write; what was in the folder is moved aside until this run has ended."""
+        """Start a run: write configuration and manifest; earlier contents are moved to a backup until the run ends."""
         with _disk(self.path):
             self.lock.check()
             self._old = move_to_backup(self.path)
@@ -217,33 +230,37 @@ class RunFolder:
             self._rounds = open(self.path / "rounds.jsonl", "a", encoding="utf-8")  # noqa: SIM115 - open as long as the run
 
     def reopen(self, records: list[dict[str, Any]]) -> None:
-        """Go on in the folder of a run that has not ended, after these records; what came after them is cut off."""
+        """Resume a run in its folder after the given records; later records in the file are removed."""
         with _disk(self.path):
             before = read_manifest(self.path)
-            kept: dict[str, Any] = {name: before[name] for name in ("start", "aside", "cwd") if name in before}
-            self._manifest |= {**kept, "resumed": before.get("resumed", 0) + 1}
-            place, aside = self.path.resolve(), Path(str(kept.get("aside", ""))).name
-            self._old = place.with_name(aside) if aside.startswith(f"{place.name}.old-") else None
+            inherited: dict[str, Any] = {name: before[name] for name in ("start", "aside", "cwd") if name in before}
+            self._manifest |= {**inherited, "resumed": before.get("resumed", 0) + 1}
+            target = self.path.resolve()
+            backup_name = Path(str(inherited.get("aside", ""))).name
+            # Only names as given by `move_to_backup`: the folder is deleted at the end of the run.
+            self._old = target.with_name(backup_name) if backup_name.startswith(f"{target.name}.old-") else None
             self.begun = True
-            for ended in (CHECKSUMS, "summary.json"):  # what tells of the end of a run that was interrupted
-                (self.path / ended).unlink(missing_ok=True)
+            # An interrupted run has written these files at its end.
+            for name in (CHECKSUMS, "summary.json"):
+                (self.path / name).unlink(missing_ok=True)
             write_lines(records, self.path)
             self._write_manifest()
             self._rounds = open(self.path / "rounds.jsonl", "a", encoding="utf-8")  # noqa: SIM115 - as above
 
     def record(self, record: dict[str, Any]) -> None:
-        """Append one round."""
+        """Append the record of a round."""
         with _disk(self.path):
             self.lock.check()
             self._rounds.write(json.dumps(record) + "\n")
             self._rounds.flush()
 
     def finish(self, result: Result, draw: Callable[[Result, Path], object] | None) -> None:
-        """Write the results, and figures if there is `draw`; then mark the run as done or interrupted."""
+        """Write the results, and the figures by `draw` if given; then mark the run as done or interrupted."""
         with _disk(self.path):
             self.lock.check()
             self._rounds.close()
-            if result.summary["virtual_seconds"] is not None:  # known only now
+            # The simulated time of each record is known only now.
+            if result.summary["virtual_seconds"] is not None:
                 write_lines(result.rounds, self.path)
             save_result(result, self.path)
             if draw is not None:
@@ -253,21 +270,22 @@ class RunFolder:
             write_checksums(self.path)
 
     def _draw(self, result: Result, draw: Callable[[Result, Path], object]) -> None:
-        """Draw the figures; if that fails, the run is finished all the same, and a note says so."""
+        """Draw the figures; a failure adds a note and does not stop the run."""
         try:
             draw(result, self.path / "figures")
         except OSError:
             raise
         except Exception as error:
             result.notes.append(
-                f"the figures could not be drawn ({type(error).__name__}: {error}); all results are written. Try "
-                f"python -m p2pkm report {self.path}"
+                f"the figures could not be drawn ({type(error).__name__}: {error}); all results are saved. Try again "
+                f"with python -m p2pkm report {self.path}"
             )
 
     def end(self, state: str, **more: Any) -> None:
-        """Write into the manifest how the run ended; a folder that was moved aside goes once the new run is done."""
+        """Write the final state to the manifest; if the run is done, delete its checkpoints and the backup."""
         if self._rounds is not None:
-            with suppress(OSError):  # if that fails, it has failed before and was reported
+            # A failure here follows an earlier one, which was reported.
+            with suppress(OSError):
                 self._rounds.close()
         self._manifest |= {"state": state, "end": _now(), **more}
         if state == "done":
@@ -287,37 +305,37 @@ class RunFolder:
 
 
 class _disk:  # noqa: N801 - reads like a statement
-    """Turn a failing disk into an error that says so."""
+    """Context manager that converts an `OSError` to a `NetworkError` about the run folder."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def __enter__(self) -> None:
-        """Watch."""
+        """Start to convert errors."""
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        """Translate."""
+        """Convert an error."""
         if isinstance(error, OSError):
             raise NetworkError(
-                f"the run folder {self._path} cannot be written: {error.strerror or error}. Earlier files are intact; "
-                "make room or choose another --out"
+                f"the run folder {self._path} cannot be written: {error.strerror or error}. Earlier files are intact. "
+                "Free disk space, or choose another --out"
             ) from None
 
 
 def describe_program() -> dict[str, Any]:
-    """Return versions, host and command, for the manifest."""
+    """Return versions, host and command line for the manifest."""
     import platform
     from importlib.metadata import PackageNotFoundError, version
 
     from p2pkm.core.version import __version__
 
-    found = {}
+    versions = {}
     for name in ("numpy", "networkx", "numba", "mpi4py"):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return {"version": __version__, "python": platform.python_version(), "libraries": found,
+            versions[name] = "not installed"
+    return {"version": __version__, "python": platform.python_version(), "libraries": versions,
             "host": platform.node(), "command": sys.argv, "cwd": str(Path.cwd())}  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A result on its way to disk: every file is written at once or not at all."""
+"""Saving of a result; every file is written atomically."""
 
 import json
 import os
@@ -17,13 +17,20 @@ import numpy as np
 
 from p2pkm.core.errors import DataError
 from p2pkm.network.graph import LARGE
-from p2pkm.storage.lock import died, sign
+from p2pkm.storage.lock import process_has_ended, process_identity
 
-_PROBED, _WORTH = 1 << 16, 0.8  # bytes of an array that are packed on trial; keep it packed if it shrinks to less
-_LONG, _HALF = 16_000_000, 0.5  # the same of arrays of more bytes, which takes seconds
-_LINES = 1_000_000  # points, and coordinates of centroids; above, there are the arrays alone
+# Bytes in the middle of an array that are compressed on trial. The array is compressed if they shrink to this share.
+_PROBED = 1 << 16
+_WORTH = 0.8
+# Arrays of more bytes, whose compression takes seconds, are compressed only if the trial shrinks to this share.
+_LONG = 16_000_000
+_WORTH_IF_LONG = 0.5
+# Largest number of points in labels.csv, and of coordinates in centroids.csv; larger runs have only the arrays.
+_LINES = 1_000_000
+# Temporary file of `write_bytes`: process id, start of the process, and host.
 _PARTIAL = re.compile(r"\..+\.(\d{1,9})-(\d*)@(.+)\.partial")
-_KINDS = {str: "string", bool: "boolean", int: "long", float: "double"}  # of GraphML
+# Types of attributes in GraphML.
+_KINDS = {str: "string", bool: "boolean", int: "long", float: "double"}
 _GRAPHML = (
     "<?xml version='1.0' encoding='utf-8'?>\n"
     '<graphml xmlns="http://graphml.graphdrawing.org/xmlns" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
@@ -35,48 +42,50 @@ _LABEL_NAMES = {"labels": "labels", "device": "device", "row": "row"}
 
 
 def write_bytes(folder: Path, name: str, write: Callable[[Any], Any]) -> None:
-    """Write a file under another name beside it, then rename it; `write` gets the open file.
+    """Write a file atomically: under a temporary name next to it, then renamed; `write` receives the open file.
 
-    The other name is of this process alone, so that two may write the same file; what dead ones left over is removed.
+    The temporary name is unique to this process, so that two processes can write the same file. Temporary files of
+    processes that have ended are removed.
     """
-    _tidy(folder)
-    owner = sign()
-    beside = folder / f".{name}.{owner['process']}-{owner['process_began'] or ''}@{owner['host']}.partial"
+    _remove_abandoned(folder)
+    owner = process_identity()
+    temporary = folder / f".{name}.{owner['process']}-{owner['process_began'] or ''}@{owner['host']}.partial"
     try:
-        with open(beside, "wb") as file:
+        with open(temporary, "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(folder / name)
+        temporary.replace(folder / name)
     except OSError:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 @contextmanager
 def staging_folder(folder: Path) -> Iterator[Path]:
-    """Give an empty folder of this process alone; the files that are written there then go into `folder`, one by one.
+    """Provide an empty temporary folder; at the end, each file in it is written to `folder` atomically.
 
-    For libraries that write files by their names; a folder that does not exist is made.
+    For libraries that write files by name. `folder` is created if it does not exist.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory() as place:
-        yield Path(place)
-        for draft in sorted(Path(place).iterdir()):
-            write_bytes(folder, draft.name, methodcaller("write", draft.read_bytes()))
+    with TemporaryDirectory() as temporary:
+        yield Path(temporary)
+        for file in sorted(Path(temporary).iterdir()):
+            write_bytes(folder, file.name, methodcaller("write", file.read_bytes()))
 
 
 @cache
-def _tidy(folder: Path) -> None:
-    """Remove the unfinished files of processes that have died; once per folder and process, for it may hold many."""
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the temporary files of processes that have ended; once per folder and process, as folders may be large."""
     for path in folder.glob(".*.partial"):
-        found = _PARTIAL.fullmatch(path.name)
-        if found and died(_name_owner(*found.groups())):
-            with suppress(OSError):  # another process removes it, or it is another user's
+        match = _PARTIAL.fullmatch(path.name)
+        if match and process_has_ended(_read_owner(*match.groups())):
+            # Another process removes it at the same time, or it belongs to another user.
+            with suppress(OSError):
                 path.unlink()
 
 
-def _name_owner(process: str, began: str, host: str) -> dict[str, Any]:
+def _read_owner(process: str, began: str, host: str) -> dict[str, Any]:
     return {"host": host, "process": int(process), "process_began": began or None}
 
 
@@ -86,12 +95,12 @@ def write_json(folder: Path, name: str, content: Any) -> None:
 
 
 def pack_arrays(file: Any, arrays: dict[str, Any]) -> None:
-    """Write arrays as .npz; arrays that do not shrink, such as most real numbers, are not compressed."""
+    """Write arrays as .npz; arrays that do not shrink, such as most floats, are not compressed."""
     with zipfile.ZipFile(file, "w", compresslevel=1) as archive:
         for name, array in arrays.items():
             middle = array.size // 2
             probe = array.reshape(-1)[middle : middle + _PROBED // array.itemsize].tobytes()
-            worth = _WORTH if array.nbytes <= _LONG else _HALF
+            worth = _WORTH if array.nbytes <= _LONG else _WORTH_IF_LONG
             shrinks = len(zlib.compress(probe, 1)) < worth * len(probe)
             archive.compression = zipfile.ZIP_DEFLATED if shrinks else zipfile.ZIP_STORED
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -99,14 +108,15 @@ def pack_arrays(file: Any, arrays: dict[str, Any]) -> None:
 
 
 def turn_labels(derived: dict[str, Any]) -> dict[str, Any]:
-    """Return what a method derived from points with its labels turned: learned.npz has a row for each clustering."""
+    """Transpose the labels in the derived arrays of a method: learned.npz has one row per clustering."""
     turned = {"labels": np.ascontiguousarray(derived["labels"].T)} if "labels" in derived else {}
     return derived | turned
 
 
 def save_result(result: Any, folder: Path) -> None:
-    """Write everything but config, manifest, rounds and figures: centroids, ledger, graph, frames, summary ..."""
-    census, ledger = result.census, result.ledger
+    """Write all files of a result except config, manifest, rounds and figures."""
+    census = result.census
+    ledger = result.ledger
     archives: Any = {
         "centroids": {"centroids": result.centroids, "server_centroids": result.server_centroids,
                       "scaling": result.scaling, "central": result.central,
@@ -137,11 +147,13 @@ def save_result(result: Any, folder: Path) -> None:
 
 
 def write_tables(result: Any, folder: Path) -> None:
-    """Write labels.csv and centroids.csv, as spreadsheets read them; of large runs what is not too large."""
-    census, topology = result.census, result.topology
+    """Write labels.csv and centroids.csv for spreadsheets, unless they are too large."""
+    census = result.census
+    topology = result.topology
     if census.labels is not None and len(census.labels) <= _LINES:
         order = np.argsort(census.row, kind="stable")
-        device, cluster = census.device[order], result.number_alike(census.device, census.labels)[order]
+        device = census.device[order]
+        cluster = result.number_alike(census.device, census.labels)[order]
         names = [_field(topology.label(i)) for i in range(topology.clients)]
         lines = [
             f"{row},{names[i]},{c if c >= 0 else ''}\n"
@@ -154,27 +166,28 @@ def write_tables(result: Any, folder: Path) -> None:
 
 
 def _list_centroids(result: Any) -> list[str]:
-    """Return the lines of centroids.csv: a cluster over all devices, on each of them, on the server."""
-    clusters, lines = result.clusters, list[str]()
+    """Return the lines of centroids.csv: for each cluster, one over all devices, one per device, one of the server."""
+    clusters = result.clusters
+    lines = list[str]()
     sizes = clusters.points
     pooled = clusters.pool()
     server = result.server_rows()
     for c in range(len(pooled)):
         rows: list[Any] = [("all", None if sizes is None else int(sizes[:, c].sum()), pooled[c])]
         rows += [
-            (result.topology.label(i), None if sizes is None else int(sizes[i, c]), one[c])
-            for i, one in enumerate(clusters.centroids)
+            (result.topology.label(i), None if sizes is None else int(sizes[i, c]), centroids[c])
+            for i, centroids in enumerate(clusters.centroids)
         ]
         rows += [] if server is None else [(result.topology.label(result.topology.hub), None, server[c])]
-        for who, points, row in rows:
+        for name, points, row in rows:
             if np.isfinite(row).all():
                 values = ",".join(f"{value:.12g}" for value in row.tolist())
-                lines.append(f"{c},{_field(who)},{'' if points is None else points},{values}\n")
+                lines.append(f"{c},{_field(name)},{'' if points is None else points},{values}\n")
     return lines
 
 
 def _field(text: str) -> str:
-    """Return a field of a line, in quotes where it needs them."""
+    """Quote a field of a CSV line if necessary."""
     return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n\r') else text
 
 
@@ -184,13 +197,13 @@ def _write_text(folder: Path, name: str, head: str, lines: list[str]) -> None:
 
 
 def write_lines(records: list[dict[str, Any]], folder: Path) -> None:
-    """Write the records of a run, one line each."""
+    """Write the records of a run to rounds.jsonl, one line each."""
     lines = "".join(json.dumps(record) + "\n" for record in records)
     write_bytes(folder, "rounds.jsonl", lambda file: file.write(lines.encode()))
 
 
 def save(result: Any, path: str | Path) -> Path:
-    """Write a result into a new or empty folder, which `load` reads.
+    """Write a result to a new or empty folder, from which `load` reads it.
 
     Raises
     ------
@@ -200,18 +213,19 @@ def save(result: Any, path: str | Path) -> Path:
     folder = Path(path)
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise DataError(f"{folder} is not an empty folder; choose another one")
+            raise DataError(f"{folder} is not empty; expected a new or empty folder. Choose another one")
         folder.mkdir(parents=True, exist_ok=True)
         write_lines(result.rounds, folder)
         save_result(result, folder)
     except OSError as error:
-        raise DataError(f"{folder} cannot be written: {error.strerror or error}") from None
+        raise DataError(f"{folder} cannot be written: {error.strerror or error}. Choose another folder") from None
     return folder
 
 
 def _list_graphml(nodes: list[dict[str, Any]], edges: dict[tuple[int, int], dict[str, Any]]) -> list[str]:
-    """Return the lines of a GraphML file, without figures that its readers stumble over (inf)."""
-    keys: dict[tuple[str, str], str] = {}  # of figures, each with the type that it is declared with
+    """Return the lines of a GraphML file; infinite values are omitted, because readers reject them."""
+    # Type of each attribute, for its declaration.
+    keys: dict[tuple[str, str], str] = {}
     lines = []
     for kind, head, figures in (
         *(("node", f'<node id="{i}">', figures) for i, figures in enumerate(nodes)),
@@ -224,12 +238,12 @@ def _list_graphml(nodes: list[dict[str, Any]], edges: dict[tuple[int, int], dict
                 text = _to_xml(value) if isinstance(value, str) else str(value)
                 lines.append(f'      <data key="{kind}-{name}">{text}</data>\n')
         lines.append(f"    </{kind}>\n")
-    told = [f'  <key id="{kind}-{name}" for="{kind}" attr.name="{name}" attr.type="{known}"/>\n'
+    declarations = [f'  <key id="{kind}-{name}" for="{kind}" attr.name="{name}" attr.type="{known}"/>\n'
             for (kind, name), known in keys.items()]  # fmt: skip
-    return [*told, '  <graph edgedefault="undirected">\n', *lines, "  </graph>\n</graphml>\n"]
+    return [*declarations, '  <graph edgedefault="undirected">\n', *lines, "  </graph>\n</graphml>\n"]
 
 
 def _to_xml(text: str) -> str:
-    """Return a text as it stands in XML; signs that there is no way to write are escaped as in Python."""
+    """Escape a text for XML; characters that XML does not allow are escaped as in Python."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#13;")
     return _NO_XML.sub(lambda sign: ascii(sign[0])[1:-1], text)

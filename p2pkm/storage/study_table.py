@@ -1,4 +1,4 @@
-"""The tidy table of a study: one row per run, from its folder, a DataFrame or a list of rows."""
+"""Table of a study with one row per run, read from its folder, a DataFrame or a list of rows."""
 
 import hashlib
 import html
@@ -25,29 +25,37 @@ from p2pkm.storage.paired_tests import MARGIN, check_margin
 from p2pkm.storage.save import write_json
 
 Row = dict[str, Any]
-SERVED = "server"  # stands for the graph of a method with a server, whose hub is one more device
-ALONE = "local"  # the method without messages, which has neither a graph nor a server
+# Value of the column "graph" for methods with a server.
+SERVED = "server"
+# Method without messages, which has neither a graph nor a server.
+ALONE = "local"
+# Bootstrap samples.
 _RESAMPLES = 9_999
-TABLES = ("study.jsonl", "rows.jsonl")  # of a study, of a comparison
-_KEPT = "runs/*.json"  # of a study that has not ended
-_CHECKSUM = "sha256"  # of the rest of such a row
-OPTIONS = "options"  # that the run of a row was asked for
-_SHOWN = 10  # rows in a notebook
+# Tables of a study and of a comparison.
+TABLES = ("study.jsonl", "rows.jsonl")
+# Rows of a study that has not ended, one file per run.
+_SAVED_ROWS = "runs/*.json"
+# Key of the checksum in such a file.
+_CHECKSUM = "sha256"
+# Key of the options of the run in such a file.
+OPTIONS = "options"
+# Number of rows in a notebook.
+_SHOWN = 10
 _WHERE = ("algorithm", "graph")
 
 
 @dataclass(frozen=True, repr=False)
 class Study:
-    """The runs of a study or of a comparison, as `p2pkm.study`, `p2pkm.compare` and `load_study` return them.
+    """Runs of a study or of a comparison, as returned by `p2pkm.study`, `p2pkm.compare` and `load_study`.
 
     Attributes
     ----------
     rows : list of dict
-        One per run; None where a figure is not known. What comes before ``seed`` is the configuration.
+        One row per run; None for metrics that are not known. The columns before ``seed`` are the configuration.
     path : Path or None
-        Its folder.
+        Folder of the study.
     margin : float
-        Log ratio of two figures within which configurations are equivalent: 0.005 is 0.5 %; 0: never.
+        Log ratio of two metrics within which configurations are equivalent: 0.005 is 0.5 %; 0: never.
 
     Examples
     --------
@@ -69,12 +77,12 @@ class Study:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Study":
-        """Read the folder of a study or of a comparison; of one that was interrupted what there is.
+        """Load the folder of a study or of a comparison; of an interrupted one, the runs that have ended.
 
         Raises
         ------
         DataError
-            If it is no such folder.
+            If the folder does not contain a study.
         """
         folder = Path(path)
         try:
@@ -82,32 +90,34 @@ class Study:
                 if (folder / name).is_file():
                     lines = (folder / name).read_text("utf-8").splitlines()
                     return cls([_flatten(_parse(line)) for line in lines], folder, read_margin(folder))
-            kept = [read_row(path) for path in sorted(folder.glob(_KEPT))]
+            rows = [read_row(path) for path in sorted(folder.glob(_SAVED_ROWS))]
         except (OSError, ValueError) as error:
             raise DataError(f"{folder} cannot be read as a study: {error}") from None
-        if not kept:
-            raise DataError(f"{folder} is not the folder of a study; expected one that p2pkm sweep or compare wrote")
-        asked = [row.get(OPTIONS, {}) for row in kept]
-        names = dict.fromkeys(name for options in asked for name in options if name != "seed")
-        swept = [name for name in names if len({str(options.get(name)) for options in asked}) > 1]
-        return cls([_flatten(put_options_first(row, swept)) for row in kept], folder, read_margin(folder))
+        if not rows:
+            raise DataError(
+                f"{folder} is not the folder of a study; expected a folder written by p2pkm sweep or p2pkm compare"
+            )
+        requested = [row.get(OPTIONS, {}) for row in rows]
+        names = dict.fromkeys(name for options in requested for name in options if name != "seed")
+        swept = [name for name in names if len({str(options.get(name)) for options in requested}) > 1]
+        return cls([_flatten(put_options_first(row, swept)) for row in rows], folder, read_margin(folder))
 
     @property
     def swept(self) -> list[str]:
-        """Return the options that the runs differ in, but for the seed."""
+        """Options that differ between the runs, except the seed."""
         return find_axes(self.rows)
 
     @property
     def failed(self) -> list[Row]:
-        """Return the rows of runs that failed; ``error`` gives the reason."""
+        """Rows of runs that failed; ``error`` is the reason."""
         return [row for row in self.rows if row.get("error") is not None]
 
     def configurations(self) -> dict[str, dict[int, Row]]:
-        """Return the runs that ended, by configuration in words and by seed."""
+        """Return the runs that ended without an error, by name of the configuration and by seed."""
         return group_runs(read_rows(self), self.swept)
 
     def to_frame(self) -> Any:
-        """Return a pandas.DataFrame with a row per run."""
+        """Convert the rows to a pandas.DataFrame with one row per run."""
         import pandas as pd
 
         return pd.DataFrame(self.rows)
@@ -116,35 +126,36 @@ class Study:
         self, figures: Sequence[str] | None = None, *, spread: str = "sd", caption: str | None = None,
         label: str | None = None, path: str | os.PathLike[str] | None = None,
     ) -> str:  # fmt: skip
-        """Return a table for LaTeX with booktabs rules, a line per configuration: means over seeds and their spread.
+        """Format a LaTeX table with booktabs rules, a line per configuration: means over seeds and their spread.
 
-        The best mean of a column is in bold only if every other configuration is worse, see `conclusion` for the test.
-        Those that are equivalent to the best have the mark ≈, those that are not distinguished from it a question mark.
+        The best mean of a column is bold only if every other configuration is significantly worse, see `conclusion`
+        for the test. The mark ≈ means equivalent to the best, a question mark not distinguished from it.
 
         Parameters
         ----------
         figures : sequence of str, optional
-            Columns of `rows`; None: cost ratio, ARI and bytes, as far as they are known.
+            Columns of `rows`; None: cost ratio, ARI and bytes, if they are known.
         spread : {"sd", "interval", "none"}
-            After the mean: the standard deviation (n - 1), the 95 % interval of the mean by Student's t, or nothing.
+            Value after the mean: standard deviation (n - 1), 95 % interval of the mean by Student's t, or nothing.
         caption, label : str, optional
-            With one of them the table comes in a ``table`` environment. LaTeX; it is not escaped.
+            Caption and label in LaTeX, not escaped. With one of them, the table is in a ``table`` environment.
         path : path, optional
-            File to write it to.
+            File to which the table is written.
 
         Raises
         ------
         ExperimentError
-            If a figure is not a number, or spread is none of these.
+            If a column does not contain numbers, or `spread` is unknown.
         DataError
             If no run has ended.
         """
         from p2pkm.storage.latex_table import Layout, write_latex
 
         read_ended(self)
-        alone = {"graph": None}  # of the method without messages
+        # The graph of the method without messages is shown as a dash.
+        without_graph = {"graph": None}
         groups = {
-            name: {seed: row | alone if is_local_only(row["algorithm"]) else row for seed, row in group.items()}
+            name: {seed: row | without_graph if is_local_only(row["algorithm"]) else row for seed, row in group.items()}
             for name, group in self.configurations().items()
         }
         text = write_latex(groups, self.swept, figures, Layout(spread, caption, label, self.margin))
@@ -153,34 +164,35 @@ class Study:
         return text
 
     def conclusion(self, figure: str = "ratio_mean") -> str:
-        """Return sentences to quote: the best configuration, and the verdict on every other one beside it.
+        """Summarize the study in sentences to quote: the best configuration, and the verdict on each of the others.
 
-        Worse: a paired t-test (from 8 seeds, where one of them dominates, a signed-rank test) with Holm's correction
-        over all pairs rejects equality. Equivalent: the 90 % interval of the log ratio is within `margin`. Otherwise
-        not distinguished, with the number of seeds that a verdict would take. Below 5 common seeds nothing is tested.
+        * Worse: a paired t-test with Holm's correction over all pairs rejects equality. With at least 8 seeds of which
+          one dominates the differences, a signed-rank test is used.
+        * Equivalent: the 90 % interval of the log ratio is within `margin`.
+        * Not distinguished: otherwise, with the number of seeds for a verdict. At least 5 common seeds are required.
 
         Parameters
         ----------
         figure : str
-            What is compared; the cost over that of central k-means by default.
+            Column of `rows` to compare; the cost ratio by default.
         """
         from p2pkm.storage.conclusion import conclude
 
         return conclude(self.configurations(), figure, self.margin)
 
     def verdicts(self, figure: str = "ratio_mean") -> list[Row]:
-        """Return a row per configuration, the best first: its mean, and the comparison with the best.
+        """List a row per configuration, the best first, with its mean and the comparison with the best.
 
         Parameters
         ----------
         figure : str
-            What is compared.
+            Column of `rows` to compare.
 
         Returns
         -------
         list of dict
             ``configuration``, ``reference``, ``figure``, ``mean`` and the fields of
-            `p2pkm.storage.paired_tests.PairedTest`; of the best the verdict is "best".
+            `p2pkm.storage.paired_tests.PairedTest`; the verdict of the best configuration is "best".
         """
         from p2pkm.storage.conclusion import list_verdicts
 
@@ -192,9 +204,9 @@ class Study:
         Parameters
         ----------
         kind : {"seeds", "differences"}
-            Small multiples, a panel per graph with a dot per seed; or paired differences to the best configuration.
+            Kind of figure: one panel per graph with a dot per seed, or paired differences to the best configuration.
         figure : str
-            What is drawn; the cost over that of central k-means by default.
+            Column of `rows` to draw; the cost ratio by default.
 
         Returns
         -------
@@ -204,7 +216,7 @@ class Study:
         return call(f"plot_{kind}", self, figure=figure)
 
     def __repr__(self) -> str:
-        """Return what it is and what came out, in at most five lines."""
+        """Return a summary in at most five lines."""
         groups = self.configurations()
         seeds = len({row.get("seed") for row in self.rows})
         failed = f", {len(self.failed)} failed" if self.failed else ""
@@ -220,10 +232,10 @@ class Study:
         columns = dict.fromkeys(("algorithm", "graph", *swept, "termination", "error"))
         names = [name for name in columns if any(row.get(name) is not None for row in self.rows)]
         lines = [[_write(row.get(name)) for name in names] for row in self.rows[:_SHOWN]]
-        head = "".join(f'<th title="{html.escape(one.meaning)}">{one.label}</th>' for one in map(find, names))
+        head = "".join(f'<th title="{html.escape(metric.meaning)}">{metric.label}</th>' for metric in map(find, names))
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in lines)
         rest = len(self.rows) - len(lines)
-        more = f"<p>and {rest} more; to_frame() returns all</p>" if rest else ""
+        more = f"<p>and {rest} more rows; to_frame() returns all</p>" if rest else ""
         failed = sum(row.get("error") is not None for row in self.rows)
         title = f"<p>Study of {count(len(self.rows), 'run')}" + (f", {failed} failed" if failed else "") + "</p>"
         title += f"<p>{html.escape(self.conclusion())}</p>"
@@ -231,18 +243,19 @@ class Study:
 
 
 def load_study(path: str | os.PathLike[str]) -> Study:
-    """Read the folder that ``p2pkm sweep`` or ``p2pkm compare`` wrote: what `p2pkm.study` and `p2pkm.compare` return.
+    """Load a study from the folder written by ``p2pkm sweep``, ``p2pkm compare``, `p2pkm.study` or `p2pkm.compare`.
 
     The same as `Study.load`.
 
     Parameters
     ----------
     path : path
+        Folder of the study.
 
     Raises
     ------
     DataError
-        If it is no such folder.
+        If the folder does not contain a study.
 
     Examples
     --------
@@ -261,7 +274,7 @@ def load_study(path: str | os.PathLike[str]) -> Study:
 
 
 def read_margin(source: Any) -> float:
-    """Return the margin of equivalence of a study, or of the study or comparison in a folder; else the usual one."""
+    """Return the margin of equivalence of a study, or of the study or comparison in a folder; else the default."""
     if isinstance(source, Study):
         return source.margin
     if not isinstance(source, (str, os.PathLike)):
@@ -271,12 +284,12 @@ def read_margin(source: Any) -> float:
             if (Path(source) / name).is_file():
                 return check_margin(parse((Path(source) / name).read_text("utf-8")).get("margin", MARGIN))
     except (OSError, ValueError, AttributeError, ExperimentError) as error:
-        raise DataError(f"{Path(source) / name} cannot be read: {error}") from None
+        raise DataError(f"{Path(source) / name} cannot be read: {error}. Restore a copy") from None
     return MARGIN
 
 
 def read_rows(source: Any) -> list[Row]:
-    """Return the rows of a study that ended without an error, given its folder, itself, its DataFrame or its rows."""
+    """Return the rows of runs without an error, given a study, its folder, its DataFrame or its rows."""
     if isinstance(source, (str, os.PathLike)):
         source = Study.load(source)
     if isinstance(source, Study):
@@ -286,24 +299,27 @@ def read_rows(source: Any) -> list[Row]:
     rows = list(source) if isinstance(source, Iterable) and not isinstance(source, Mapping) else [source]
     if not all(isinstance(row, Mapping) for row in rows) or isinstance(source, Mapping):
         raise ExperimentError(
-            f"the study is an object of type {type(source).__name__}; expected what p2pkm.study or p2pkm.compare "
-            "returns, its folder, its DataFrame, or its rows"
+            f"the study has type {type(source).__name__}; expected a result of p2pkm.study or p2pkm.compare, its "
+            "folder, its DataFrame, or its rows"
         )
     missing = sorted({name for row in rows for name in {"algorithm", "graph", "seed"} - row.keys()})
     if missing:
-        raise ExperimentError(f"the study has rows without {', '.join(missing)}; expected a row of a study per run")
-    found = [{name: None if _is_missing(value) else value for name, value in row.items()} for row in rows]
-    return [row for row in found if row.get("error") is None]
+        raise ExperimentError(
+            f"the study has rows without the columns {', '.join(missing)}; expected rows as in p2pkm.Study.rows"
+        )
+    cleaned = [{name: None if _is_missing(value) else value for name, value in row.items()} for row in rows]
+    return [row for row in cleaned if row.get("error") is None]
 
 
 def read_ended(source: Any, *columns: str) -> list[Row]:
-    """Return the rows of `read_rows`, of which there must be one.
+    """Return the rows of `read_rows`, at least one.
 
     Parameters
     ----------
     source : Study or other
+        As for `read_rows`.
     *columns : str
-        Columns that one of them must have.
+        Columns that must exist.
 
     Raises
     ------
@@ -315,12 +331,12 @@ def read_ended(source: Any, *columns: str) -> list[Row]:
     rows = read_rows(source)
     known = {name for row in rows for name in row}
     for name in (name for name in columns if rows and name not in known):
-        raise ExperimentError(f"the study has no column {name!r}. {suggest(str(name), known)}")
+        raise ExperimentError(f"column {name!r} does not exist in the study. {suggest(str(name), known)}")
     if rows:
         return rows
     failed = source.failed if isinstance(source, Study) else []
-    why = f": {count(len(failed), 'run')} failed, the first of them with {failed[0]['error']}" if failed else ""
-    raise DataError(f"no run of the study has ended{why}; expected at least one. Run it again with other options")
+    why = f": {count(len(failed), 'run')} failed, the first with {failed[0]['error']}" if failed else ""
+    raise DataError(f"no run of the study has ended{why}; expected at least one. Repeat the study with other options")
 
 
 def _is_missing(value: Any) -> bool:
@@ -328,17 +344,17 @@ def _is_missing(value: Any) -> bool:
 
 
 def save_row(path: Path, row: Row) -> None:
-    """Write the row of a run that has ended, with its checksum."""
+    """Write the row of a run that has ended, with a checksum."""
     write_json(path.parent, path.name, row | {_CHECKSUM: _digest(json.loads(json.dumps(row)))})
 
 
 def read_row(path: Path) -> Row:
-    """Return the row of a run that has ended.
+    """Read the row of a run that has ended.
 
     Raises
     ------
     ValueError
-        If it is not as it was written, or was written as another one.
+        If the row was changed, or belongs to another file name.
     """
     row = _parse(path.read_bytes())
     if row.pop(_CHECKSUM, None) != _digest(row) or row["key"] != path.stem:
@@ -347,7 +363,7 @@ def read_row(path: Path) -> Row:
 
 
 def _parse(text: str | bytes) -> Row:
-    """Return the row that a text holds; a ValueError if it holds none."""
+    """Parse a row; raise a ValueError if the text does not contain one."""
     try:
         row = json.loads(text)
     except RecursionError as error:
@@ -362,10 +378,11 @@ def _digest(row: Row) -> str:
 
 
 def put_options_first(row: Row, swept: Sequence[str]) -> Row:
-    """Return a row with the options that were swept before its seed, as its run was asked for them."""
-    asked = row.get(OPTIONS, {})
-    return {"algorithm": None, "graph": None,
-            **{f"{name}_asked" if name == "rounds" else name: asked.get(name) for name in swept}, **row}  # fmt: skip
+    """Return a row in which the swept options, with their requested values, are the first columns."""
+    requested = row.get(OPTIONS, {})
+    # The rounds that a run took are in the column "rounds" already.
+    options = {f"{name}_asked" if name == "rounds" else name: requested.get(name) for name in swept}
+    return {"algorithm": None, "graph": None, **options, **row}
 
 
 def _flatten(row: Row) -> Row:
@@ -377,28 +394,28 @@ def _write(value: Any) -> str:
 
 
 def name_run(algorithm: str, graph: str | None) -> str:
-    """Return a method and where it ran in words: gtvmin on ring, fkm with a server, alone."""
+    """Return a name of a method and its graph, such as "gtvmin on ring", "fkm with a server" or "local"."""
     if is_local_only(algorithm):
         return algorithm
     return f"{algorithm} with a server" if graph == SERVED else f"{algorithm} on {graph or 'its graph'}"
 
 
 def is_local_only(algorithm: str) -> bool:
-    """Return whether it is the method without messages, which has no graph."""
+    """Return whether an algorithm is the method without messages."""
     return str(algorithm).partition(":")[0] == ALONE
 
 
 def name_configuration(sides: Mapping[str, Any]) -> str:
-    """Return the options of a configuration in words: gtvmin on ring, coupling 2."""
+    """Return a name of a configuration, such as "gtvmin on ring, coupling 2"."""
     rest = [f"{name.replace('_', ' ')} {'none' if sides[name] is None else sides[name]}"
             for name in sides if name not in _WHERE]  # fmt: skip
     return ", ".join([name_run(sides["algorithm"], sides.get("graph")), *rest])
 
 
 def find_axes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the options that rows differ in: of the columns before the seed those with several values.
+    """Return the options that differ between rows: columns before the seed with several values.
 
-    The star of a method with a server is no graph that anybody chose.
+    The value "server" of the column "graph" is not counted, because it follows from the method.
     """
     names = dict.fromkeys(name for row in rows for name in takewhile(lambda name: name != "seed", row))
     values = {name: {str(row.get(name)) for row in rows} - ({SERVED} if name == "graph" else set()) for name in names}
@@ -406,7 +423,7 @@ def find_axes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def group_runs(rows: Sequence[Row], axes: Sequence[str]) -> dict[str, dict[int, Row]]:
-    """Return the runs of every configuration, in words, by their seeds."""
+    """Group runs by name of the configuration and by seed."""
     groups: dict[str, dict[int, Row]] = {}
     names = [*_WHERE, *(name for name in axes if name not in _WHERE)]
     for row in rows:
@@ -416,39 +433,39 @@ def group_runs(rows: Sequence[Row], axes: Sequence[str]) -> dict[str, dict[int, 
 
 
 def average(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Row:
-    """Return figures over runs that ended: means, of the worst device the worst, and how many came near central.
+    """Aggregate metrics over runs that ended: the mean, or the maximum for metrics of the worst device.
 
-    A figure that not all runs have is None; but those of runs that came within 1 % of central k-means (``_of_central``)
-    are over these alone, and ``reached_central`` (None if not all were compared) says how many they are.
+    A metric that some runs lack is None. Metrics on reaching 1 % of central k-means (``_of_central``) are aggregated
+    over the runs that reached it; ``reached_central`` is the number of these runs, None if not all runs were compared.
     """
     means: Row = {}
     for name in names:
         values = [row.get(name) for row in rows if not never_reached(row, name)]
         means[name] = None if None in values or not values else float(find(name).over_runs(np.array(values, float)))
     compared = bool(rows) and all(row.get("ratio_mean") is not None for row in rows)
-    came = [row for row in rows if row.get(f"rounds_to_1pct{OF_CENTRAL}") is not None]
-    return means | {"reached_central": len(came) if compared else None}
+    reached = [row for row in rows if row.get(f"rounds_to_1pct{OF_CENTRAL}") is not None]
+    return means | {"reached_central": len(reached) if compared else None}
 
 
 def name_sides(difference: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the two configurations of a difference in words."""
+    """Return the names of the two configurations of a difference."""
     reference = name_run(difference["reference"], difference["reference_graph"])
     return name_run(difference["algorithm"], difference["graph"]), reference
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % percentile bootstrap interval of the mean; the value itself if there is only one."""
+    """Compute the 95 % percentile bootstrap interval of the mean; of a single value, the value itself."""
     from scipy.stats import bootstrap
 
     known = np.asarray(values, float)
     if len(known) < 2 or np.ptp(known) == 0.0:
         return float(known.min()), float(known.max())
-    found = bootstrap((known,), np.mean, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(0))
-    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+    result = bootstrap((known,), np.mean, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(0))
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 
 def describe_quality_loss(group: Sequence[Mapping[str, Any]]) -> str:
-    """Return in how many runs of a group quality got worse before the end, when and by how much; nothing if in none."""
+    """Describe how quality decreased before the end: in how many runs, when, and by how much; empty if in none."""
     worse = [row for row in group if is_worse(row.get("ratio_mean"), row.get("ratio_best"))]
     if not worse:
         return ""

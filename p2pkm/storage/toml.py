@@ -1,11 +1,12 @@
-"""Options read from a file."""
+"""Reader of TOML files with options."""
 
 import os
 from typing import Any
 
 from p2pkm.core.errors import ExperimentError
 
-_LARGEST = 16_384  # bytes; some kinds of nonsense take the parser time that grows with the square
+# Largest size of a file in bytes: the parser takes quadratic time on some malformed contents.
+_LARGEST = 16_384
 
 
 def read_toml(path: str) -> dict[str, Any]:
@@ -14,24 +15,35 @@ def read_toml(path: str) -> dict[str, Any]:
     Raises
     ------
     ExperimentError
-        If the file is missing, is not TOML, or has tables.
+        If the file does not exist, is not TOML, or contains tables.
     """
     keys = load_toml(path, "config file")
     for name, value in keys.items():
         if isinstance(value, (dict, list)):
-            raise ExperimentError(f"config file {path}: {name!r} is a table or a list; expected one level of keys")
+            raise ExperimentError(
+                f"config file {path}: {name!r} is a table or a list; expected one level of keys, such as k = 3"
+            )
         if isinstance(value, int) and abs(value) >= 2**64:
             raise ExperimentError(f"config file {path}: {name!r} is too large; expected a number of at most 64 bits")
     return keys
 
 
 def load_toml(path: str, what: str, hint: str = "") -> dict[str, Any]:
-    """Read a TOML file of options; `what` it is goes into messages, and a hint to who has none.
+    """Read a TOML file of options.
+
+    Parameters
+    ----------
+    path : str
+        Path of the file.
+    what : str
+        Kind of the file in messages.
+    hint : str
+        Text that is appended to messages.
 
     Raises
     ------
     ExperimentError
-        If the file is missing, large, or not TOML.
+        If the file does not exist, is too large, or is not TOML.
     """
     import tomllib
 
@@ -43,5 +55,6 @@ def load_toml(path: str, what: str, hint: str = "") -> dict[str, Any]:
         if len(content) > _LARGEST:
             raise ValueError(f"it has more than {_LARGEST} bytes")
         return tomllib.loads(content.decode())
-    except (ValueError, OSError, RecursionError) as error:  # also of numbers with thousands of digits
+    # Numbers with thousands of digits raise ValueError, too.
+    except (ValueError, OSError, RecursionError) as error:
         raise ExperimentError(f"{what} {path} cannot be read: {error}; expected a TOML file of options{hint}") from None

@@ -72,7 +72,7 @@ def test_folder_that_may_not_be_written_to(folder, monkeypatch, request):
         access = os.access
         monkeypatch.setattr(os, "access", lambda path, mode: path != locked and access(path, mode))
     before = listed(folder)
-    _check(here(*SMALL, "--out", "locked/run"), 2, "may be written to", folder, before)
+    _check(here(*SMALL, "--out", "locked/run"), 2, "is not a writable folder", folder, before)
 
 
 def test_dry_run_refuses_as_well(folder):
@@ -86,7 +86,7 @@ def test_dry_run_refuses_as_well(folder):
     [
         (["--graph", "rnig"], 2, "Did you mean 'ring'?"),
         (["--nope"], 2, "No such option"),
-        (["--data", "ragged.csv"], 3, "3 fields, expected 2"),
+        (["--data", "ragged.csv"], 3, "3 fields; expected 2"),
         (["--graph", "file:two.edgelist", "--devices", "4"], 3, "it has 2 components"),
     ],
 )

@@ -34,7 +34,7 @@ def test_fewer_centroids_than_clusters_are_reported(name, distinct):
     fewest, notes = count_fewest(result), [note for note in result.notes if "ended with fewer than 5" in note]
     assert result.summary["centroids_held"] == fewest
     assert len(notes) == (fewest < 5)
-    assert not [note for note in notes if f"the fewest {fewest}" not in note]
+    assert not [note for note in notes if f"(minimum {fewest})" not in note]
     rows = [figure for label, figure, _ in list_summary_rows(result.summary, result.notes) if label == "centroids"]
     assert rows == [str(fewest)] * (fewest < 5)
     assert distinct > 3 or fewest == 3 or name in OTHERS

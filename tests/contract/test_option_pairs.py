@@ -41,13 +41,17 @@ def test_folders_of_several_runs_are_told_from_damaged_ones(tmp_path):
     assert here(*small, "--coupling-path", "10,1", "--out", "path").code == 0
     assert here("compare", *small, "--algorithm", "gtvmin", "--seeds", "0", "--out", "comparison").code == 0
     assert here("sweep", study, "--no-plot", "-q", "--out", "study").code == 0
-    held = {"seeds": "2 runs, such as seeds", "path": "a path of couplings", "comparison": "a comparison",
-            "study": "a study"}  # fmt: skip
+    held = {
+        "seeds": "2 runs. Use the folder of one run, such as seeds",
+        "path": "a path of couplings",
+        "comparison": "a comparison",
+        "study": "a study",
+    }
     for folder, words in held.items():
         refused = [("verify",), ("verify", "--files-only"), ("animate",)] + [("resume",)] * (folder == "path")
         for command in refused:
             ending = here(*command, folder)
-            assert (ending.code, ending.out) == (3, "") and f"it holds {words}" in ending.err, ending
+            assert (ending.code, ending.out) == (3, "") and f"it contains {words}" in ending.err, ending
     assert here("verify", "seeds/seed-1").code == 0
 
 
@@ -61,7 +65,7 @@ def test_elsewhere_it_is_said_where_a_run_with_relative_paths_was_begun(tmp_path
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     ending = here(command, "../run")
-    assert ending.code == 3 and f"begun in {tmp_path}: try again from there" in ending.err
+    assert ending.code == 3 and f"started in {tmp_path}: try again from there" in ending.err
     monkeypatch.chdir(tmp_path)
     assert here(command, "run").code == 0
 

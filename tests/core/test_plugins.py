@@ -146,7 +146,7 @@ def test_a_plug_in_without_a_registered_state_runs_without_checkpoints(plugin, t
     ending = call(*KEPT[:-1], "--out", tmp_path / "run")
     assert ending.code == 0
     words = "no checkpoint could be written: p2pkm_example_plugin.NeighborMeanState is not registered"
-    assert ending.err.count(words) == 1 and "the run goes on without" in ending.err
+    assert ending.err.count(words) == 1 and "The run continues without it" in ending.err
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["rounds"] == 6
 
 

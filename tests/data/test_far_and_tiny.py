@@ -164,7 +164,7 @@ def test_a_start_of_words_is_named():
 @pytest.mark.parametrize("value", [1e15, -1e60])
 def test_a_tape_may_not_carry_points_far_away(value):
     line = json.dumps({"kind": "arrive", "round": 1, "device": 0, "point": [value, 0.0]})
-    with pytest.raises(DataError, match=r"tape, line 1: point has a coordinate of size .* times the range"):
+    with pytest.raises(DataError, match=r"tape, line 1: a coordinate of point has the magnitude .* times the range"):
         parse_data_trace([line], deal(X), Limits(4, 9, 3), "tape")
     near = json.dumps({"kind": "arrive", "round": 1, "device": 0, "point": [1e9, 0.0]})
     assert parse_data_trace([near], deal(X), Limits(4, 9, 3), "tape").points.tolist() == [[1e9, 0.0]]
@@ -173,7 +173,7 @@ def test_a_tape_may_not_carry_points_far_away(value):
 @pytest.mark.parametrize(("at", "apart", "said"), [(1e15, 1.0, FAR), (0.0, 1e-170, TINY)])
 def test_a_tape_tells_the_range_where_points_are_all_alike(at, apart, said):
     lines = [json.dumps({"kind": "arrive", "round": 1, "device": 0, "point": [at + apart, at]})]
-    with pytest.raises(DataError, match=f"the points with those of the tape .*{said}"):
+    with pytest.raises(DataError, match=f"the points with those of the data trace .*{said}"):
         parse_data_trace(lines, deal(np.full((120, 2), at)), Limits(4, 9, 3), "tape")
 
 

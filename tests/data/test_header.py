@@ -65,7 +65,7 @@ def test_numbers_that_are_names(tmp_path, name):
     table = p2pkm.read_table(path, **given, missing="mean")
     assert len(table.points) == len(rows)
     assert table.features == tuple(map(str, top))[: table.points.shape[1]]
-    assert "is read as the names of the columns; --header no reads it as a point" in table.notes[0]
+    assert "is read as column names; use --header no to read it as a point" in table.notes[0]
     if name not in {"below text", "with a class", "missing values"}:
         assert len(p2pkm.read_table(path, header="no").points) == len(rows) + 1
 
@@ -102,9 +102,7 @@ def test_the_command_line_says_what_it_took_for_names(tmp_path, monkeypatch):
     write(tmp_path / "t.csv", [900, 905, 910], NOISE[:, :3].tolist())
     run = ("--data", "t.csv", "-k", 2, "--devices", 4, "--rounds", 1, "--no-plot")
     said = here(*run, "--out", "a")
-    assert (
-        said.code == 0 and "the first row (900, 905, 910) is read as the names of the columns; --header no" in said.out
-    )
+    assert said.code == 0 and "the first row (900, 905, 910) is read as column names; use --header no" in said.out
     assert p2pkm.load("a").features == ("900", "905", "910") and len(p2pkm.load("a").labels) == 40
     said = here(*run, "--header", "no", "--out", "b")
     assert said.code == 0 and "is read as the names" not in said.out
@@ -115,7 +113,7 @@ def test_the_command_line_says_what_it_took_for_names(tmp_path, monkeypatch):
     assert said.code == 2 and "header" in said.err
     np.save("a.npy", NOISE)
     said = here("--data", "a.npy", "--header", "yes")
-    assert said.code == 3 and "a.npy has no row of column names; --header is for .csv, .tsv" in said.err
+    assert said.code == 3 and "a.npy: --header requires a text file; expected a file of type .csv, .tsv" in said.err
     assert here("--header", "no").code == 2  # generated data
 
 

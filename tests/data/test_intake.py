@@ -37,10 +37,10 @@ def read(path, **options):
 def test_all_unusable_columns_are_named_at_once_with_their_remedies(untidy):
     said = here("--data", untidy, "--device-column", "hospital", "-k", 2, "--out", "run")
     assert said.code == 3 and not Path("run").exists()
-    assert "5 of its 7 columns" in said.err
+    assert "5 of 7 columns" in said.err
     for name, remedy in (
         ("patient", "--drop patient"), ("admitted", "--encode admitted"), ("sex", "--encode sex"),
-        ("note", "--drop note"), ("bmi", "2 of 8 rows: --missing drop"),
+        ("note", "--drop note"), ("bmi", "2 of 8 rows; expected a value. Use --missing drop"),
     ):  # fmt: skip
         assert re.search(rf"line \d, column '{name}'.*{remedy}", said.err), name
 
@@ -65,7 +65,9 @@ def test_row_numbers_that_other_programs_write_are_no_feature(tmp_path, text, fe
 
 def test_a_column_without_a_name_is_called_by_its_number(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,\n1,2,\n3,4,\n")
-    with pytest.raises(DataError, match=r"column '2' has no value, in 2 of 2 rows: --drop 2$"):
+    with pytest.raises(
+        DataError, match=r"column '2' is empty, in 2 of 2 rows; expected a value. Use --drop 2 to remove the column$"
+    ):
         p2pkm.read_table(tmp_path / "t.csv")
     assert p2pkm.read_table(tmp_path / "t.csv", drop=["2"]).features == ("a", "b")
 
@@ -75,14 +77,15 @@ def test_a_column_of_dates_in_one_file_and_of_something_else_in_another_is_named
     for name, field in (("a", first), ("b", second)):
         (tmp_path / f"{name}.csv").write_text(f"x,when\n1,{field}\n2,{field}\n")
     dates, others = ("a", "b") if first[0] == "2" else ("b", "a")
-    with pytest.raises(DataError, match=rf"'when' holds dates in \S+/{dates}\.csv, but not in \S+/{others}\.csv"):
+    with pytest.raises(DataError, match=rf"'when' contains dates in \S+/{dates}\.csv, but not in \S+/{others}\.csv"):
         p2pkm.read_table(tmp_path, encode=["when"], missing="mean")
 
 
 @pytest.mark.parametrize("option", ["columns", "drop", "encode"])
 def test_a_name_that_two_columns_have_is_refused(tmp_path, option):
     (tmp_path / "t.csv").write_text("a,a,b\n1,2,3\n3,4,5\n")
-    with pytest.raises(DataError, match=f"several columns 'a'; give the number of the one for --{option}"):
+    remedy = f"several columns 'a'; expected one. Use the number of the column, counted from 0, in --{option}"
+    with pytest.raises(DataError, match=remedy):
         p2pkm.read_table(tmp_path / "t.csv", **{option: ["a"]})
     assert p2pkm.read_table(tmp_path / "t.csv", drop=["1"]).points.tolist() == [[1, 3], [3, 5]]
 
@@ -190,11 +193,11 @@ def test_a_folder_of_untidy_files_is_read_as_one(untidy):
         Path("sites", f"{site}.csv").write_text("\n".join((HEAD, *own)) + "\n")
     files = sorted(Path("sites").iterdir())
     order = [i for file in files for i, line in enumerate(LINES) if line in file.read_text()]
-    one, several = read(untidy), read("sites/")
+    one, expand_path = read(untidy), read("sites/")
     at = [KEPT.index(i) for i in order if i in KEPT]
-    np.testing.assert_array_equal(several.points, one.points[at])
-    assert several.features == one.features
-    np.testing.assert_array_equal([order[row] for row in several.rows], np.array(KEPT)[at])
+    np.testing.assert_array_equal(expand_path.points, one.points[at])
+    assert expand_path.features == one.features
+    np.testing.assert_array_equal([order[row] for row in expand_path.rows], np.array(KEPT)[at])
 
 
 def test_arrow_is_read_as_text_is(untidy):
@@ -204,16 +207,16 @@ def test_arrow_is_read_as_text_is(untidy):
     np.testing.assert_array_equal(other.points, one.points)
     assert other.features == one.features
     np.testing.assert_array_equal(other.rows, one.rows)
-    with pytest.raises(DataError, match=r"(?s)5 of its 7 columns.*row 0, column 'sex'.*--encode sex"):
+    with pytest.raises(DataError, match=r"(?s)5 of 7 columns.*row 0, column 'sex'.*--encode sex"):
         read("h.parquet", drop=[], encode=[], missing="refuse")
 
 
 def test_columns_choose_features(untidy):
     table = read(untidy, columns=["age", "5"], drop=[], encode=[], missing="refuse")
     assert table.features == ("age",) and len(table.points) == 8
-    with pytest.raises(DataError, match=r"h\.csv has no column 'bni' for --columns"):
+    with pytest.raises(DataError, match=r"h\.csv: --columns is 'bni'; expected one of the columns"):
         read(untidy, columns=["bni"], drop=[], encode=[])
-    with pytest.raises(DataError, match="'sex' is named by --encode, but is no feature"):
+    with pytest.raises(DataError, match="'sex' of --encode is not a feature"):
         read(untidy, columns=["age"], drop=[], encode=["sex"])
 
 
@@ -229,11 +232,11 @@ def test_numbers_are_read_as_before(tmp_path):
 @pytest.mark.parametrize(
     ("column", "said"),
     [
-        ("1,5;2,5;3,5;4,5", "expected a number with a decimal point.*mend the fields"),
-        ("1;2;x;4", "line 4, column 'a' is 'x'; expected a number.*1 are no numbers"),
-        ("31.01.26;1.2.26;2.2.26;3.2.26", "a date; expected a number: write dates as 2026-01-31"),
+        ("1,5;2,5;3,5;4,5", "expected a number with a decimal point.*Correct the fields"),
+        ("1;2;x;4", "line 4, column 'a' is 'x'; expected a number.*1 are not numbers"),
+        ("31.01.26;1.2.26;2.2.26;3.2.26", "a date; expected a number. Write dates as 2026-01-31"),
         ("inf;1;2;3", "is 'inf'; expected a finite number"),
-        ("NA;;null;NaN", "has no value, in 4 of 4 rows: --drop a$"),
+        ("NA;;null;NaN", "is empty, in 4 of 4 rows; expected a value. Use --drop a to remove the column$"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, column, said):
@@ -249,8 +252,8 @@ LATE = 1500  # rows, of which the first 1,000 decide how columns are read
 @pytest.mark.parametrize(
     ("last", "said"),
     [
-        ("2,b,c", f"line {LATE + 2}: 3 fields, expected 2"),
-        ("2", f"line {LATE + 2}: 1 fields, expected 2"),
+        ("2,b,c", f"line {LATE + 2}: 3 fields; expected 2"),
+        ("2", f"line {LATE + 2}: 1 fields; expected 2"),
         ("n.d.,b", f"line {LATE + 2}, column 'x' is 'n.d.'; expected a number"),
         ("1_0,b", f"line {LATE + 2}, column 'x' is '1_0'; expected a number"),
         ("-inf,b", f"line {LATE + 2}, column 'x' is '-inf'; expected a finite number"),
@@ -278,7 +281,7 @@ def test_numbers_and_missing_values_late_in_a_file(tmp_path, last, value):
 
 def test_lines_that_are_too_short_are_not_taken_for_missing_values(tmp_path):
     (tmp_path / "t.csv").write_text("x,y,label\n1,2,a\nNA,3\n4,5,c\n")
-    with pytest.raises(DataError, match="line 3: 2 fields, expected 3"):
+    with pytest.raises(DataError, match="line 3: 2 fields; expected 3"):
         p2pkm.read_table(tmp_path / "t.csv", missing="drop")
 
 
@@ -292,10 +295,12 @@ def test_numbers_beside_text_are_rounded_correctly(tmp_path):
 def test_spreadsheets_and_arrays_are_refused(untidy):
     Path("h.xlsx").write_bytes(b"PK")
     said = here("--data", "h.xlsx")
-    assert said.code == 3 and "export the sheet with the points as CSV" in said.err
+    assert said.code == 3 and "Export the sheet with the points as CSV" in said.err
     np.save("a.npy", np.eye(3))
     said = here("--data", "a.npy", "--drop", "0")
-    assert said.code == 3 and "has no named columns; --columns, --drop and --encode are for" in said.err
+    assert (
+        said.code == 3 and "--columns, --drop and --encode require named columns; expected a file of type" in said.err
+    )
     assert here("--missing", "drop").code == 2
     with pytest.raises(ExperimentError, match="missing is 'medien'"):
         p2pkm.read_table("h.csv", missing="medien")

@@ -13,7 +13,7 @@ from p2pkm.data.out_of_core.formats import Header
 from p2pkm.data.out_of_core.index import FileIndex, index_files
 from p2pkm.data.out_of_core.shards import DiskShards
 from p2pkm.data.partition import PARTITIONS
-from p2pkm.data.readers.folder import find
+from p2pkm.data.readers.folder import match_pattern
 from p2pkm.data.shards import Shards
 from p2pkm.data.table import Table
 from p2pkm.engine.run_options import RunOptions
@@ -69,7 +69,7 @@ def test_a_part_is_what_dealing_the_whole_gives_these_devices(tmp_path, monkeypa
 
 def test_files_are_sorted_as_people_count_and_companions_are_no_points(tmp_path):
     write(tmp_path, [1] * 12)
-    names = [path.rsplit("-", 1)[1] for path in find(str(tmp_path / "part-*.npy"))]
+    names = [path.rsplit("-", 1)[1] for path in match_pattern(str(tmp_path / "part-*.npy"))]
     assert names == [f"{i}.npy" for i in range(12)]
 
 
@@ -95,10 +95,10 @@ def test_float32_files_stay_float32_and_are_widened_exactly(tmp_path):
         (lambda x: np.where(np.arange(10).reshape(5, 2) == 7, np.nan, x), "is nan at row 3, column 1"),
         (lambda x: np.where(np.arange(10).reshape(5, 2) == 0, -np.inf, x), "is -inf at row 0, column 0"),
         (lambda x: x[:, :1], "has 1 features, labels and no column of devices, but .* has 2 features"),
-        (lambda x: x[:, 0], r"has shape \(5,\), expected"),
+        (lambda x: x[:, 0], r"has shape \(5,\); expected"),
         (lambda x: x.astype(object), "without pickles"),
         (lambda x: x.astype("U3"), "has dtype <U3; expected real numbers"),
-        (lambda x: x[:4], r"labels.npy has shape \(5,\) .* the 4 rows"),
+        (lambda x: x[:4], r"labels.npy has shape \(5,\) .* expected \(4,\) and integers"),
         (lambda x: x * 1e200, "reach .*e[+]200, whose squares overflow"),
     ],
 )
@@ -120,16 +120,16 @@ def test_what_float32_cannot_hold_is_named_with_its_row(tmp_path):
 
 def test_a_cut_file_or_none_and_partitions_that_look_at_points(tmp_path):
     write(tmp_path, [50, 50])
-    with pytest.raises(DataError, match="partition beta needs all points"):
+    with pytest.raises(DataError, match="--partition beta cannot be combined with points that stay on disk"):
         opened(tmp_path / "part-*.npy", Spec("beta", {}), 2)
-    with pytest.raises(DataError, match="the files name 2 devices, expected 3"):
+    with pytest.raises(DataError, match="the files name 2 devices; expected 3"):
         opened(tmp_path / "part-*.npy", Spec("column", {}), 3)
     with open(tmp_path / "part-1.npy", "r+b") as file:
         file.truncate(300)
     with pytest.raises(DataError, match=r"part-1.npy cannot be read"):
         index_files(str(tmp_path / "part-*.npy"), None, None, None)
-    with pytest.raises(DataError, match=r"no file is like .*part-\*\.npz"):
-        find(str(tmp_path / "part-*.npz"))
+    with pytest.raises(DataError, match=r"no file matches .*part-\*\.npz"):
+        match_pattern(str(tmp_path / "part-*.npz"))
 
 
 def test_one_file_in_blocks_is_the_same_as_read_as_a_whole(tmp_path):
@@ -204,7 +204,7 @@ def test_label_and_device_of_several_parquet_files_are_the_columns_that_are_name
 def test_memory_of_a_rank_is_told_for_what_it_has_to_look_at(partition, work):
     stored = FileIndex((Header("a.npy", 400_000, 2, False), Header("b.npy", 200_000, 2, False)), None, 2)
     said = DiskShards(stored, partition, 4, "float64").describe(2, 3, 8)
-    assert "600,000 points stay on disk; of 2 ranks each" in said and f"work on them {work}," in said
+    assert "600,000 points stay on disk; each of 2 ranks" in said and f"work on them {work}," in said
 
 
 def test_a_parquet_file_whose_columns_lie_about_their_type_is_a_mistake(tmp_path):
@@ -256,7 +256,7 @@ def test_the_command_line_gives_the_bits_of_one_array(tmp_path):
         assert shards[name] == whole[name], name
     assert shards["devices"] == 3
     said = here(*FEW[:-1], "--data", tmp_path / "part-*.npy", "--devices", "7").err
-    assert "120 points stay on disk; of 1 rank each needs at most about" in said
+    assert "120 points stay on disk; each of 1 rank needs at most about" in said
     assert prepare(RunOptions(data=str(tmp_path / "part-*.npy"), devices=7), None).experiment.partition[:6] == "blocks"
 
 

@@ -169,7 +169,10 @@ def test_dirichlet_takes_names_and_reads_the_options():
 
 @pytest.mark.parametrize("name", ["dirichlet", "by-label"])
 def test_labels_are_asked_for(name):
-    with pytest.raises(DataError, match=f"partition {name} needs the label.*--partition iid, or name.*--label-column"):
+    with pytest.raises(
+        DataError,
+        match=f"partition {name} requires the label.*Name their column with --label-column, or use --partition iid",
+    ):
         p.PARTITIONS[name](Table(np.zeros((4, 2))), 2)
 
 
@@ -223,9 +226,9 @@ def test_beta_box_and_options():
     assert (far != p.beta(points, 3, seed=1)).any()
     inside = p.PARTITIONS["beta"](Table(points, box=(np.full(2, 50.0), np.full(2, 60.0))), 3, seed=1)
     np.testing.assert_array_equal(far, inside)
-    with pytest.raises(DataError, match="expected a low and a high corner of 2 numbers each"):
+    with pytest.raises(DataError, match="expected a lower and an upper corner of 2 numbers each"):
         p.beta(points, 3, (np.zeros(3), np.ones(3)))
-    with pytest.raises(DataError, match="expected a low and a high corner"):
+    with pytest.raises(DataError, match="expected a lower and an upper corner"):
         p.beta(points, 3, (np.ones(2), np.zeros(2)))
     with pytest.raises(ExperimentError, match="beta is 0"):
         p.beta(points, 3, beta=0)
@@ -277,7 +280,7 @@ def test_mufc_takes_stored_order_from_few_clusters():
     assert (p.mufc(np.zeros(2, dtype=int), 5) == 4).all()
     with pytest.raises(ExperimentError, match="local is 0"):
         p.mufc(clusters, 4, local=0)
-    with pytest.raises(DataError, match="partition mufc has no pooled clusters"):
+    with pytest.raises(DataError, match=r"--partition mufc requires Table\.clusters"):
         p.PARTITIONS["mufc"](Table(np.zeros((4, 2))), 2)
 
 
@@ -300,8 +303,8 @@ def test_column_takes_codes_as_names_and_numbers_without_points_as_devices():
 @pytest.mark.parametrize(
     ("values", "n", "message"),
     [
-        ([0, 1, 2], 5, "names 3 devices, expected 5; give --devices 3"),
-        ([101, 205], 5, "names 2 devices, expected 5; give --devices 2"),
+        ([0, 1, 2], 5, "names 3 devices; expected 5. Use --devices 3"),
+        ([101, 205], 5, "names 2 devices; expected 5. Use --devices 2"),
         (["a", None], None, "devices are missing at row 1"),
         ([[0, 1]], None, r"devices have shape \(1, 2\)"),
     ],
@@ -312,7 +315,7 @@ def test_column_errors(values, n, message):
 
 
 def test_column_is_asked_for():
-    with pytest.raises(DataError, match=r"partition column needs a column.*--device-column"):
+    with pytest.raises(DataError, match=r"--partition column requires a column.*--device-column"):
         p.PARTITIONS["column"](Table(np.zeros((2, 1))), 2)
 
 

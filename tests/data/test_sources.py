@@ -13,7 +13,7 @@ from p2pkm.core import sorting as order
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.spec import Spec, parameters
 from p2pkm.data.partition import column
-from p2pkm.data.random import apart, generator
+from p2pkm.data.random import draw_separated, generator
 from p2pkm.data.readers import npy as arrays
 from p2pkm.data.readers.any_format import read_table
 from p2pkm.data.shards import Shards
@@ -85,7 +85,7 @@ def test_take_of_neighboring_devices_is_a_view():
     assert not np.shares_memory(shards.take([2, 1]).points, shards.points)
     np.testing.assert_array_equal(shards.take([2, 1]).rows, [2, 5, 1, 4])
     assert shards.take([]).n == 0
-    for ids, message in (([4], "device 4 is not one of 0 to 3"), ([-1], "device -1"), ([0.5], "dtype float64")):
+    for ids, message in (([4], "device id is 4; expected 0 to 3"), ([-1], "device id is -1"), ([0.5], "dtype float64")):
         with pytest.raises(DataError, match=message):
             shards.take(ids)
 
@@ -206,14 +206,17 @@ def test_a_sparse_matrix_is_named():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"device": [0, 1]}, "device has shape (2,), expected (3,): one device for each row of X"),
+        ({"device": [0, 1]}, "device has shape (2,); expected (3,), one device per row of X"),
         ({"device": [0, None, 1]}, "the values of device are missing at row 1"),
         ({"device": [0, 1, 5], "devices": 4}, "devices is 4, but device names 3 devices: 0, 1, 5; expected 3"),
-        ({"device": ["a", "b", "b"], "devices": ["b", "c"]}, "device is 'a' at row 0 (counted from 0), which devices"),
-        ({"devices": ["0", "1", "2", "1"]}, "devices has a name twice"),
+        (
+            {"device": ["a", "b", "b"], "devices": ["b", "c"]},
+            "device is 'a' at row 0 (counted from 0); expected one of the names in devices",
+        ),
+        ({"devices": ["0", "1", "2", "1"]}, "devices contains a name twice"),
         ({"devices": 2}, "belongs to device 2, counted from 0; expected at least 3. Use devices=3"),
         ({"devices": 3.0}, "devices is 3.0"),
-        ({"labels": [0, 1]}, "labels have shape (2,), expected (3,): one for each point"),
+        ({"labels": [0, 1]}, "labels have shape (2,); expected (3,), one per point"),
         ({"labels": [0, np.nan, 1]}, "labels are missing at row 1"),
         ({"labels": ["a", None, "b"]}, "labels are missing at row 1"),
         ({"weights": [1, 2]}, "weights have shape (2,)"),
@@ -263,14 +266,14 @@ def test_from_list_takes_empty_devices():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([],), "the list of 0 arrays has no point"),
-        (([[], np.empty((0, 2))],), "the list of 2 arrays has no point"),
-        (([[[1, 2]], [[1]]],), "device 0 has 2 features, device 1 has 1; expected the same features"),
+        (([],), "all 0 arrays are empty"),
+        (([[], np.empty((0, 2))],), "all 2 arrays are empty"),
+        (([[[1, 2]], [[1]]],), "device 0 has 2 features, but device 1 has 1; expected the same features"),
         (([[[1]], [1, 2]],), "the array of device 1 has shape (2,)"),
         (([[[1]], [[np.inf]]],), "the array of device 1 is inf at row 0, column 0"),
         (([[[1]], [[2]]], [[0], [0, 1]]), "device 1 has 1 points and 2 labels"),
-        (([[[1]], [[2]]], [[0]]), "labels were given for 1 devices, expected 2"),
-        (([[[1]], [[2]]], [0]), "labels have shape (1,), expected (2,)"),
+        (([[[1]], [[2]]], [[0]]), "labels contains arrays for 1 devices; expected 2"),
+        (([[[1]], [[2]]], [0]), "labels have shape (1,); expected (2,)"),
         (([[[1]], [[2]]], None, [[1], [0]]), "the weight at row 1 (counted from 0) is 0.0"),
     ],
 )
@@ -311,14 +314,14 @@ def test_balls_have_radius_one_and_are_apart(k, d, gap, seed):
     points, y = balls(clusters=k, points=40, features=d, separation=gap, seed=seed)
     assert points.shape == (40 * k, d)
     rng = generator(seed, "balls")
-    means = apart(rng, k, d, side=2 * gap * k ** (1 / d), separation=gap)
+    means = draw_separated(rng, k, d, side=2 * gap * k ** (1 / d), separation=gap)
     assert np.linalg.norm(points - means[y], axis=1).max() <= 1 + 1e-12
     assert min((np.linalg.norm(a - b) for i, a in enumerate(means) for b in means[:i]), default=gap) >= gap
 
 
 def test_balls_are_uniform():
     points, _ = balls(clusters=1, points=20_000, features=3, seed=1)
-    center = apart(generator(1, "balls"), 1, 3, side=8.0, separation=4.0)
+    center = draw_separated(generator(1, "balls"), 1, 3, side=8.0, separation=4.0)
     radius = np.linalg.norm(points - center, axis=1)
     assert abs((radius**3).mean() - 0.5) < 0.01
     assert np.abs((points - center).mean(axis=0)).max() < 0.02
@@ -373,7 +376,7 @@ def test_small_sets_and_principal_components():
     np.testing.assert_allclose(np.abs(reduced), np.abs(reference), atol=1e-8)
     axes = np.linalg.lstsq(reduced, points - points.mean(axis=0), rcond=None)[0]
     assert (axes[np.arange(10), np.abs(axes).argmax(axis=1)] > 0).all()
-    with pytest.raises(ExperimentError, match="components is 65; digits has 64 features"):
+    with pytest.raises(ExperimentError, match="components is 65; expected at most 64"):
         digits(components=65)
 
 
@@ -395,7 +398,7 @@ def test_small_sets_and_principal_components():
         (lambda: shapes(side=7), "side is 7; expected a whole number of at least 8"),
         (lambda: shapes(noise=-0.1), "noise is -0.1"),
         (lambda: shapes(contrast=1.5), "contrast is 1.5; expected a number above 0 and at most 1"),
-        (lambda: apart(np.random.default_rng(0), 3, 1, side=1.0, separation=2.0), "no place for 3 clusters"),
+        (lambda: draw_separated(np.random.default_rng(0), 3, 1, side=1.0, separation=2.0), "no place for 3 clusters"),
     ],
 )
 def test_options_out_of_range(call, message):
@@ -424,7 +427,7 @@ def test_specs_of_sources(tmp_path):
     np.testing.assert_array_equal(table.device, [0, 1])
     with pytest.raises(ExperimentError, match=r"unknown data 'grid15'. Did you mean 'grid16'"):
         parse_source("grid15")
-    with pytest.raises(ExperimentError, match="data 'iris' is no file and has no columns to name"):
+    with pytest.raises(ExperimentError, match="--data iris cannot be combined with options for the columns of a file"):
         load(parse_source("iris"), seed=0, label_column="class")
 
 
@@ -498,19 +501,19 @@ def test_numbers_and_names_are_read_alike(tmp_path):
         ("\n \n", "is empty"),
         ('""\n', "is empty"),
         ("x,y\n", "has a header and no points"),
-        ("x,y\n1,2\n\n3\n", "line 4: 1 fields, expected 2 as in the first line"),
-        ("1,2\n3,4,5\n", "line 2: 3 fields, expected 2"),
-        ("x,y\n1,2,3\n4,5,6\n", "line 2: 3 fields, expected 2"),
+        ("x,y\n1,2\n\n3\n", "line 4: 1 fields; expected 2, as in the first line"),
+        ("1,2\n3,4,5\n", "line 2: 3 fields; expected 2"),
+        ("x,y\n1,2,3\n4,5,6\n", "line 2: 3 fields; expected 2"),
         ("x,y\n1,2\n3,abc\n", "line 3, column 'y' is 'abc'; expected a number"),
-        ("1,2\n3,\n", "line 2, column '1' has no value, in 1 of 2 rows"),
+        ("1,2\n3,\n", "line 2, column '1' is empty, in 1 of 2 rows"),
         ("x;y\n1,5;2\n", "line 2, column 'x' is '1,5'; expected a number with a decimal point"),
-        ("x,y\n1,nan\n", "line 2, column 'y' has no value, in 1 of 1 rows: --drop y"),
+        ("x,y\n1,nan\n", "line 2, column 'y' is empty, in 1 of 1 rows; expected a value. Use --drop y"),
         ("1,2\n\n3,-inf\n", "line 3, column '1' is '-inf'; expected a finite number"),
         ("x,label\n1,\n", "line 2, column 'label' is empty"),
-        ("label\n1\n", "no column is left for the points; its columns are 'label'"),
+        ("label\n1\n", "no column is left for the features; its columns are 'label'"),
         (
             "x,client,device\n1,0,0\n",
-            "columns 'client', 'device' could all be the device; choose one with --device-column",
+            "columns 'client', 'device' could all be the device; expected one. Choose one with --device-column",
         ),
         (b"x,y\n1,\xff\n", "is not UTF-8 text"),
         (b"x,y\n1,\x002\n", "line 2, column 'y' is '\\x002'"),
@@ -527,20 +530,18 @@ def test_text_that_cannot_be_used(tmp_path, text, message):
 @pytest.mark.parametrize("given", ["class", 3, -1, "3"])
 def test_a_missing_column_lists_those_there_are(tmp_path, given):
     path = write(tmp_path, "a.csv", "x,y,kind\n1,2,0\n3,4,1\n")
-    with pytest.raises(
-        DataError, match=rf"has no column {given!r} for --label-column; its columns are 'x', 'y', 'kind'"
-    ):
+    with pytest.raises(DataError, match=rf"--label-column is {given!r}; expected one of the columns 'x', 'y', 'kind'"):
         read_table(path, label_column=given)
-    with pytest.raises(DataError, match=rf"has no column {given!r} for --device-column"):
+    with pytest.raises(DataError, match=rf"--device-column is {given!r}; expected one of the columns"):
         read_table(path, device_column=given)
     with pytest.raises(DataError, match="column 'kind' is both label and device"):
         read_table(path, label_column="kind", device_column=2)
 
 
 def test_paths_that_cannot_be_used(tmp_path):
-    with pytest.raises(DataError, match=r"there is no file .*none.csv \(looked in .*\); check the path"):
+    with pytest.raises(DataError, match=r"data file .*none.csv does not exist \(searched in .*\). Check the path"):
         read_table(tmp_path / "none.csv")
-    with pytest.raises(DataError, match=r"is a folder without a file of points; expected .*\.csv, .tsv"):
+    with pytest.raises(DataError, match=r"is a folder without data files; expected .*\.csv, .tsv"):
         read_table(tmp_path)
     with pytest.raises(DataError, match=r"has the suffix '.txt'; expected one of .csv, .tsv, .npy, .npz, .parquet"):
         read_table(write(tmp_path, "a.txt", "1,2"))
@@ -576,7 +577,7 @@ def test_npy_that_cannot_be_used(tmp_path, array, message):
 @pytest.mark.parametrize("name", ["a.npy", "a.npz"])
 @pytest.mark.parametrize("data", [b"", b"nonsense", b"\x93NUMPY\x01\x00", b"\x93NUMPY\x01\x00\x03\x00{(\n"])
 def test_broken_arrays(tmp_path, name, data):
-    with pytest.raises(DataError, match=r"cannot be read as NumPy arrays|is no .npz archive"):
+    with pytest.raises(DataError, match=r"cannot be read as NumPy arrays|is not a .npz archive"):
         read_table(write(tmp_path, name, data))
 
 
@@ -613,12 +614,14 @@ def test_npz_by_name(tmp_path):
 def test_npz_that_cannot_be_used(tmp_path, monkeypatch):
     path = tmp_path / "a.npz"
     np.savez(path, a=np.zeros((2, 2)), b=np.zeros((2, 2)))
-    with pytest.raises(DataError, match="holds the arrays 'a', 'b'; expected 'X', 'points', 'images' or a single one"):
+    with pytest.raises(
+        DataError, match="contains the arrays 'a', 'b'; expected 'X', 'points', 'images' or a single array"
+    ):
         read_table(path)
     np.savez(path, X=np.zeros((2, 2)), y=[1, 2, 3])
-    with pytest.raises(DataError, match=r"the labels have shape \(3,\), expected \(2,\)"):
+    with pytest.raises(DataError, match=r"the labels have shape \(3,\); expected \(2,\)"):
         read_table(path)
-    with pytest.raises(DataError, match="has no array 'kind'; its arrays are 'X', 'y'"):
+    with pytest.raises(DataError, match="array 'kind' does not exist; expected one of 'X', 'y'"):
         read_table(path, label_column="kind")
     np.savez(path, X=np.zeros((2, 2)), y=np.array([None, 1]))
     with pytest.raises(DataError, match="without pickles"):
@@ -626,7 +629,7 @@ def test_npz_that_cannot_be_used(tmp_path, monkeypatch):
     np.savez_compressed(path, X=np.zeros((1000, 100)))
     monkeypatch.setattr(arrays, "_USUAL", 10_000)
     assert path.stat().st_size < 800128 / 200
-    with pytest.raises(DataError, match="unpacks to 800128 bytes, expected at most 200 times its own"):
+    with pytest.raises(DataError, match="decompresses to 800128 bytes; expected at most 200 times its size of"):
         read_table(path)
 
 
@@ -634,17 +637,19 @@ def test_an_archive_of_other_things(tmp_path):
     path = tmp_path / "a.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", "hello")
-    with pytest.raises(DataError, match=r"a\.npz holds the arrays none; expected 'X'"):
+    with pytest.raises(DataError, match=r"a\.npz contains the arrays none; expected 'X'"):
         read_table(path)
     np.savez(tmp_path / "b.npz", X=np.zeros((2, 2)))
     (tmp_path / "b.npz").rename(tmp_path / "b.npy")
-    with pytest.raises(DataError, match="is an archive of several arrays"):
+    with pytest.raises(DataError, match="is an archive of arrays"):
         read_table(tmp_path / "b.npy")
 
 
 def test_parquet_names_its_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(DataError, match=r"needs pyarrow, which is not installed; pip install 'p2pkm\[parquet\]'"):
+    with pytest.raises(
+        DataError, match=r"requires pyarrow, which is not installed. Run pip install 'p2pkm\[parquet\]'"
+    ):
         read_table(write(tmp_path, "a.parquet", "x"))
 
 
@@ -660,10 +665,10 @@ def test_parquet(tmp_path):
     with pytest.raises(DataError, match=r"row 0, column 'label' is 'b'; expected a number"):
         read_table(path, label_column="x")
     parquet.write_table(arrow.table({"x": [1, None], "y": [1, 2]}), path)
-    with pytest.raises(DataError, match="row 1, column 'x' has no value, in 1 of 2 rows"):
+    with pytest.raises(DataError, match="row 1, column 'x' is empty, in 1 of 2 rows"):
         read_table(path)
     parquet.write_table(arrow.table({"x": arrow.array([], arrow.float64())}), path)
-    with pytest.raises(DataError, match="has no rows"):
+    with pytest.raises(DataError, match="has 0 rows"):
         read_table(path)
     with pytest.raises(DataError, match="cannot be read as Parquet"):
         read_table(write(tmp_path, "b.parquet", "nonsense"))

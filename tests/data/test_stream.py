@@ -29,16 +29,28 @@ GOOD = '{"kind": "arrive", "round": 3, "device": 2, "point": [0.5, 1.5]}'
         ('{"kind": "leave", "round": 0, "device": 0, "number": 0}', ExperimentError, "round is 0; expected a whole"),
         ('{"kind": "leave", "round": 10, "device": 0, "number": 0}', ExperimentError, "from 1 to 9"),
         ('{"kind": "leave", "round": 1, "device": 4, "number": 0}', ExperimentError, "device is 4"),
-        ('{"kind": "leave", "round": 1, "device": 0, "number": 3}', DataError, "point 3 of device 0, which is not"),
-        ('{"kind": "leave", "round": 1, "device": 2, "number": 0}', DataError, "it has no points"),
+        (
+            '{"kind": "leave", "round": 1, "device": 0, "number": 3}',
+            DataError,
+            "number is 3 for kind leave, but device 0 does not have",
+        ),
+        (
+            '{"kind": "leave", "round": 1, "device": 2, "number": 0}',
+            DataError,
+            "device 2 does not have this point in round 1; expected a device with points",
+        ),
         ('{"kind": "arrive", "round": 1, "device": 0, "point": [1]}', DataError, "1 coordinates; expected a list of 2"),
         ('{"kind": "arrive", "round": 1, "device": 0, "point": 1}', DataError, "point is 1; expected a list of 2"),
-        ('{"kind": "arrive", "round": 1, "device": 0, "point": [1, NaN]}', DataError, "point has nan"),
-        ('{"kind": "move", "round": 1, "device": 0, "number": 0, "point": [1, 1e200]}', DataError, "point has 1e+200"),
-        ('{"kind": "arrive", "round": 1, "device": 0, "point": [1, "a"]}', DataError, "point has 'a'"),
+        ('{"kind": "arrive", "round": 1, "device": 0, "point": [1, NaN]}', DataError, "point has the coordinate nan"),
+        (
+            '{"kind": "move", "round": 1, "device": 0, "number": 0, "point": [1, 1e200]}',
+            DataError,
+            "point has the coordinate 1e+200",
+        ),
+        ('{"kind": "arrive", "round": 1, "device": 0, "point": [1, "a"]}', DataError, "point has the coordinate 'a'"),
         ('{"kind": "arrive", "round": 1, "device": 0, "point": [1, 2], "weight": 0}', DataError, "weight is 0"),
-        ('{"kind": "stream", "devices": 5}', DataError, "for 5 devices, but there are 4"),
-        ('{"kind": "stream", "features": 3}', DataError, "for 3 features, but there are 2"),
+        ('{"kind": "stream", "devices": 5}', DataError, "for 5 devices, but the run has 4"),
+        ('{"kind": "stream", "features": 3}', DataError, "for 3 features, but the run has 2"),
     ],
 )
 def test_a_wrong_line_is_named(line, kind, said, tmp_path):
@@ -51,7 +63,7 @@ def test_a_wrong_line_is_named(line, kind, said, tmp_path):
 def test_a_tape_leaves_as_many_points_as_clusters():
     lines = [json.dumps({"kind": "leave", "round": 4, "device": 0, "number": i}) for i in range(3)]
     assert len(parse_data_trace(lines, SHARDS, LIMITS, "t").events) == 3
-    with pytest.raises(DataError, match="t, line 3: after round 4 there are 3 points for 4 clusters"):
+    with pytest.raises(DataError, match="t, line 3: after the events of round 4, 3 points remain for 4 clusters"):
         parse_data_trace(lines, SHARDS, LIMITS._replace(k=4), "t")
     back = [*lines, json.dumps({"kind": "arrive", "round": 4, "device": 1, "point": [0, 0]})]
     assert parse_data_trace(back, SHARDS, LIMITS._replace(k=4), "t").has_changes(4)
@@ -163,8 +175,8 @@ def test_the_kinds_do_what_they_are_called():
     assert np.allclose(np.linalg.norm(step, axis=1), 0.08 * built["slow"].scale)
     shift = built["birth"].move_means(5) - built["birth"].means
     assert np.isclose(np.linalg.norm(shift, axis=1).max(), 9.0 * built["birth"].scale)
-    assert np.allclose(built["turn"].turn_shares(10, 0), np.roll(built["turn"].shares[0], 1))
-    assert np.isclose(built["turn"].turn_shares(13, 0).sum(), 1.0)
+    assert np.allclose(built["turn"].rotate_shares(10, 0), np.roll(built["turn"].shares[0], 1))
+    assert np.isclose(built["turn"].rotate_shares(13, 0).sum(), 1.0)
 
 
 @pytest.mark.parametrize("text", ["drawn:kind=slow", "drawn:kind=jump,share=0.2,at=7", "drawn:kind=none", "t.jsonl"])

@@ -33,27 +33,27 @@ def note(frame, path, **options):
 
 FAULTS = {
     "thousands": (CLEAN.assign(leuk=["7.400" if i % 3 else "980" for i in range(M)]),
-                  "column 'leuk' mixes 7.400 and 980: are the points thousands?"),
+                  "column 'leuk' mixes 7.400 and 980: if the points separate thousands"),
     "thousands and missing": (CLEAN.assign(leuk=["12.350", "NA", "77", "-1.250"] * (M // 4)), "mixes 12.350 and 77"),
     "thousands late": (CLEAN.assign(leuk=["980"] * (M - 1) + ["7.400"]), "column 'leuk' mixes 7.400 and 980"),
     "999": (change("age", LOST, 999),
-            f"column 'age': 999 is {FAR:.0f} standard deviations from the rest, in 7 rows: missing?"),
+            f"column 'age': 999 is {FAR:.0f} standard deviations from the rest, in 7 rows: if it means missing"),
     "999 once": (change("age", [3], 999), "'age': 999 is "),
     "-99": (change("age", [3, 5], -99), "'age': -99 is "),
     "99.9": (change("bmi", [3, 5], 99.9), "'bmi': 99.9 is "),
-    "-1": (change("sex", [3], -1), "column 'sex': -1 is the only value below 0, in 1 row: missing?"),
+    "-1": (change("sex", [3], -1), "column 'sex': -1 is the only value below 0, in 1 row: if it means missing"),
     "two codes": (change("age", [3, 4, 7], [999, 999, 8888]), "'age': 8888 is "),
     "0": (change("bmi", [3, 5], 0), "'bmi': 0 is "),
     "a value that comes again": (change("bmi", [3, 5, 8], 123.4), "'bmi': 123.4 is "),
-    "constant": (CLEAN.assign(site=3), "column 'site' is the same in all rows: --drop site?"),
-    "constants": (CLEAN.assign(a=3, b=0.5), "columns 'a', 'b' are the same in all rows"),
-    "copied rows": (pandas.concat([CLEAN, CLEAN[:5]]), "5 of 65 rows are equal to another one: were they copied?"),
+    "constant": (CLEAN.assign(site=3), "column 'site' is constant: consider --drop site"),
+    "constants": (CLEAN.assign(a=3, b=0.5), "columns 'a', 'b' are constant"),
+    "copied rows": (pandas.concat([CLEAN, CLEAN[:5]]), "5 of 65 rows repeat an earlier row: check for copies"),
     "numbers of patients": (CLEAN.assign(**{"Patient-ID": RNG.permutation(M) + 4000}),
-                            "column 'Patient-ID' has as many values as rows: leave out with --drop Patient-ID?"),
-    "numbers of rows": (CLEAN.assign(row=np.arange(M) * 7 + 3), "column 'row' has as many values as rows"),
-    "shuffled numbers of rows": (CLEAN.assign(which=RNG.permutation(M)), "column 'which' has as many values as rows"),
-    "numbers from far apart": (CLEAN.assign(patientID=RNG.choice(10**7, M, replace=False)), "'patientID' has as many"),
-    "equal names": (CLEAN.assign(x=1).rename(columns={"x": "age"}), "2 columns are called 'age'"),
+                            "every row, as an identifier: consider --drop Patient-ID"),
+    "numbers of rows": (CLEAN.assign(row=np.arange(M) * 7 + 3), "column 'row' has a different value in every row"),
+    "shuffled numbers of rows": (CLEAN.assign(which=RNG.permutation(M)), "'which' has a different value"),
+    "numbers from far apart": (CLEAN.assign(patientID=RNG.choice(10**7, M, replace=False)), "'patientID' has a diff"),
+    "equal names": (CLEAN.assign(x=1).rename(columns={"x": "age"}), "2 columns have the name 'age'"),
 }  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def test_ordinary_columns_pass(tmp_path, name):
 def test_known_data_pass_except_for_what_is_true_of_them(tmp_path):
     assert note(load_wine(as_frame=True).data, tmp_path / "w.csv") == ()
     found = note(load_iris(as_frame=True).data, tmp_path / "i.csv")
-    assert not [one for one in found if "equal to another" not in one]  # rows 101 and 142
+    assert not [one for one in found if "repeat an earlier row" not in one]  # rows 101 and 142
 
 
 def test_days_of_dates_and_columns_with_many_categories(tmp_path):
@@ -106,13 +106,13 @@ def test_days_of_dates_and_columns_with_many_categories(tmp_path):
     frame = pandas.DataFrame({"x": RNG.normal(size=150), "when": dates, "code": [f"c{i}" for i in range(150)]})
     assert note(frame.drop(columns="code"), tmp_path / "t.csv", encode=["when"]) == ()
     found = note(frame.drop(columns="when"), tmp_path / "u.csv", encode=["code"])
-    assert found == ("column 'code' becomes 150 features: is it one of categories?",)
+    assert found == ("column 'code' becomes 150 features: check that it contains categories",)
 
 
 def test_long_lists_are_cut(tmp_path):
     wide = CLEAN.assign(**{f"c{i}": 1 for i in range(9)}, **{f"d{i}": change("age", [1], 999)["age"] for i in range(9)})
     found = note(wide, tmp_path / "t.csv")
-    assert "columns 'c0', 'c1', 'c2', 'c3', 'c4' and 4 more are the same in all rows" in found[0]
+    assert "columns 'c0', 'c1', 'c2', 'c3', 'c4' and 4 more are constant" in found[0]
     assert len(found) == 7 and found[-1] == "4 more columns have values that may be missing"
 
 
@@ -122,6 +122,6 @@ def test_the_command_line_prints_the_notes_and_the_points_stay(tmp_path, monkeyp
     frame.assign(site=3).to_csv("t.csv", index=False)
     said = here("--data", "t.csv", "-k", 2, "--devices", 3, "--rounds", 1, "--no-plot", "--out", "run")
     shown = " ".join(said.out.split())
-    assert said.code == 0 and wanted in shown and "column 'site' is the same in all rows" in shown
+    assert said.code == 0 and wanted in shown and "column 'site' is constant" in shown
     assert p2pkm.load("run").clusters.points.sum() == M
     assert read_table("t.csv").points[3, 0] == 999

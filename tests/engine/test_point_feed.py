@@ -180,7 +180,7 @@ def test_every_method_says_whether_it_follows():
 @pytest.mark.parametrize(
     ("event", "code", "said"),
     [
-        ({"kind": "leave", "round": 1, "device": 0, "number": 10**6}, 3, "point 1000000 of device 0"),
+        ({"kind": "leave", "round": 1, "device": 0, "number": 10**6}, 3, "number is 1000000 for kind leave"),
         ({"kind": "arrive", "round": 1, "device": 0, "point": [1]}, 3, "expected a list of 2 numbers"),
         ({"kind": "leave", "round": 99, "device": 0, "number": 0}, 2, "from 1 to 3"),
         ({"kind": "leave", "round": 1, "device": 9, "number": 0}, 2, "device is 9"),

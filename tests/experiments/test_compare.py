@@ -291,7 +291,7 @@ def test_a_comparison_takes_columns_as_a_run_does(hospitals):
         assert summary["devices"] == 5
         assert all(row[name] == summary[name] for name in names if name in row) and "centroids_sha256" in row
     again = here("compare", "--algorithm", "gtvmin,fkm", *words, "--seeds", "0", "--devices", "4")
-    assert again.code == 3 and "5 devices, expected 4" in again.err
+    assert again.code == 3 and "5 devices; expected 4" in again.err
 
 
 def test_graphs_with_a_size_of_their_own_give_it_to_all_methods():
@@ -312,7 +312,7 @@ def test_in_python_a_comparison_that_can_never_run_raises(tmp_path):
 
 def test_a_study_without_a_run_that_ended_has_no_table():
     failed = [row("a", "ring", seed, None, error="TrainingError: the loss is nan") for seed in (0, 1)]
-    with pytest.raises(DataError, match=r"2 runs failed, the first of them with TrainingError: the loss is nan"):
+    with pytest.raises(DataError, match=r"2 runs failed, the first with TrainingError: the loss is nan"):
         p2pkm.Study(failed).to_latex()
     with pytest.raises(DataError, match="no run"):
         p2pkm.Study([]).to_latex()

@@ -59,7 +59,12 @@ def test_very_many_devices_come_back(large, tmp_path):
 @pytest.mark.slow
 def test_what_is_left_out_is_said(large):
     notes = " | ".join(p2pkm.load(large).notes)
-    for words in (f"of {N} devices", "without senders", "recorded every 1000", "--record-every 1 records all"):
+    for words in (
+        f"of {N} devices",
+        "without senders",
+        "one of 1000 rounds",
+        "use --record-every 1 to record all rounds",
+    ):
         assert words in notes
 
 

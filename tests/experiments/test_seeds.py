@@ -130,7 +130,7 @@ def test_a_result_survives_the_disk(tmp_path):
         rows = result.census.row[own]
         if (result.centroids[i] < np.inf).any():
             np.testing.assert_array_equal(result.predict(X[rows], device=i), result.census.labels[own])
-    with pytest.raises(p2pkm.DataError, match="not an empty folder"):
+    with pytest.raises(p2pkm.DataError, match="is not empty; expected a new or empty folder"):
         result.save(tmp_path / "result")
 
 

@@ -88,5 +88,5 @@ def test_byzantine_devices_are_in_neither():
 
 @pytest.mark.parametrize(("most", "known"), [(2, False), (3, True)])
 def test_devices_are_compared_with_central_k_means_up_to_a_limit(monkeypatch, most, known):
-    monkeypatch.setattr(alignment, "_SETS", most)
+    monkeypatch.setattr(alignment, "_PAIRS", most)
     assert np.isnan(distance_to_central(build_result())).tolist() == [not known] * 3

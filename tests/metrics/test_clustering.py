@@ -91,7 +91,7 @@ def test_without_any_centroid_nothing_is_scored_and_a_note_says_what_to_change(e
     assert {name: result.summary[name] for name in NOTHING} == dict.fromkeys(NOTHING)
     assert [record["ari_clients"] for record in result.rounds] == [None] * 4
     assert result.summary["centroid_sets"] == 0
-    assert any(note.startswith("no device holds a centroid") and "fkm:min_count=1" in note for note in result.notes)
+    assert any(note.startswith("all devices have 0 centroids") and "fkm:min_count=1" in note for note in result.notes)
     assert "No device holds a centroid" in narrate(result) and "same centroids" not in narrate(result)
 
 
@@ -104,7 +104,7 @@ def test_scores_are_those_of_the_devices_that_hold_a_centroid():
     result = p2pkm.simulate(p2pkm.GTVMin(2), graph, shards, rounds=0, start=start)
     assert (result.summary["ari_clients"], result.census.scores[0].tolist()) == (1.0, [1.0, 1.0, 1.0])
     assert np.isnan(result.census.scores[1:]).all()
-    assert any(note.startswith("1 of 2 devices hold no centroid") for note in result.notes)
+    assert any(note.startswith("1 of 2 devices have 0 centroids") for note in result.notes)
     assert distance(np.zeros((0, 1)), np.ones((2, 1))) != 0.0
 
 

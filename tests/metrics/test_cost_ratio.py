@@ -5,7 +5,7 @@ import pytest
 
 import p2pkm
 from p2pkm.metrics import cost_ratio
-from p2pkm.metrics.cost_ratio import CostEvaluator, gather_points, spread
+from p2pkm.metrics.cost_ratio import CostEvaluator, draw_stratified, gather_points
 from tests.support.play_rounds import arrange
 
 LINE = [(i, i + 1) for i in range(19)]
@@ -21,7 +21,7 @@ def test_nothing_is_noted_where_all_devices_and_points_are_looked_at(monkeypatch
     monkeypatch.setattr(cost_ratio, "_PRICED", 60)
     prices = price(np.zeros((1, 2)))
     assert prices.notes == [] and len(prices.alone) == 20
-    prices.of(np.zeros((20, 1, 2)), closing=True)
+    prices.evaluate(np.zeros((20, 1, 2)), closing=True)
     assert prices.notes == []
     monkeypatch.setattr(cost_ratio, "_PRICED", 59)
     monkeypatch.setattr(cost_ratio, "_RUN", 1)
@@ -46,15 +46,15 @@ def test_of_a_sample_each_is_compared_with_what_it_would_reach_alone(monkeypatch
 def test_costs_are_looked_at_in_every_round_while_that_is_little_work(monkeypatch, most, looked):
     monkeypatch.setattr(cost_ratio, "_EVERY_ROUND", most)
     prices = price(np.zeros((3, 2)))
-    assert (prices.of(np.zeros((20, 3, 2)), closing=False) is not None) == looked
-    assert prices.of(np.zeros((20, 3, 2)), closing=True) is not None
+    assert (prices.evaluate(np.zeros((20, 3, 2)), closing=False) is not None) == looked
+    assert prices.evaluate(np.zeros((20, 3, 2)), closing=True) is not None
 
 
 @pytest.mark.parametrize("compared", [True, False])
 def test_without_a_baseline_fewer_devices_are_priced(compared):
     prices, asked = price(np.zeros((1, 2)) if compared else None), []
     prices._choose = lambda numbers, most: asked.append((numbers, most)) or prices._scored
-    prices.of(np.zeros((20, 3, 2)), closing=True)
+    prices.evaluate(np.zeros((20, 3, 2)), closing=True)
     assert asked == [(6, cost_ratio._IN_THE_END if compared else cost_ratio._UNCOMPARED)]
 
 
@@ -63,7 +63,7 @@ def test_without_a_baseline_fewer_devices_are_priced(compared):
 def test_a_sample_has_one_number_of_each_part_and_none_twice(monkeypatch, draw, n, most):
     if draw is not None:
         monkeypatch.setattr(cost_ratio, "uniforms", lambda key, purpose, steps, count: np.full((1, count), draw))
-    found, parts = spread(n, most, 7, 0), np.arange(most)
+    found, parts = draw_stratified(n, most, 7, 0), np.arange(most)
     assert len(found) == most and (np.diff(found) > 0).all() and 0 <= found[0] <= found[-1] < n
     assert (parts * n // most <= found).all() and (found <= -(-(parts + 1) * n // most)).all()
 
@@ -84,8 +84,8 @@ def test_the_memory_of_evaluated_costs_is_bounded(monkeypatch):
     monkeypatch.setattr(cost_ratio, "_REMEMBERED", 100)
     prices = price(np.zeros((1, 2)))
     for step in range(30):
-        prices.of(np.full((20, 1, 2), float(step)), closing=False)
-        assert len(prices._known) * 8 <= 100 + 8
+        prices.evaluate(np.full((20, 1, 2), float(step)), closing=False)
+        assert len(prices._cached_costs) * 8 <= 100 + 8
 
 
 def test_costs_of_many_points_use_a_sample_of_runs_of_points(monkeypatch):
@@ -93,7 +93,7 @@ def test_costs_of_many_points_use_a_sample_of_runs_of_points(monkeypatch):
     monkeypatch.setattr(cost_ratio, "_RUN", 2)
     table = arrange([np.arange(7.0)[:, None], 7.0 + np.arange(5.0)[:, None]], [(0, 1)])
     prices = CostEvaluator(table.devices, np.arange(12), 12, table.network, None)
-    points, _, offsets, classes = prices._pool
+    points, _, offsets, classes = prices._sample
     assert len(points) == 6 and points[:, 0].tolist() == classes.tolist() and offsets[-1] == 6
     assert (points[0::2] + 1.0 == points[1::2]).all() and (points[0::2] % 2.0 == 0.0).all()
     assert (points[: offsets[1]] < 7.0).all() and (points[offsets[1] :] >= 7.0).all()
@@ -102,5 +102,5 @@ def test_costs_of_many_points_use_a_sample_of_runs_of_points(monkeypatch):
 def test_without_a_baseline_costs_are_evaluated_at_the_end_only():
     table = arrange([np.ones((3, 1)), np.zeros((2, 1))], [(0, 1)])
     prices = CostEvaluator(table.devices, np.zeros(5), 0, table.network, None)
-    assert prices.of(np.zeros((2, 1, 1)), closing=False) is None
-    assert prices.of(np.zeros((2, 1, 1)), closing=True).costs.tolist() == [3.0, 3.0]
+    assert prices.evaluate(np.zeros((2, 1, 1)), closing=False) is None
+    assert prices.evaluate(np.zeros((2, 1, 1)), closing=True).costs.tolist() == [3.0, 3.0]

@@ -21,4 +21,4 @@ def test_rows_of_too_few_points_are_blamed_where_there_is_a_minimum():
     note = read_note(
         "--data", "grid16:points=2", "--devices", 8, "--out", "none", "--min-cluster-size", 99, "--rounds", 2
     )
-    assert "no row of enough points reached them" in note and "--min-cluster-size" in note
+    assert "no row with enough points reached them" in note and "--min-cluster-size" in note

@@ -135,7 +135,7 @@ def record(count, shapes, *, devices=3, ends=(), stop=None):
 def test_frames_stay_within_their_bounds_evenly_spread_with_first_and_last(count, numbers, ends, shapes):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(frames, "_NUMBERS", numbers)
-        found = record(count, shapes, ends=ends).develop()
+        found = record(count, shapes, ends=ends).build_frames()
     if not found:
         return
     found = Frames(**found)
@@ -152,22 +152,22 @@ def test_frames_stay_within_their_bounds_evenly_spread_with_first_and_last(count
 
 
 def test_every_record_is_kept_while_there_are_few():
-    assert record(60, [(2, 1)]).develop()["record"].tolist() == list(range(60))
-    assert record(61, [(2, 1)]).develop()["record"].tolist() == list(range(0, 61, 2))
-    assert record(123, [(2, 1)]).develop()["record"].tolist() == [*range(0, 123, 4), 122]
+    assert record(60, [(2, 1)]).build_frames()["record"].tolist() == list(range(60))
+    assert record(61, [(2, 1)]).build_frames()["record"].tolist() == list(range(0, 61, 2))
+    assert record(123, [(2, 1)]).build_frames()["record"].tolist() == [*range(0, 123, 4), 122]
 
 
 @pytest.mark.parametrize("stop", [0, 1, 59, 60, 61, 64, 69])
 @pytest.mark.parametrize("ends", [(), (63,)])
 def test_a_run_that_goes_on_has_the_frames_of_one_that_was_not_interrupted(stop, ends):
-    found, wanted = (record(70, [(2, 1), (1, 1)], ends=ends, stop=one).develop() for one in (stop, None))
+    found, wanted = (record(70, [(2, 1), (1, 1)], ends=ends, stop=one).build_frames() for one in (stop, None))
     for name, part in wanted.items():
         np.testing.assert_array_equal(found[name], part)
 
 
 def test_tables_that_are_too_large_are_not_kept(monkeypatch):
     monkeypatch.setattr(frames, "_NUMBERS", 10)
-    assert record(3, [(2, 3)]).develop() == {}
+    assert record(3, [(2, 3)]).build_frames() == {}
     assert solve(topologies.ring(3), deal(3, d=6)).frames is None
 
 
@@ -193,7 +193,7 @@ def test_very_large_tables_are_those_of_fewer_devices_not_of_fewer_frames():
     cast = Recorder(Topology.from_graph(topologies.ring(400)), LocalNetwork(place(ring(400), 0, 1)))
     table = arrange([np.zeros((1, 1))] * 400, [(i, (i + 1) % 400) for i in range(400)])
     cast.record(table.devices, np.zeros((400, 10, 64)), np.zeros(800), np.zeros(400), last=True)
-    found = cast.develop()
+    found = cast.build_frames()
     assert 8 * found["centroids"].size <= 1_500_000 < 8 * found["centroids"].size * 1.01
     assert len(found["device"]) == 292
 
@@ -222,7 +222,7 @@ def test_a_folder_without_frames_is_read_all_the_same(tmp_path):
 
 @pytest.mark.parametrize(("fitting", "kept"), [(1, 0), (2, 2), (3, 3)])
 def test_two_frames_are_kept_where_two_fit(monkeypatch, fitting, kept):
-    monkeypatch.setattr(Recorder, "_most", property(lambda self: fitting))
+    monkeypatch.setattr(Recorder, "_capacity", property(lambda self: fitting))
     frames = solve(topologies.ring(3), deal(3), p2pkm.GTVMin(2, tol=0.0)).frames
     assert (0 if frames is None else len(frames.record)) == kept
 
@@ -231,7 +231,7 @@ def test_a_rank_without_devices_records_no_links():
     topology = Topology.from_graph(topologies.ring(4))
     division = RankPartition.by_owner("any", np.array([0, 0, 2, 2]), 3)
     recorders = [
-        frames._FrameRecorder(topology, LocalNetwork(place(topology, rank, 3, division)), 4) for rank in range(3)
+        frames._FrameSelection(topology, LocalNetwork(place(topology, rank, 3, division)), 4) for rank in range(3)
     ]
     assert [len(one._edges) for one in recorders] == [4, 0, 4]
 
@@ -247,7 +247,7 @@ def test_a_rank_without_devices_records_no_links():
     ],
 )
 def test_notes_describe_what_the_frames_that_were_kept_leave_out(monkeypatch, fitting, devices, links, notes):
-    monkeypatch.setattr(Recorder, "_most", property(lambda self: fitting))
+    monkeypatch.setattr(Recorder, "_capacity", property(lambda self: fitting))
     monkeypatch.setattr(frames, "_DEVICES", devices)
     monkeypatch.setattr(frames, "_LINKS", links)
     result = solve(topologies.complete(5), deal(5), p2pkm.GTVMin(2, tol=0.0))

@@ -50,7 +50,7 @@ def test_a_point_is_predicted_by_the_device_that_is_asked():
     result = solve(p2pkm.GTVMin(2, alpha=0.0), topologies.path(3), start=start, rounds=0)
     assert [result.predict([[3.0]], device=device).tolist() for device in (0, 1)] == [[0], [1]]
     assert result.predict([[3.0]]).tolist() == result.predict([[3.0]], device=result.best).tolist()
-    with pytest.raises(DataError, match="device 2 has no centroid; choose another one"):
+    with pytest.raises(DataError, match=r"device 2 has 0 centroids; expected at least one\. Choose another device"):
         result.predict([[3.0]], device=2)
     assert result.predict([[3.0]], device="Oslo").tolist() == result.predict([[3.0]], device=1).tolist()
     for device in (-1, 3, 1.0, "Rome", True, "1", "server"):

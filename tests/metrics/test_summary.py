@@ -12,7 +12,7 @@ import topologies
 from p2pkm.core.messages import RaggedArray
 from p2pkm.engine.loop import Start
 from p2pkm.metrics import summary
-from p2pkm.metrics.summary import _tell_reverted
+from p2pkm.metrics.summary import _note_reverted
 from p2pkm.network.graph import Topology
 from tests.support.build import build_monitor
 from tests.support.play_rounds import arrange, variation
@@ -36,16 +36,16 @@ def test_methods_without_groups_have_none_and_a_device_alone_sends_nothing():
     ],
 )
 def test_groups_are_scored_where_the_true_ones_are_known(truth, figures):
-    found = summary._mark_groups(np.array([1, 1, 0, 0]), None if truth is None else np.array(truth))
+    found = summary._score_groups(np.array([1, 1, 0, 0]), None if truth is None else np.array(truth))
     assert found == pytest.approx(figures)
-    assert summary._mark_groups(None, None) == {}
+    assert summary._score_groups(None, None) == {}
 
 
 def test_groups_that_are_the_parts_of_the_graph_need_no_note():
     table, facts = arrange([np.zeros((1, 1))] * 4, [(0, 1), (2, 3)]), {"wall_seconds": 1.0}
     monitor, parts = build_monitor(table), table.topology
-    assert summary._advise(monitor, parts, parts.components, facts) == []
-    (note,) = summary._advise(monitor, parts, np.arange(4), facts)
+    assert summary._note_groups_and_time(monitor, parts, parts.components, facts) == []
+    (note,) = summary._note_groups_and_time(monitor, parts, np.arange(4), facts)
     assert note.startswith("4 groups: ")
 
 
@@ -61,8 +61,8 @@ def test_what_is_left_out_of_large_runs_is_noted(monkeypatch, n, every, one):
     arrays, rounds, consensus = (
         sum(words in note for note in result.notes)
         for words in (
-            "above 3 devices the graph is kept as arrays",
-            f"rounds are recorded every {every}",
+            "above 3 devices, the graph is saved as arrays",
+            f"one of {every} rounds and the last one of each stage are recorded",
             f"the distance to consensus is over one of {one} devices",
         )
     )
@@ -111,7 +111,7 @@ def test_devices_with_absent_centroids_count_as_centroid_sets(tmp_path):
 
 
 def test_devices_that_reverted_are_noted_if_there_are_any():
-    assert [len(_tell_reverted(count, 9)) for count in (0, 1, 9)] == [0, 1, 1]
+    assert [len(_note_reverted(count, 9)) for count in (0, 1, 9)] == [0, 1, 1]
 
 
 def test_consensus_ignores_absent_rows():

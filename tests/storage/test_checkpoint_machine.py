@@ -118,7 +118,7 @@ class Checkpoints(RuleBasedStateMachine):
             assert len(self.told) == told and len(self.names()) <= 2
         elif not kill and not new:
             assert len(self.told) == told + 1
-            assert error.strerror in self.told[-1] and "the run goes on without" in self.told[-1]
+            assert error.strerror in self.told[-1] and "The run continues without it" in self.told[-1]
         if not kill:
             assert self.names(".*.partial") <= left
         else:
@@ -157,7 +157,7 @@ class Checkpoints(RuleBasedStateMachine):
         with Lock(self.folder):
             told = len(self.told)
             self.writer.put({}, {})
-            assert len(self.told) == told + 1 and "another is in its place" in self.told[-1]
+            assert len(self.told) == told + 1 and "another folder is in its place" in self.told[-1]
             assert os.listdir(self.folder) == [NAME]
         away.rename(self.folder)
 
@@ -171,7 +171,7 @@ class Checkpoints(RuleBasedStateMachine):
         assert found.outline == {"turn": wanted} and found.facts == {"seed": 3}
         assert found.arrays["values"].tolist() == list(range(wanted)) and found.arrays["none"].shape == (0, 2)
         damaged = sum(name > max(self.whole) for name in self.names())
-        assert not [text for text in told[len(told) - damaged :] if "the one before is used" not in text]
+        assert not [text for text in told[len(told) - damaged :] if "The previous checkpoint is used" not in text]
 
 
 TestCheckpoints = pytest.mark.hypothesis(Checkpoints.TestCase)

@@ -79,10 +79,10 @@ def test_all_faults_are_named_with_the_place_where_that_is_known(run):
     (run / "rounds.jsonl").write_bytes(b"".join([*lines[:4], b"{" + lines[4], *lines[5:]]))
     (run / "summary.json").rename(run / "summary")
     assert check_files(run) == [
-        FileMismatch("centroids.npz", "is changed: its array 'centroids' is damaged"),
-        FileMismatch("rounds.jsonl", "is changed: line 5 is no record"),
+        FileMismatch("centroids.npz", "is changed: array 'centroids' is damaged"),
+        FileMismatch("rounds.jsonl", "is changed: line 5 is not a record"),
         FileMismatch("summary.json", "is missing"),
-        FileMismatch("summary", "was not there when the run ended"),
+        FileMismatch("summary", "was added after the run ended"),
     ]
 
 
@@ -90,10 +90,10 @@ def test_lines_that_were_changed_are_told_apart_from_lines_that_are_no_records(t
     lines = tmp_path / "rounds.jsonl"
     lines.write_text('{"round": 0}\n{"round": 1}\n')
     write_checksums(tmp_path)
-    others = "its lines can be read, but are not those of the run"
+    others = "its lines can be read, but differ from those of the run"
     for text, told in (
         ('{"round": 0}\n{"round": 2}\n', others), ('{"round": 0}\n', others), ("", others),
-        ('{"round": 0}\n[1]\n', "line 2 is no record"), ('{"round": 0}\n{"rou', "line 2 is no record"),
+        ('{"round": 0}\n[1]\n', "line 2 is not a record"), ('{"round": 0}\n{"rou', "line 2 is not a record"),
     ):  # fmt: skip
         lines.write_text(text)
         assert check_files(tmp_path) == [FileMismatch("rounds.jsonl", f"is changed: {told}")]
@@ -118,7 +118,7 @@ def test_a_pipe_in_place_of_a_file_is_no_file(run):
 
     (run / "labels.npz").unlink()
     os.mkfifo(run / "labels.npz")
-    assert check_files(run) == [FileMismatch("labels.npz", "is no file any more")]
+    assert check_files(run) == [FileMismatch("labels.npz", "is not a file any more")]
 
 
 def test_a_sealed_list_that_names_files_outside_is_refused(run, tmp_path):
@@ -211,15 +211,15 @@ def test_the_damaged_array_of_an_archive_is_named(run, monkeypatch, place):
     data = bytearray((run / "a.npz").read_bytes())
     data[data.index(np.arange(2000).tobytes()) + place] ^= 1
     (run / "a.npz").write_bytes(data)
-    assert check_files(run) == [FileMismatch("a.npz", "is changed: its array 'bad' is damaged")]
+    assert check_files(run) == [FileMismatch("a.npz", "is changed: array 'bad' is damaged")]
     (run / "a.npz").write_bytes(data[:-1])
-    assert check_files(run) == [FileMismatch("a.npz", "is changed: it is no whole archive any more")]
+    assert check_files(run) == [FileMismatch("a.npz", "is changed: the archive is incomplete")]
 
 
 def test_an_empty_list_of_checksums_counts_as_cut_off(run):
     (run / NAME).write_bytes(b"")
     (fault,) = check_files(run)
-    assert fault.file == NAME and "cut off" in fault.what
+    assert fault.file == NAME and "truncated" in fault.what
 
 
 def test_files_that_cannot_be_read_are_named(run, monkeypatch):

@@ -23,7 +23,7 @@ import p2pkm.storage.run_folder
 from p2pkm.core.errors import ExperimentError
 from p2pkm.storage import lock
 from p2pkm.storage.checksums import check_files
-from p2pkm.storage.lock import NAME, Lock, describe_lock_holder, died, process_start, sign
+from p2pkm.storage.lock import NAME, Lock, describe_lock_holder, process_has_ended, process_identity, process_start
 from p2pkm.storage.run_folder import RunFolder
 from tests.support import kill_runs as killed
 from tests.support.resume import difference, keep_all
@@ -94,7 +94,7 @@ def test_a_folder_above_a_live_run_is_not_replaced(live, tmp_path, monkeypatch):
 MOMENTS = [(p2pkm.experiments.run, "prepare_and_validate"),
            (p2pkm.experiments.run, "_deal"), (RunFolder, "begin"), (RunFolder, "record"),
            (RunFolder, "finish"), (RunFolder, "end"), (p2pkm.storage.run_folder, "write_checksums"),
-           (p2pkm.storage.run_folder, "set_aside")]  # fmt: skip
+           (p2pkm.storage.run_folder, "move_to_backup")]  # fmt: skip
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
@@ -188,15 +188,15 @@ def test_one_of_two_that_resume_is_refused(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         keep_all(patched, tmp_path / "run", tmp_path / "copies")
         assert run("--init", "local", "--checkpoint-every", "1").code == 0
-    copy, newest, tried = sorted(Path("copies").iterdir())[3], p2pkm.experiments.resume.newest, []
+    copy, newest, tried = sorted(Path("copies").iterdir())[3], p2pkm.experiments.resume.load_newest, []
 
     def second(*given):
-        monkeypatch.setattr(p2pkm.experiments.resume, "newest", newest)
+        monkeypatch.setattr(p2pkm.experiments.resume, "load_newest", newest)
         tried.append(here("resume", copy))
         tried.append(here(*SMALL, "--out", copy, "--force"))
         return newest(*given)
 
-    monkeypatch.setattr(p2pkm.experiments.resume, "newest", second)
+    monkeypatch.setattr(p2pkm.experiments.resume, "load_newest", second)
     assert here("resume", copy, "-q").code == 0
     assert [one.code for one in tried] == [3, 2] and all(me() in one.err for one in tried)
     assert difference(Path("run"), copy) == ""
@@ -209,11 +209,11 @@ def test_who_waits_for_another_that_resumes_shows_its_results(tmp_path, monkeypa
     copy, lock_folder = sorted(Path("copies").iterdir())[3], p2pkm.experiments.resume.lock_folder
 
     def late(path):
-        monkeypatch.setattr(p2pkm.experiments.resume, "hold", lock_folder)
+        monkeypatch.setattr(p2pkm.experiments.resume, "lock_folder", lock_folder)
         assert here("resume", copy, "-q").code == 0
         return lock_folder(path)
 
-    monkeypatch.setattr(p2pkm.experiments.resume, "hold", late)
+    monkeypatch.setattr(p2pkm.experiments.resume, "lock_folder", late)
     assert here("resume", copy, "--format", "json").summary == json.loads((copy / "summary.json").read_text())
     assert difference(Path("run"), copy) == "" and manifest(copy)["resumed"] == 1
 
@@ -232,7 +232,7 @@ def test_a_run_whose_folder_was_replaced_does_not_touch_the_new_one(monkeypatch,
 
     monkeypatch.setattr(RunFolder, name, replaced)
     ending = run("--checkpoint-every", "1")
-    assert ending.code == 4 and "another is in its place" in ending.err and "Traceback" not in ending.err
+    assert ending.code == 4 and "another folder is in its place" in ending.err and "Traceback" not in ending.err
     before.pop(NAME)
     assert before == {one: Path("run", one).read_bytes() for one in listed(Path("run"))}
     assert check_files(Path("run")) == []
@@ -302,7 +302,7 @@ def test_where_there_are_no_locks_a_file_of_a_dead_process_is_made_anew(monkeypa
     folder = Path("run")
     if owner:
         folder.mkdir()
-        (folder / NAME).write_text(json.dumps(sign() | owner))
+        (folder / NAME).write_text(json.dumps(process_identity() | owner))
     assert describe_lock_holder(folder) == words
     if words:
         with pytest.raises(ExperimentError, match="on far-away"):
@@ -324,16 +324,16 @@ def test_what_a_file_said_before_it_was_locked_is_gone():
 
 
 def test_a_process_lives_until_it_ends_and_takes_what_memory_it_likes():
-    owner = sign()
+    owner = process_identity()
     taken = np.empty(1 << 27, np.uint8)
-    assert sign() == owner and not died(owner)
+    assert process_identity() == owner and not process_has_ended(owner)
     del taken
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
         owner = {"host": platform.node(), "process": child.pid, "process_began": process_start(child.pid)}
-        assert owner["process_began"] and not died(owner)
+        assert owner["process_began"] and not process_has_ended(owner)
         child.stdin.close()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert died(owner)  # though nobody has waited for it
+        assert process_has_ended(owner)  # though nobody has waited for it
 
 
 RUBBISH = (b"", b"[", b"[1]", b'{"process": "x"}', b'{"process": %d}' % 10**30, b"\xff" * 5000)
@@ -379,9 +379,9 @@ def test_a_second_lock_of_the_same_process_is_refused_and_both_may_be_released_t
         before = os.listdir("/proc/self/fd")
         with pytest.raises(ExperimentError, match=me()):
             Lock(Path("a/b"))
-        assert lock.kept and len(os.listdir("/proc/self/fd")) == len(before)
+        assert lock.is_held and len(os.listdir("/proc/self/fd")) == len(before)
         lock.release()
-        assert not lock.kept and not Path("a").exists()
+        assert not lock.is_held and not Path("a").exists()
     assert not Path("a").exists()
 
 
@@ -397,7 +397,7 @@ def test_a_folder_that_cannot_be_made_is_not_said_to_be_in_use(monkeypatch):
         raise FileNotFoundError(self)  # as mkdir in /proc
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(ExperimentError, match="a cannot be written"), Lock(Path("a")):
+    with pytest.raises(ExperimentError, match="a cannot be created"), Lock(Path("a")):
         pass
 
 

@@ -237,7 +237,7 @@ def test_of_a_damaged_checkpoint_the_one_before_is_used(tmp_path, monkeypatch, d
         last.write_bytes(changed)
     ending = here("resume", copies[4])
     assert ending.code == 0
-    assert ("the one before is used" in ending.err) == (damage != "gone")
+    assert ("The previous checkpoint is used" in ending.err) == (damage != "gone")
     assert f"resuming {copies[4]} after round 4 of" in ending.err
     assert difference(whole, copies[4]) == ""
 
@@ -275,12 +275,13 @@ def test_a_resumed_run_says_how_often_it_was(tmp_path, monkeypatch):
 @pytest.mark.parametrize("command", ["resume", "verify"])
 @pytest.mark.parametrize(("make", "words"), [
     (lambda: None, "does not exist"),
-    (lambda: Path("x").mkdir(), "it has no"),
+    (lambda: Path("x").mkdir(), {"resume": "manifest.json", "verify": "summary.json is missing"}),
     (lambda: Path("x").write_text("a file"), "not a run folder"),
 ])  # fmt: skip
 def test_a_folder_that_is_no_run_is_refused(tmp_path, command, make, words):
     make()
     ending = here(command, "x")
+    words = words[command] if isinstance(words, dict) else words
     assert ending.code == 3 and words in ending.err and "Traceback" not in ending.err
 
 
@@ -333,11 +334,12 @@ def test_a_run_that_is_still_going_on_is_left_alone(tmp_path):
         _wait_for(process, Path("run", "checkpoint"))
         for command in ("resume", "verify"):
             ending = here(command, "run")
-            assert ending.code == 3 and f"process {process.pid} on {platform.node()} is still at it" in ending.err
+            process_name = f"process {process.pid} on {platform.node()}"
+            assert ending.code == 3 and f"{process_name} is still working on it" in ending.err
         process.kill()
         process.wait()
         ending = here("verify", "run")
-        assert ending.code == 3 and "it was killed; go on with: python -m p2pkm resume run" in ending.err
+        assert ending.code == 3 and "it was killed. Resume it with python -m p2pkm resume run" in ending.err
     finally:
         killed.end(process)
 

@@ -316,7 +316,10 @@ def test_a_device_without_links_comes_back(tmp_path, links):
 
 
 def test_what_a_run_lacks_is_looked_for_where_it_was_begun_unless_that_is_here(tmp_path):
-    for place, more in ((Path.cwd(), ""), (tmp_path / "there", f". The run was begun in {tmp_path}/there: try again")):
+    for place, more in (
+        (Path.cwd(), ""),
+        (tmp_path / "there", f". The run was started in {tmp_path}/there: try again"),
+    ):
         (tmp_path / "manifest.json").write_text(json.dumps({"cwd": str(place)}), "utf-8")
         with pytest.raises(DataError) as found, repeated_from(tmp_path):
             raise DataError("no such file")
@@ -328,18 +331,18 @@ def test_folders_that_cannot_be_taken_are_refused_and_none_is_made(tmp_path, mon
     Path("full", "a").write_text("")
     for name, force, words in (
         ("full/a", True, "is a file"),
-        ("full/a/b", False, "is not a folder that may be written to"),
+        ("full/a/b", False, "is not a writable folder"),
         ("full", False, "is not empty"),
-        (".", True, "holds the current folder"),
+        (".", True, "contains the current folder"),
         ("a\0b", False, "cannot be used: embedded null byte"),
-        ("a" * 300, False, "cannot be used: File name too long; choose another folder"),
+        ("a" * 300, False, "cannot be used: File name too long. Choose another folder"),
     ):
         with pytest.raises(ExperimentError, match=words):
             check_target(Path(name), force=force)
     check_target(Path("full"), force=True)
     check_target(Path("new/run"), force=False)
     monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
-    with pytest.raises(ExperimentError, match="may be written to"):
+    with pytest.raises(ExperimentError, match="is not a writable folder"):
         check_target(Path("new/run"), force=False)
     assert listed(tmp_path) == {"full", "full/a"}
 
@@ -353,10 +356,10 @@ def test_a_folder_is_claimed_with_what_is_below_it_and_looked_at_once_more_when_
         (path / "result").write_text("of a run that has just ended")
         return lock_folder(path)
 
-    monkeypatch.setattr(run_folder, "hold", late)
+    monkeypatch.setattr(run_folder, "lock_folder", late)
     Path("empty").mkdir()
     monkeypatch.chdir("empty")
-    with pytest.raises(ExperimentError, match="holds the current folder"):
+    with pytest.raises(ExperimentError, match="contains the current folder"):
         lock_target(Path(), force=True)
     assert listed(Path()) == {"result"}
 
@@ -408,11 +411,11 @@ def test_a_run_that_goes_on_after_it_was_interrupted_is_not_taken_for_a_damaged_
         write_checksums(folder)
         writer = RunFolder(held, {"seed": 3}, {}, {})
         writer.reopen([])
-        with pytest.raises(DataError, match=r"has not ended: process .* is still at it"):
+        with pytest.raises(DataError, match=r"has not ended: process .* is still working on it"):
             check_files(folder)
         writer.record({"round": 0})
         writer._rounds.close()  # and is killed
-    with pytest.raises(DataError, match="it was killed; go on with"):
+    with pytest.raises(DataError, match=r"it was killed\. Resume it with"):
         check_files(folder)
 
 
@@ -434,7 +437,7 @@ def test_nothing_is_written_of_a_run_whose_folder_was_moved(tmp_path):
         writer = RunFolder(held, {"seed": 3}, {}, {})
         writer.begin()
         held.folder.rename(tmp_path / "away")
-        for place in ("No such file", "another is in its place"):
+        for place in ("No such file", "another folder is in its place"):
             with pytest.raises(NetworkError, match=place):
                 writer.record({"round": 0})
             with pytest.raises(NetworkError, match=place):
@@ -459,11 +462,11 @@ def test_a_library_that_is_missing_is_said_to_be(monkeypatch):
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        (["study.toml"], "a study, of which rows are kept"),
-        (["comparison.json"], "a comparison, of which rows are kept"),
+        (["study.toml"], "a study, which keeps rows"),
+        (["comparison.json"], "a comparison, which keeps rows"),
         (["path.jsonl"], "a path of couplings"),
-        (["seed-0/config.toml"], "1 run, such as .*/seed-0: name one of them"),
-        (["seed-0/config.toml", "seed-1/config.toml"], "2 runs, such as .*/seed-0: name one of them"),
+        (["seed-0/config.toml"], "1 run. Use the folder of one run, such as .*/seed-0"),
+        (["seed-0/config.toml", "seed-1/config.toml"], "2 runs. Use the folder of one run, such as .*/seed-0"),
         (["study.toml", "config.toml"], ""),
         ([], ""),
     ],
@@ -473,7 +476,7 @@ def test_a_folder_of_several_runs_is_not_taken_for_that_of_one(tmp_path, files, 
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
     assert bool(describe_run_collection(tmp_path)) == bool(words)
-    said = f"is not the folder of a single run: it holds {words}" if words else "it has no summary.json"
+    said = f"is not the folder of a single run: it contains {words}" if words else "summary.json is missing"
     for read in (p2pkm.load, check_files):
         with pytest.raises(DataError, match=said):
             read(tmp_path)
@@ -488,5 +491,5 @@ def test_the_state_of_a_run_is_that_of_its_manifest_unless_it_was_killed(tmp_pat
         assert run_status(tmp_path) == "running"
     for name, read in (("manifest.json", read_manifest), ("summary.json", p2pkm.load)):
         (tmp_path / name).write_text("[1, 2]")
-        with pytest.raises(DataError, match=f"{name} cannot be read: .*an object"):
+        with pytest.raises(DataError, match=f"{name} cannot be read: .*a JSON object"):
             read(tmp_path)

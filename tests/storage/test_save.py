@@ -20,7 +20,7 @@ import topologies
 from p2pkm.metrics.result import Exposure
 from p2pkm.storage import save
 from p2pkm.storage.checkpoint import Checkpoint, CheckpointWriter, load_newest, write
-from p2pkm.storage.lock import Lock, sign
+from p2pkm.storage.lock import Lock, process_identity
 from p2pkm.storage.save import pack_arrays, staging_folder, write_bytes
 from topologies import ring
 
@@ -58,7 +58,7 @@ def test_drafts_that_were_not_finished_leave_nothing(tmp_path):
 
 
 def test_only_what_a_dead_process_of_this_host_left_over_is_removed(tmp_path):
-    own, host, gone = sign(), platform.node(), 999_999_999  # no system gives so large a number to a process
+    own, host, gone = process_identity(), platform.node(), 999_999_999  # no system gives so large a number to a process
     left = [f".a.{gone}-1@{host}.partial", f".b c.json.{own['process']}-1@{host}.partial"]
     kept = [f".a.{own['process']}-{own['process_began']}@{host}.partial", f".a.{gone}-1@{host}.else.partial",
             ".a.partial", f"a.{gone}-1@{host}.partial", ".mine.1-x@.partial"]  # fmt: skip

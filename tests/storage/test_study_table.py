@@ -85,12 +85,12 @@ def test_names_are_escaped_and_a_caption_makes_a_float(tmp_path):
 
 
 def test_figures_and_spreads_that_are_none_are_refused():
-    with pytest.raises(ExperimentError, match=r"no run has 'ratio' as a number. Did you mean 'ratio_mean'"):
+    with pytest.raises(ExperimentError, match=r"figures contains 'ratio', which is not a number .* mean 'ratio_mean'"):
         study(a=NOISY).to_latex(["ratio"])
     more = Study([row | {"whole": True, "name": "a"} for row in study(a=NOISY).rows])
     assert more.to_latex("ratio_mean") == more.to_latex(["ratio_mean"]) == study(a=NOISY).to_latex(["ratio_mean"])
     for name in ("whole", "name", "seed"):
-        with pytest.raises(ExperimentError, match=f"no run has '{name}' as a number"):
+        with pytest.raises(ExperimentError, match=f"figures contains '{name}', which is not a number in any run"):
             more.to_latex([name])
     with pytest.raises(ExperimentError, match=r"spread is 'sem'"):
         study(a=NOISY).to_latex(spread="sem")
@@ -126,7 +126,7 @@ def test_a_notebook_shows_ten_rows_the_figures_of_any_and_what_comes_of_all():
     text = found._repr_html_()
     assert text.startswith(f"<p>Study of 12 runs</p><p>{found.conclusion()}</p><table>")
     assert f">{find('ratio_mean').label}</th>" in text and f">{find('ari').label}</th>" not in text
-    assert text.endswith("<p>and 2 more; to_frame() returns all</p>")
+    assert text.endswith("<p>and 2 more rows; to_frame() returns all</p>")
     swept = [{"algorithm": "a", "graph": "ring", "tol": tol, "seed": 0, "ratio_mean": 1.0} for tol in (0.5, 0.25)]
     text = Study(swept)._repr_html_()
     assert "<td>ring</td><td>0.5</td><td>0</td>" in text and "<td>ring</td><td>0.25</td><td>0</td>" in text

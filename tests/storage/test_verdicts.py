@@ -28,7 +28,7 @@ from p2pkm.storage.paired_tests import (
     choose_scale,
     correct,
     estimate_mean,
-    is_best_alone,
+    is_unique_best,
     rank,
 )
 from p2pkm.storage.study_table import Study, load_study
@@ -176,14 +176,14 @@ def test_equal_values_are_equivalent_and_equal_differences_are_certain():
 def test_fewer_than_5_seeds_decide_nothing_however_large_the_difference(seeds):
     found = rank(groups(a=[1.0] * seeds, b=[3.0] * seeds), "ratio_mean")[1]
     assert found.verdict == UNDECIDED and found.gap.needed == 5 and found.gap.p is found.gap.low is None
-    assert "takes a" in format_verdict(found.gap) and "5 seeds" in format_verdict(found.gap)
+    assert "requires a" in format_verdict(found.gap) and "5 seeds" in format_verdict(found.gap)
     assert verdicts_of({"a": [1.0] * seeds, "b": [1.0] * seeds}) == {"b": UNDECIDED}
 
 
 def test_configurations_without_a_common_seed_are_not_distinguished():
     table = {"a": runs([1.0] * 5), "b": {seed + 5: {"ratio_mean": 2.0} for seed in range(5)}}
     (_, other) = rank(table, "ratio_mean")
-    assert other.gap is None and other.verdict == UNDECIDED and not is_best_alone(rank(table, "ratio_mean"))
+    assert other.gap is None and other.verdict == UNDECIDED and not is_unique_best(rank(table, "ratio_mean"))
     assert "b (no common seed)" in conclude(table)
 
 
@@ -294,12 +294,12 @@ def test_alike_configurations_are_found_equivalent_and_far_ones_never():
         ({"a": NOISY, "b": FAR, "c": [1 + value for value in FAR]},
          ["Over 5 seeds, a has the lowest mean cost relative to central k-means of 3 configurations, 1.1000. Worse "
           "than it: b (cost 1.47 times, interval", "; c (cost 2.39 times", "Holm correction over all pairs"]),
-        ({"a": (1.0,), "b": (2.0,)}, ["Over 1 seed, a has", "Not distinguished from it: b (", "takes at least 5"]),
+        ({"a": (1.0,), "b": (2.0,)}, ["Over 1 seed, a has", "Not distinguished from it: b (", "requires at least 5"]),
         ({"a": NOISY}, ["Over 5 seeds, a has a mean cost relative to central k-means of 1.1000 (95 % interval 1.0018 "
                         "to 1.1982)."]),
         ({"a": (1.0,)}, ["Over 1 seed, a has a mean cost relative to central k-means of 1.0000."]),
         ({"a": (1.0, 1.2)}, ["of 1.1000 (95 % interval -0.1706 to 2.3706)."]),
-        ({}, ["so none can be called the best"]),
+        ({}, ["so no best one can be determined"]),
     ],
 )  # fmt: skip
 def test_the_sentences_to_quote(costs, words):

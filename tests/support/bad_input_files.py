@@ -347,9 +347,9 @@ MORE = {
 --data latin.csv                          | 3 | not UTF-8 text (invalid start byte at byte
 --data nul.csv                            | 3 | line 3, column 'y'
 --data long.csv                           | 3 | larger than field limit
---data quote.csv                          | 3 | line 3: 1 fields, expected 2
+--data quote.csv                          | 3 | line 3: 1 fields; expected 2
 --data decimal.csv                        | 3 | '0,5'; expected a number with a decimal point
---data blanks.csv                         | 3 | fields parted by comma, tab or semicolon
+--data blanks.csv                         | 3 | fields separated by comma, tab or semicolon
 --data large.csv                          | 3 | '1e400'; expected a finite number
 --data square.csv -k 2                    | 3 | squares overflow
 --data far.csv -k 2                       | 3 | loses the digits of their differences; expected at most 1e+10 times
@@ -359,108 +359,108 @@ MORE = {
 --data underscore.csv                     | 3 | column 'x' is '1_0'
 --data arabic.csv                         | 3 | expected a number
 --data hex.csv                            | 3 | '0x10'; expected a number
---data twice.csv --label-column y         | 3 | several columns 'y'; give the number
---data many.csv                           | 3 | names 3 devices, expected 4
---data float.csv                          | 3 | names 3 devices, expected 4
---data int64.csv                          | 3 | names 3 devices, expected 4
+--data twice.csv --label-column y         | 3 | several columns 'y'; expected one. Use the number
+--data many.csv                           | 3 | names 3 devices; expected 4
+--data float.csv                          | 3 | names 3 devices; expected 4
+--data int64.csv                          | 3 | names 3 devices; expected 4
 --data nan-device.csv                     | 3 | line 4, column 'device' is empty or missing
 --data nan-label.csv -k 2                 | 3 | line 4, column 'label' is empty or missing
 --data one.csv -k 2                       | 3 | 2 clusters of 1 points
---data pipe.csv                           | 3 | is no regular file
---data zero.csv                           | 3 | is no regular file
---data file:/dev/zero                     | 3 | is no regular file
---data loop.csv                           | 3 | there is no file loop.csv
+--data pipe.csv                           | 3 | is not a regular file
+--data zero.csv                           | 3 | is not a regular file
+--data file:/dev/zero                     | 3 | is not a regular file
+--data loop.csv                           | 3 | data file loop.csv does not exist
 --data folder.csv                         | 3 | is a folder
---data good.csv/x.csv                     | 3 | there is no file
---data http://example.org/a.csv           | 3 | addresses are not read, download the file
+--data good.csv/x.csv                     | 3 | data file good.csv/x.csv does not exist
+--data http://example.org/a.csv           | 3 | URLs are not supported: download the file
 --data ''                                 | 2 | unknown data ''
---data good.csv --label-column ''         | 3 | no column '' for --label-column
---data good.csv --label-column -1         | 3 | no column '-1'
---data good.csv --label-column 99999999999999999999 | 3 | no column '99999999999999999999'
+--data good.csv --label-column ''         | 3 | --label-column is ''; expected one of the columns
+--data good.csv --label-column -1         | 3 | --label-column is '-1'; expected one of the columns
+--data good.csv --label-column 99999999999999999999 | 3 | --label-column is '99999999999999999999'; expected one of
 --data billion.npy                        | 3 | states 16000000000 bytes
---data negative.npy                       | 3 | for the shape (-1, 2)
---data endless.npy                        | 3 | but it holds 16
+--data negative.npy                       | 3 | for shape (-1, 2)
+--data endless.npy                        | 3 | but the file contains 16
 --data cube.npy                           | 3 | has shape (2, 2, 2), expected (points, features)
 --data complex.npy                        | 3 | has dtype complex128; expected real numbers
 --data date.npy                           | 3 | has dtype datetime64[s]
 --data inf.npy                            | 3 | is inf at row 0, column 1
---data cut.npy                            | 3 | but it holds 40
---data more.npy                           | 3 | but it holds 56
+--data cut.npy                            | 3 | but the file contains 40
+--data more.npy                           | 3 | but the file contains 56
 --data nothing.npy                        | 3 | cannot be read as NumPy arrays
 --data no-columns.npy                     | 3 | at least one point and one feature
---data archive.npy                        | 3 | give it the suffix .npz
---data cut.npy --partition blocks         | 3 | but it holds 40
---data inf.npy --header yes               | 3 | inf.npy has no row of column names; --header is for .csv, .tsv
---data users.json --missing drop          | 3 | cannot have missing values; --missing is for
+--data archive.npy                        | 3 | Rename the file to .npz
+--data cut.npy --partition blocks         | 3 | but the file contains 40
+--data inf.npy --header yes               | 3 | inf.npy: --header requires a text file; expected a file of
+--data users.json --missing drop          | 3 | --missing is not supported for .json files; expected a file of type
 --data good.csv --header maybe            | 2 | header in the command line is 'maybe'
---header no                               | 2 | data 'grid16' is no file and has no columns to name
+--header no                               | 2 | --data grid16 cannot be combined with options for the columns of a file
 --data moments.csv --encode when          | 3 | line 3, column 'when' is '2026-01-31 18:00Z', a time with a time zone
-P2PKM_MEMORY=0 --data bomb.npz            | 3 | unpacks to 300000128 bytes
+P2PKM_MEMORY=0 --data bomb.npz            | 3 | decompresses to 300000128 bytes
 P2PKM_MEMORY=8G --data claim.npz          | 3 | does not fit into memory
-P2PKM_MEMORY=0 --data claim.npz           | 3 | array 'X': its header states
+P2PKM_MEMORY=0 --data claim.npz           | 3 | array 'X': the header states
 --data locked.npz                         | 3 | encrypted
 --data flipped.npz                        | 3 | Bad CRC-32
 --data objects.npz                        | 3 | Object arrays cannot be loaded
---data labels.npz                         | 3 | the labels have shape (3,), expected (4,)
+--data labels.npz                         | 3 | the labels have shape (3,); expected (4,)
 --data outside.npz -k 4                   | 3 | 4 clusters of 3 points
 --data cut.parquet                        | 3 | cannot be read as Parquet
 --data text.parquet                       | 3 | cannot be read as Parquet
 --data nothing.parquet                    | 3 | cannot be read as Parquet
---data null.parquet                       | 3 | row 1, column 'x' has no value
+--data null.parquet                       | 3 | row 1, column 'x' is empty
 --data text-column.parquet                | 3 | row 0, column 'x' is 'a'; expected a number
 --data list.parquet                       | 3 | is '[1.0]'; expected a number
---data half.parquet                       | 3 | names 2 devices, expected 4
+--data half.parquet                       | 3 | names 2 devices; expected 4
 --data no-device.parquet                  | 3 | row 1, column 'device' is empty or missing
---data negative.parquet                   | 3 | name 2 devices, expected 4
---data five.parquet                       | 3 | the files name 5 devices, expected 4
---data huge.parquet                       | 3 | devices, expected 4
+--data negative.parquet                   | 3 | name 2 devices; expected 4
+--data five.parquet                       | 3 | the files name 5 devices; expected 4
+--data huge.parquet                       | 3 | devices; expected 4
 --data 'twic*.parquet'                    | 3 | several columns 'x'
-P2PKM_MEMORY=0 --data bomb.parquet        | 3 | unpacks to 400000000 bytes
+P2PKM_MEMORY=0 --data bomb.parquet        | 3 | decompresses to 400000000 bytes
 --data 'wide-*.npy'                       | 3 | wide-1.npy has 3 features
---data 'none-*.npy'                       | 3 | no file is like none-*.npy
+--data 'none-*.npy'                       | 3 | no file matches none-*.npy
 --data 'few-*.npy'                        | 3 | has shape (3,) and dtype int64
 --data 'nan-*.npy'                        | 3 | nan-0.npy is nan at row 0
 --data 'part-*.npy'                       | 3 | part-0.npy cannot be read
 --data 'object-*.npy'                     | 3 | object-0.npy cannot be read
---data 'pipe-*.npy'                       | 3 | pipe-0.npy is no regular file
---data 'nan-*.npy' --partition beta       | 3 | needs all points
---data 'nan-*.npy' --label-column 1       | 3 | have no columns to name
---data users.json                         | 3 | user 'b' is not once in users and once in user_data
---data samples.json                       | 3 | user 'a': num_samples is 3, but x has 1 points
---data pictures.json                      | 3 | row 0 of x (counted from 0): expected finite numbers, got '1.png'
---data rows.json                          | 3 | row 1 of x (counted from 0) has shape (1,), the first (2,)
---data short.json                         | 3 | y is no list of 2 labels
+--data 'pipe-*.npy'                       | 3 | pipe-0.npy is not a regular file
+--data 'nan-*.npy' --partition beta       | 3 | it needs the coordinates of all points
+--data 'nan-*.npy' --label-column 1       | 3 | cannot be combined with .npy files that stay
+--data users.json                         | 3 | expected user 'b' once in users and once in user_data
+--data samples.json                       | 3 | user 'a': num_samples is 3; expected 1, the number of points
+--data pictures.json                      | 3 | row 0 of x (counted from 0) is '1.png'; expected a list of finite
+--data rows.json                          | 3 | row 1 of x (counted from 0) has shape (1,); expected (2,)
+--data short.json                         | 3 | y is not a list of 2 labels
 --data features.json                      | 3 | user 'b' has 1 features
---data infinite.json                      | 3 | got [1, inf]
---data empty.json                         | 3 | has no points
+--data infinite.json                      | 3 | is [1, inf]; expected a list of finite numbers
+--data empty.json                         | 3 | has 0 points
 --data nested.json                        | 3 | nested too deeply
 --data list.json                          | 3 | is not LEAF's JSON
 --data text.json                          | 3 | cannot be read as JSON
---data users.json --device-column user    | 3 | has no columns to name
+--data users.json --device-column user    | 3 | cannot be combined with LEAF's JSON
 --data text.arrow                         | 3 | cannot be read as Arrow
 --data cut.arrow                          | 3 | cannot be read as Arrow
---data null.arrow                         | 3 | row 1, column 'x' has no value
+--data null.arrow                         | 3 | row 1, column 'x' is empty
 --data words.feather                      | 3 | row 0, column 'x' is 'a'; expected a number
---data old.feather                        | 3 | Feather of version 1; write it anew
-P2PKM_MEMORY=0 --data bomb.arrow          | 3 | unpacks to 400000000 bytes
+--data old.feather                        | 3 | Feather file of version 1; expected version 2
+P2PKM_MEMORY=0 --data bomb.arrow          | 3 | decompresses to 400000000 bytes
 --data text.h5ad                          | 3 | cannot be read as AnnData
---data vast.h5ad                          | 3 | takes 80000000000 bytes when it is dense, expected at most 4294967296
+--data vast.h5ad                          | 3 | dense form has 80000000000 bytes; expected at most 4294967296
 --data nan.h5ad                           | 3 | nan.h5ad, X is nan at row 0, column 0
---data cells.h5ad:obsm:X_umap             | 3 | has no 'obsm:X_umap'; it has 'X', 'obsm:X_pca'
---data cells.h5ad --device-column site    | 3 | obs has no column 'site'
---data no.h5ad:obsm:X_pca                 | 3 | there is no file no.h5ad
---data hollow/                            | 3 | is a folder without a file of points
+--data cells.h5ad:obsm:X_umap             | 3 | matrix 'obsm:X_umap' does not exist; expected one of 'X', 'obsm:X_pca'
+--data cells.h5ad --device-column site    | 3 | obs: --device-column is 'site'; expected one of the columns
+--data no.h5ad:obsm:X_pca                 | 3 | data file no.h5ad does not exist
+--data hollow/                            | 3 | is a folder without data files
 --data mixed/                             | 3 | files of several kinds: '.csv', '.tsv'
 --data unlike/                            | 3 | b.csv has 1 features, but unlike/a.csv has 2
 --data 'unlike/*.csv'                     | 3 | b.csv has 1 features
 --data renamed/                           | 3 | b.csv has the features 'y', 'x'
 --data wrong/                             | 3 | b.csv, line 3, column 'x' is 'red'
---data no-folder/                         | 3 | there is no file no-folder
---data mixed                              | 2 | write mixed/
---true-centers pipe.csv                        | 3 | is no regular file
+--data no-folder/                         | 3 | data file no-folder does not exist
+--data mixed                              | 2 | use --data mixed/
+--true-centers pipe.csv                        | 3 | is not a regular file
 --true-centers cube.npy                        | 3 | has shape (2, 2, 2)
 --true-centers ''                              | 2 | true_centers is empty
-P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
+P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | decompresses to
 """,
     "Generated data and partitions": """
 --data grid16:points=99999999999999       | 3 | does not fit into memory
@@ -487,7 +487,7 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | unpacks to
 --partition quantity:alpha=0              | 2 | alpha is 0.0
 --partition beta:beta=-1                  | 2 | beta is -1.0
 --partition dirichlet:seed=-1             | 2 | seed is -1
---partition column                        | 3 | needs a column
+--partition column                        | 3 | requires a column
 """,
     "Graphs": """
 --graph file:bomb.graphml                 | 3 | DOCTYPE declaration, which can hide an XML bomb
@@ -646,7 +646,7 @@ P2PKM_MEMORY=1K --graph ring              | 3 | does not fit into memory
 --out loop/run                            | 2 | cannot be used
 --out pipe.csv                            | 2 | is a file
 --out /dev/full                           | 2 | is a file
---out / --force                           | 2 | holds the current folder
+--out / --force                           | 2 | contains the current folder
 """,
     "verify": """
 verify                                    | 2 | Missing argument 'RUN'
@@ -655,16 +655,16 @@ verify good.csv                           | 3 | is not a run folder
 verify full                               | 3 | is not a run folder
 verify pipe.csv                           | 3 | is not a run folder
 verify loop                               | 3 | is not a run folder
-verify run-running                        | 3 | holds a run that has not ended
+verify run-running                        | 3 | contains a run that has not ended
 verify run-good --ranks x                 | 2 | not a valid integer
 verify run-good --ranks 0                 | 2 | --ranks is 0
 verify run-good extra                     | 2 | unexpected extra argument
-verify run-flipped                        | 6 | centroids.npz is changed: its array
+verify run-flipped                        | 6 | centroids.npz is changed: array
 verify run-flipped --files-only           | 6 | centroids.npz is changed
 verify run-cut                            | 6 | rounds.jsonl is changed
 verify run-lost                           | 6 | ledger.npz is missing
-verify run-more                           | 6 | extra.npz was not there when the run ended
-verify run-list                           | 6 | checksums.sha256 is changed or cut off
+verify run-more                           | 6 | extra.npz was added after the run ended
+verify run-list                           | 6 | checksums.sha256 is changed or truncated
 verify run-unlisted                       | 6 | checksums.sha256 is missing
 verify run-manifest                       | 6 | manifest.json is changed
 verify run-config                         | 6 | config.toml is changed
@@ -694,11 +694,11 @@ plan --devices 0                          | 2 | devices is 0
 plan --graph complete --devices 1000000   | 3 | links, more than
 plan --graph file:billion.npz             | 3 | nodes, but only 2 values
 plan --stream drawn:share=2               | 2 | stream share is 2.0
-plan --data missing.csv                   | 3 | there is no file missing.csv
+plan --data missing.csv                   | 3 | data file missing.csv does not exist
 plan --data billion.npy                   | 3 | states 16000000000 bytes
-plan --data pickle.npz                    | 3 | no .npz archive
+plan --data pickle.npz                    | 3 | is not a .npz archive
 plan --data cut.parquet                   | 3 | cannot be read as Parquet
-plan --data pipe.csv                      | 3 | is no regular file
+plan --data pipe.csv                      | 3 | is not a regular file
 plan --config nested.toml                 | 2 | cannot be read
 plan --seeds 3                            | 2 | No such option
 algorithms nothing                        | 2 | unknown algorithm 'nothing'

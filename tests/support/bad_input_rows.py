@@ -85,12 +85,12 @@ USAGE = """
 --data grid16:sd=-1                       | sd is -1
 --data grid16:sd=inf                      | expected a finite number
 --data blobs:features=0                   | features is 0
---data digits:components=65               | at most as many
+--data digits:components=65               | expected at most 64
 --data iris:seed=1                        | unknown key 'seed'
 --data file:                              | needs a path
 --data grid16:seed=-1                     | seed is -1
---label-column y                          | is no file
---device-column y                         | is no file
+--label-column y                          | cannot be combined with options
+--device-column y                         | cannot be combined with options
 --partition irichlet                      | Did you mean 'dirichlet'?
 --partition none                          | unknown partition 'none'
 --partition dirichlet:alpha=0             | expected a finite number above 0
@@ -126,7 +126,7 @@ compare --algorithm gtvmin,gtvmin         | a repeated entry
 compare --algorithm fkm,                  | an empty or a repeated
 compare --seeds 5-1                       | the smaller number of a range first
 compare --reference fkn                   | expected one of the compared methods
-compare --margin 2                        | margin is 2.0; expected a share
+compare --margin 2                        | margin is 2.0; expected a number from 0
 compare --seed 3                          | No such option
 compare --out full                        | does not hold a comparison
 --init locl                             | Did you mean 'local'
@@ -212,7 +212,7 @@ run fly                                   | unexpected extra argument
 --stream drawn:kind=leap                  | kind is 'leap'. Known: birth, jump, none, slow, turn
 --stream drawn:share=2                    | stream share is 2.0
 --stream drawn:at=0                       | stream at is 0
---stream missing.jsonl                    | the data tape missing.jsonl cannot be read
+--stream missing.jsonl                    | the data trace missing.jsonl cannot be read
 --stream word.jsonl                       | word.jsonl, line 1: not JSON
 --stream round.jsonl                      | round.jsonl, line 2: round is 99
 --stream head.jsonl --algorithm kfed      | kfed cannot follow a stream
@@ -222,27 +222,27 @@ run fly                                   | unexpected extra argument
 --devices -k 3                            | --devices is followed by -k; expected a value
 --out --quiet                             | --out is followed by --quiet; expected a value
 --transforms rounding                     | no installed package adds a transform. Remove --transforms
---data missing.foo                        | data is 'missing.foo', but there is no such file
+--data missing.foo                        | --data is 'missing.foo', which does not exist
 --out plain.txt                           | is a file
---out plain.txt/run                       | not a folder
+--out plain.txt/run                       | not a writable folder
 --out full                                | is not empty
 --out .                                   | is not empty
---out . --force                           | holds the current folder
---out .. --force                          | holds the current folder
+--out . --force                           | contains the current folder
+--out .. --force                          | contains the current folder
 """.strip().splitlines()
 
 CONTENT = """
 --algorithm fkm --graph ring              | uses a server
 --algorithm local --graph ring            | local cannot be combined with graph 'ring': it sends no messages. Remove
 --graph file:missing.foo                  | missing.foo is not a file; check the path
---stream head.jsonl                       | the data tape is for 3 features, but there are 2
+--stream head.jsonl                       | the data trace is for 3 features, but the run has 2
 --stream point.jsonl                      | point is 3 coordinates; expected a list of 2 numbers
---stream large.jsonl                      | point has 1e+300; expected finite numbers
+--stream large.jsonl                      | point has the coordinate 1e+300; expected finite numbers
 --stream weight.jsonl                     | weight is 0; expected a number above 0
---stream gone.jsonl                       | leave of point 9999 of device 0, which is not there
+--stream gone.jsonl                       | number is 9999 for kind leave, but device 0 does not have
 --algorithm fkm -k 81                     | 81 clusters of 80 points
 --algorithm fkm --true-centers missing.csv     | missing.csv
---algorithm fkm --true-centers five.csv        | 1 features, the data 2
+--algorithm fkm --true-centers five.csv        | 1 features, but the data have 2
 --true-centers text.csv                        | is 'red'
 --graph grid --devices 7                  | 7 devices is a prime number
 --graph torus --devices 7                 | prime
@@ -277,30 +277,30 @@ CONTENT = """
 --graph file:two.edgelist                 | disconnected
 --graph file:pair.edgelist                | 2 devices, but 4
 --graph file:five.edgelist --data five.csv --devices 5 | is not a file
---data missing.csv                        | there is no file missing.csv
+--data missing.csv                        | data file missing.csv does not exist
 --data full                               | unknown data
 --data file:full                          | is a folder
---data file:points.xlsx                   | is a spreadsheet; export the sheet
+--data file:points.xlsx                   | is a spreadsheet; expected one of .csv
 --data empty.csv                          | is empty
 --data header.csv                         | no points
---data ragged.csv                         | line 3: 3 fields, expected 2
+--data ragged.csv                         | line 3: 3 fields; expected 2
 --data text.csv                           | line 3, column 'y' is 'red'
---data nan.csv                            | line 3, column 'x' has no value, in 1 of 2 rows
+--data nan.csv                            | line 3, column 'x' is empty, in 1 of 2 rows
 --data inf.csv                            | line 3, column 'y' is 'inf'
 --data blank.csv                          | is empty
 --data binary.csv                         | not UTF-8
 --data labels.csv                         | no column is left
---data good.csv --label-column z          | no column 'z' for --label-column
---data good.csv --device-column 7         | no column '7' for --device-column
+--data good.csv --label-column z          | --label-column is 'z'; expected one of the columns 'x', 'y'
+--data good.csv --device-column 7         | --device-column is '7'; expected one of the columns 'x', 'y'
 --data good.csv --label-column x --device-column x | both label and device
---data both.csv                           | choose one with --device-column
---data gap.csv                            | names 3 devices, expected 4
---data negative.csv                       | names 3 devices, expected 4
---data half.csv                           | names 3 devices, expected 4
---data five.csv --partition column        | names 5 devices, expected 4
---data good.csv --partition column        | needs a column
---data good.csv --partition dirichlet     | needs the label
---data good.csv --partition by-label      | needs the label
+--data both.csv                           | Choose one with --device-column device
+--data gap.csv                            | names 3 devices; expected 4
+--data negative.csv                       | names 3 devices; expected 4
+--data half.csv                           | names 3 devices; expected 4
+--data five.csv --partition column        | names 5 devices; expected 4
+--data good.csv --partition column        | requires a column
+--data good.csv --partition dirichlet     | requires the label
+--data good.csv --partition by-label      | requires the label
 --data good.csv --partition iid:minimum=2 | cannot give 4 devices a minimum of 2
 --data good.csv -k 6                      | 6 clusters of 5 points
 --data good.csv -k 6 --partition mufc     | 6 clusters of 5 points
@@ -312,6 +312,6 @@ CONTENT = """
 --data text.npy                           | expected real numbers
 --data pickled.npy                        | without pickles
 --data broken.npy                         | cannot be read
---data pickle.npz                         | no .npz archive
+--data pickle.npz                         | is not a .npz archive
 --data several.npz                        | 'X', 'points', 'images' or a single
 """.strip().splitlines()

@@ -396,7 +396,7 @@ def test_a_study_has_its_axes_figures_and_file(tmp_path, monkeypatch):
     assert [label[:18] for label in labels] == ["Small multiples: t", "Configurations bes", "heat map"]
     sentence = (
         "Over 2 seeds, gtvmin on star, coupling 1 has the lowest mean cost relative to central k-means of 4 "
-        "configurations, 1.1000. Not distinguished from it: gtvmin on star, coupling 10 (excess 1 times, takes about"
+        "configurations, 1.1000. Not distinguished from it: gtvmin on star, coupling 10 (excess 1 times, requires about"
     )
     assert sentence in reader.text and sentence in labels[1]
     assert "tied" not in reader.text and reader.text.count("not distinguished") >= 3
@@ -415,7 +415,7 @@ def test_folders_that_hold_nothing_to_report(tmp_path, ring):
     code, message = refuse(tmp_path / "no")
     assert code == 3 and "no does not exist; expected the folder of a run, a comparison or a study" in message
     assert "is not the folder of a run" in refuse(tmp_path)[1]
-    assert "it holds 1 run, such as" in refuse(ring.parent)[1]
+    assert "it holds 1 run. Use the folder of one run, such as" in refuse(ring.parent)[1]
     assert refuse(ring / "summary.json")[0] == 3
     (tmp_path / "comparison.json").write_text("{}")
     code, message = refuse(tmp_path)
@@ -425,7 +425,7 @@ def test_folders_that_hold_nothing_to_report(tmp_path, ring):
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("running", "has not ended: it was killed; go on with"),
+        ("running", "has not ended: it was killed. Resume it with"),
         ("failed", "has not ended: it failed"),
         ("interrupted", "has not ended: it was interrupted"),
     ],
@@ -451,7 +451,7 @@ def test_damaged_files_are_named(tmp_path):
     folder = run(tmp_path / "run")
     (folder / "frames.npz").write_bytes(b"nothing")
     code, message = refuse(folder)
-    assert code == 3 and "frames.npz is no .npz archive" in message
+    assert code == 3 and "frames.npz is not a .npz archive" in message
     (folder / "frames.npz").unlink()
     arrays = film(folder)
     np.savez(folder / "frames.npz", **(arrays | {"cost": arrays["cost"][:, :3]}))
@@ -467,7 +467,7 @@ def test_out(ring, tmp_path):
     assert here("report", ring, "--out", tmp_path / "page.html").out.startswith(f"written: {tmp_path}/page.html (")
     assert refuse(ring, "--out", tmp_path)[0] == 2
     code, message = refuse(ring, "--out", tmp_path / "no" / "page.html")
-    assert code == 2 and "is not a folder that may be written to" in message
+    assert code == 2 and "is not a writable folder" in message
 
 
 def test_the_wheel_holds_what_pages_are_made_of(tmp_path):

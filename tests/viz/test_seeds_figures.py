@@ -51,7 +51,7 @@ def test_differences_show_effects_intervals_and_verdicts():
 
 def test_with_few_seeds_there_are_dots_without_intervals_and_the_seeds_that_it_takes():
     ax = plot_differences(rows(seeds=4)).axes[0]
-    assert {text.get_text() for text in ax.texts[1:]} == {"not distinguished (takes about 5 seeds)"}
+    assert {text.get_text() for text in ax.texts[1:]} == {"not distinguished (requires about 5 seeds)"}
     assert not [bars for _, _, bars in ax.containers if np.ptp(bars[0].get_segments()[0][:, 0]) != 0.0]
 
 
@@ -75,7 +75,7 @@ def test_little_or_nothing_can_be_drawn(kind, given):
 def test_a_study_without_a_run_that_ended_has_no_figure(kind):
     with pytest.raises(DataError, match="no run of the study has ended"):
         Study([]).plot(kind)
-    with pytest.raises(ExperimentError, match="no column 'ratio'"):
+    with pytest.raises(ExperimentError, match="column 'ratio' does not exist in the study"):
         Study(rows()).plot(kind, figure="ratio")
 
 

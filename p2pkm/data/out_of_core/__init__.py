@@ -1,1 +1,1 @@
-"""Points that stay on disk: every rank reads the rows of its own devices."""
+"""Points that stay on disk: every rank reads only the rows of its devices."""

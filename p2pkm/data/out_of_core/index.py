@@ -1,4 +1,4 @@
-"""What is known of files of points before the points are read: how many there are, of which classes and devices."""
+"""Index of data files on disk: sizes, classes and devices, read before the points."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import blocks
 from p2pkm.core.spec import Spec
-from p2pkm.data.identifiers import concatenate, find_missing, identify
+from p2pkm.data.identifiers import concatenate_identifiers, find_missing, identify
 from p2pkm.data.out_of_core.formats import FORMATS, Format, Header, Rows, are_integers
 from p2pkm.data.readers.any_format import SUFFIXES
 from p2pkm.data.readers.columns import Column
-from p2pkm.data.readers.folder import several
+from p2pkm.data.readers.folder import expand_path
 from p2pkm.data.readers.intake import TIDY, ColumnOptions
 
 
 class FileIndex(NamedTuple):
-    """Files whose rows, end to end, are the points; what `Table` is for points in memory.
+    """Index of the files that hold the points, in file order; the counterpart of `Table` for points on disk.
 
     Attributes
     ----------
@@ -27,9 +27,11 @@ class FileIndex(NamedTuple):
     labels : int64[classes], object[classes] or None
         Distinct classes in the order of `p2pkm.data.identifiers`.
     device : int or None
-        Number of devices: of the files, or of the identifiers in their column.
+        Number of devices: number of files, or of identifiers in the column of devices.
     owners : int64[device], object[device] or None
-        Devices in the files' column, in order; None: each file is one.
+        Devices in the column of devices, in order; None: each file is a device.
+    groups, names : None
+        Always None, as attributes of `Table`.
     """
 
     files: tuple[Header, ...]
@@ -41,7 +43,7 @@ class FileIndex(NamedTuple):
 
     @property
     def classes(self) -> int | None:
-        """Return the number of classes, None without labels."""
+        """Number of classes; None without labels."""
         return None if self.labels is None else len(self.labels)
 
 
@@ -54,53 +56,56 @@ def index_files(
     intake: ColumnOptions = TIDY,
     classes: bool = True,
 ) -> FileIndex | None:
-    """Return the files of a folder or pattern, or the one file whose points need not be read as a whole, else None.
+    """Index the files of a folder or pattern, or a single file that can stay on disk; return None for other files.
 
-    One .npy file stays on disk with partition `blocks`, one .parquet file with whole numbers as column of devices.
-    An `intake` of its own has a file read into memory. Without `classes` no label is read, and none is known.
+    A single .npy file stays on disk with partition `blocks`, a single .parquet file with an integer column of devices.
+    Files are read into memory if `intake` differs from the default. Without `classes`, labels are not read and the
+    classes are unknown.
 
     Raises
     ------
     DataError
-        If a file cannot be used, or is not like the first one.
+        If a file cannot be used, or differs from the first one in its columns.
     """
-    found = several(path, SUFFIXES)
-    suffix = Path(found[0] if found else path).suffix.lower()
-    if intake != TIDY or suffix not in FORMATS or (not found and not Path(path).expanduser().is_file()):
+    paths = expand_path(path, SUFFIXES)
+    suffix = Path(paths[0] if paths else path).suffix.lower()
+    if intake != TIDY or suffix not in FORMATS or (not paths and not Path(path).expanduser().is_file()):
         return None
-    if found:
-        files = tuple(FORMATS[suffix].measure(one, label_column, device_column) for one in found)
+    if paths:
+        files = tuple(FORMATS[suffix].measure(file_path, label_column, device_column) for file_path in paths)
         _check_alike(path, files)
         return _open(files, classes, len(files))
-    wanted = "column" if partition is None and suffix == ".parquet" else partition and partition.name
-    if wanted != {".npy": "blocks", ".parquet": "column"}[suffix]:
+    partition_name = "column" if partition is None and suffix == ".parquet" else partition and partition.name
+    if partition_name != {".npy": "blocks", ".parquet": "column"}[suffix]:
         return None
     try:
         file = FORMATS[suffix].measure(path, label_column, device_column)
-        usable = file.rows and (wanted != "column" or (file.owned and are_integers(file)))
+        usable = file.rows and (partition_name != "column" or (file.owned and are_integers(file)))
         return _open((file,), classes, None) if usable else None
     except DataError:
-        return None  # the reader of whole files takes more kinds, and says what is wrong
+        # The reader of complete files accepts more kinds of columns and describes the problem.
+        return None
 
 
 def _open(files: tuple[Header, ...], classes: bool, devices: int | None) -> FileIndex:
-    """Find the classes, and the devices unless each of several files is one, of files that are alike."""
+    """Build the index of files with equal columns: find the classes, and the devices unless each file is a device."""
     labels = _classes(files) if classes and files[0].labeled else None
     if not files[0].owned:
         return FileIndex(files, labels, devices)
-    owners = _distinct((header, raw, "device") for header in files for raw in format_of(header).devices(header))
+    owners = _distinct((header, raw, "device") for header in files for raw in get_format(header).devices(header))
     return FileIndex(files, labels, len(owners), owners)
 
 
 def _check_alike(path: str, files: tuple[Header, ...]) -> None:
     first = files[0]
-    for one in files:
-        if (one.features, one.labeled, one.owned) != (first.features, first.labeled, first.owned):
+    for header in files:
+        if (header.features, header.labeled, header.owned) != (first.features, first.labeled, first.owned):
             raise DataError(
-                f"{one.path} has {_describe(one)}, but {first.path} has {_describe(first)}; expected the same in all"
+                f"{header.path} has {_describe(header)}, but {first.path} has {_describe(first)}; expected the same "
+                "columns in all files"
             )
-    if not any(one.rows for one in files):
-        raise DataError(f"{path} has no rows; expected one point per row")
+    if not any(header.rows for header in files):
+        raise DataError(f"{path} has 0 rows; expected one point per row")
 
 
 def _describe(header: Header) -> str:
@@ -109,31 +114,31 @@ def _describe(header: Header) -> str:
 
 
 def _classes(files: tuple[Header, ...]) -> NDArray[Any]:
-    """Return the distinct classes in order; of the labels a block at a time is read."""
-    return _distinct((header, labels_of(header, rows), "label") for header in files for rows in blocks(header.rows))
+    """Find the distinct classes in order, reading a block of labels at a time."""
+    return _distinct((header, read_labels(header, rows), "label") for header in files for rows in blocks(header.rows))
 
 
 def _distinct(parts: Iterable[tuple[Header, NDArray[Any], str]]) -> NDArray[Any]:
-    """Return the distinct identifiers in columns of labels or devices, in order.
+    """Find the distinct identifiers in columns of labels or devices, in order.
 
     Raises
     ------
     DataError
-        If one is missing.
+        If an identifier is missing.
     """
-    found: NDArray[Any] = np.empty(0, np.int64)
+    distinct: NDArray[Any] = np.empty(0, np.int64)
     for header, raw, role in parts:
         if find_missing(raw).any():
-            raise DataError(f"{header.path} has a row without {role}; expected a {role} in each")
-        found = identify(concatenate([found, identify(raw).kinds])).kinds
-    return found
+            raise DataError(f"{header.path} has a row without {role}; expected a {role} in every row")
+        distinct = identify(concatenate_identifiers([distinct, identify(raw).kinds])).kinds
+    return distinct
 
 
-def labels_of(header: Header, rows: Rows) -> NDArray[Any]:
+def read_labels(header: Header, rows: Rows) -> NDArray[Any]:
     """Read the labels of some rows."""
-    return format_of(header).labels(header, rows)
+    return get_format(header).labels(header, rows)
 
 
-def format_of(header: Header) -> Format:
-    """Return how a file is read."""
+def get_format(header: Header) -> Format:
+    """Return the format of a file, by its suffix."""
     return FORMATS[Path(header.path).suffix.lower()]

@@ -1,6 +1,6 @@
-"""Partitions: which device gets which point, drawn once for all devices from the seed alone.
+"""Partitions: assignment of points to devices, drawn once for all devices from the seed.
 
-The functions are for scripts; `PARTITIONS` holds the same for the command line, where all take a `Table`.
+The functions are for scripts. `PARTITIONS` contains their counterparts for the command line, which take a `Table`.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.plugins import PARTITIONS as GROUP
 from p2pkm.core.plugins import extend
 from p2pkm.data.partition import distance_skew as observed
-from p2pkm.data.partition.by_column import column, fill, number
+from p2pkm.data.partition.by_column import column, fill, number_devices
 from p2pkm.data.partition.distance_skew import beta
 from p2pkm.data.partition.label_skew import blocks, by_label, dirichlet, iid, mufc, quantity
 from p2pkm.data.table import Labels, Table
@@ -66,7 +66,7 @@ def _quantity(table: Table, n: int, *, alpha: float = 0.5, minimum: int = 0, see
 def _mufc(table: Table, n: int, *, local: int | None = None, minimum: int = 0, seed: int = 0) -> Ints:
     if table.clusters is None:
         raise DataError(
-            "partition mufc has no pooled clusters; expected Table.clusters, the labels of a pooled k-means"
+            "--partition mufc requires Table.clusters, the labels of a k-means on the pooled points, which are missing"
         )
     return mufc(table.clusters, n, local=local, minimum=minimum, seed=seed)
 
@@ -74,17 +74,17 @@ def _mufc(table: Table, n: int, *, local: int | None = None, minimum: int = 0, s
 def _column(table: Table, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
     if table.device is None:
         raise DataError(
-            "partition column needs a column with the device of each point, but the data have none; name it with "
-            "--device-column, or take --partition iid"
+            "--partition column requires a column with the device of each point, but none was found. Name it with "
+            "--device-column, or use --partition iid"
         )
-    return fill(*number(table.device, n, table.owners), minimum, seed)
+    return fill(*number_devices(table.device, n, table.owners), minimum, seed)
 
 
 def _need_labels(table: Table, name: str) -> Labels:
     if table.labels is None:
         raise DataError(
-            f"partition {name} needs the label of each point, but the data have none; take --partition iid, or "
-            "name the column with --label-column"
+            f"--partition {name} requires the label of each point, but no labels were found. Name their column with "
+            "--label-column, or use --partition iid"
         )
     return table.labels
 
@@ -102,5 +102,5 @@ PARTITIONS: dict[str, Callable[..., Ints]] = {
 
 
 def known(spec: str | None) -> dict[str, Callable[..., Ints]]:
-    """Return the partitions by name; if a spec names none of them, those of other packages too."""
+    """Return the partitions by name, with those of plug-ins if the spec names none of this package."""
     return PARTITIONS if spec is None else extend(PARTITIONS, GROUP, spec)

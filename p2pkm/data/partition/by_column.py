@@ -1,4 +1,4 @@
-"""Devices as the data name them, and the fewest points that each shall have."""
+"""Partition by a column of devices, and the minimum number of points per device."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,32 +9,33 @@ from numpy.typing import ArrayLike, NDArray
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import offsets_of, sort_by
 from p2pkm.core.validation import check_integer
-from p2pkm.data.identifiers import identify, locate, require, to_raw
+from p2pkm.data.identifiers import identify, locate, require_complete, to_raw
 from p2pkm.data.random import generator
 
 Ints = NDArray[np.int64]
-_TOLD = 5  # names in a message
+# Largest number of names that a message lists.
+_LISTED = 5
 
 
 def column(values: ArrayLike, n: int | None = None, *, minimum: int = 0, seed: int = 0) -> Ints:
-    """Take the devices from a column of identifiers: numbers 0 to n - 1, or names, numbered in sorted order.
+    """Partition by a column of identifiers: device numbers 0 to n - 1, or names, which are numbered in sorted order.
 
-    Numbers that leave some of 0 to n - 1 out, such as the codes 101, 205 and 309, are names, too.
+    Numbers with gaps, such as the codes 101, 205 and 309, are names, too.
 
     Parameters
     ----------
     values : array_like of shape (m,)
         Device of each point.
     n : int, optional
-        Required number of devices; None: as many as the column names. If it is one more than the largest number in
-        the column, numbers that do not occur are devices without points.
+        Required number of devices; None: number of identifiers in the column. If n is one more than the largest number
+        in the column, numbers that do not occur are devices without points.
     minimum, seed : int
         As in `iid`.
 
     Raises
     ------
     DataError
-        If a value is missing, or the column names another number of devices than n.
+        If a value is missing, or the number of devices in the column differs from n.
 
     Examples
     --------
@@ -42,11 +43,11 @@ def column(values: ArrayLike, n: int | None = None, *, minimum: int = 0, seed: i
     >>> partition.column(["Turku", "Oulu", "Turku"]).tolist(), partition.column([309, 101, 205]).tolist()
     ([1, 0, 1], [2, 0, 1])
     """
-    return fill(*number(values, n), minimum, seed)
+    return fill(*number_devices(values, n), minimum, seed)
 
 
-def number(values: Any, n: int | None = None, owners: NDArray[Any] | None = None) -> tuple[Ints, int]:
-    """Return the device of each point, int64[m], and the number of devices.
+def number_devices(values: Any, n: int | None = None, owners: NDArray[Any] | None = None) -> tuple[Ints, int]:
+    """Read a column of devices: return the device of each point, int64[m], and the number of devices.
 
     Parameters
     ----------
@@ -55,45 +56,53 @@ def number(values: Any, n: int | None = None, owners: NDArray[Any] | None = None
     n : int, optional
         Required number of devices.
     owners : int64[devices] or object[devices], optional
-        All devices in order, if some have no points.
+        All devices in order, if some are without points.
 
     Raises
     ------
     DataError
-        As `column`.
+        As for `column`.
     """
     if np.ndim(values) != 1:
-        raise DataError(f"devices have shape {np.shape(values)}, expected one for each point")
+        raise DataError(f"devices have shape {np.shape(values)}; expected (m,), one device per point")
     raw = to_raw(values, "devices")
-    require(raw, "devices")
+    require_complete(raw, "devices")
     codes, kinds = identify(raw) if owners is None else (locate(raw, owners), owners)
-    found, wanted = len(kinds), None if n is None else check_integer(n, 1, "n")
-    if wanted not in (None, found):
-        if kinds.dtype.kind != "i" or kinds[0] < 0 or kinds[-1] != wanted - 1:
+    count = len(kinds)
+    required = None if n is None else check_integer(n, 1, "n")
+    if required not in (None, count):
+        if kinds.dtype.kind != "i" or kinds[0] < 0 or kinds[-1] != required - 1:
             raise DataError(
-                f"the device column names {found} devices, expected {n}; give --devices {found} or another column"
+                f"the device column names {count} devices; expected {n}. Use --devices {count}, or name another column "
+                "with --device-column"
             )
-        codes, found = kinds[codes], wanted
-    return codes, max(found, 1)
+        codes = kinds[codes]
+        count = required
+    return codes, max(count, 1)
 
 
 def name_devices(values: Any, n: int | None = None) -> tuple[str, ...] | None:
-    """Return the names in a column of devices, in the order in which `column` numbers them; None of numbers from 0.
+    """Return the names in a column of devices, in the order of `column`; None if they are device numbers.
 
-    n: the number of devices, if it was given to `column`.
+    Parameters
+    ----------
+    values : array_like of shape (m,)
+        Device of each point.
+    n : int, optional
+        Number of devices, if it was given to `column`.
     """
     return _name(identify(to_raw(values, "devices")).kinds, n)
 
 
 def _name(kinds: NDArray[Any], n: int | None) -> tuple[str, ...] | None:
-    """Return identifiers as names; None if they are numbers below n, or if n is None, all numbers below their count."""
+    """Convert identifiers to names; None if they are numbers below n or, without n, the numbers below their count."""
     if kinds.dtype.kind == "i" and len(kinds) and kinds[0] >= 0 and kinds[-1] < (len(kinds) if n is None else n):
         return None
     return tuple(map(str, kinds.tolist())) or None
 
 
 def read_owners(device: Any, m: int, n: int | Sequence[Any] | None) -> tuple[Ints, int, tuple[str, ...] | None]:
-    """Return the device of each point, int64[m], the number of devices, and their names, None of numbers.
+    """Read the devices of points: device of each point, int64[m], number of devices, and names (None: numbers only).
 
     Parameters
     ----------
@@ -102,17 +111,17 @@ def read_owners(device: Any, m: int, n: int | Sequence[Any] | None) -> tuple[Int
     m : int
         Number of points.
     n : int, sequence or None
-        Number of devices, or the names of all in order. None: as many as `device` names.
+        Number of devices, or the names of all devices in order. None: the devices in `device`.
 
     Raises
     ------
     DataError
-        If a device is missing, or not one of the given ones.
+        If a device is missing, or is not among the given ones.
     """
     raw = to_raw(device, "device")
     if raw.shape != (m,):
-        raise DataError(f"device has shape {raw.shape}, expected ({m},): one device for each row of X")
-    require(raw, "the values of device")
+        raise DataError(f"device has shape {raw.shape}; expected ({m},), one device per row of X")
+    require_complete(raw, "the values of device")
     if not isinstance(n, int | np.integer | None):
         return _find_owners(raw, n)
     high = int(raw.max()) if raw.dtype.kind == "i" and raw.min() >= 0 else -1
@@ -122,48 +131,59 @@ def read_owners(device: Any, m: int, n: int | Sequence[Any] | None) -> tuple[Int
     names = _name(kinds, None)
     if n is not None and (names is None or len(names) != n):
         if names is None:
-            needed, why = high + 1, f"a row belongs to device {high}, counted from 0; expected at least {high + 1}"
+            needed = high + 1
+            why = f"a row belongs to device {high}, counted from 0; expected at least {needed}"
         else:
-            needed, listed = len(names), ", ".join(names[:_TOLD]) + ", ..." * (len(names) > _TOLD)
+            needed = len(names)
+            listed = ", ".join(names[:_LISTED]) + ", ..." * (needed > _LISTED)
             why = f"device names {needed} devices: {listed}; expected {needed}"
         raise DataError(f"devices is {n}, but {why}. Use devices={needed}, or None")
     return codes, len(kinds), names
 
 
 def _find_owners(raw: NDArray[Any], names: Sequence[Any]) -> tuple[Ints, int, tuple[str, ...] | None]:
-    """Return the same with the names of all devices given."""
+    """Read the devices of points as `read_owners` does, given the names of all devices."""
     all_names = to_raw(names, "devices")
-    require(all_names, "devices")
+    require_complete(all_names, "devices")
     codes, kinds = identify(all_names)
     if len(kinds) < len(all_names):
-        raise DataError("devices has a name twice; expected each device once")
-    place = np.append(np.argsort(codes), -1)  # the last for identifiers that are unknown
-    owner = place[locate(raw, kinds)]
+        raise DataError("devices contains a name twice; expected each device once")
+    # `locate` returns -1 for unknown identifiers, the index of the last entry.
+    numbers = np.append(np.argsort(codes), -1)
+    owner = numbers[locate(raw, kinds)]
     if (owner < 0).any():
         row = int(owner.argmin())
-        raise DataError(f"device is {raw[row]!r} at row {row} (counted from 0), which devices does not name; add it")
+        raise DataError(
+            f"device is {raw[row]!r} at row {row} (counted from 0); expected one of the names in devices. Add it there"
+        )
     whole_numbers = kinds.dtype.kind == "i" and (all_names.astype(np.int64) == np.arange(len(kinds))).all()
     return owner, len(kinds), None if whole_numbers else tuple(map(str, all_names.tolist()))
 
 
 def _are_indices(raw: NDArray[Any], high: int) -> bool:
-    """Return whether numbers up to `high` number devices, of which some may have no points; else they are codes."""
+    """Return whether integers up to `high` are device numbers, possibly with gaps, rather than codes."""
+    # Device numbers begin at 0 and at least half of them occur.
     if high >= 2 * len(raw) or raw.min() > 0:
         return False
     return high < 2 * int(np.count_nonzero(np.bincount(raw)))
 
 
 def fill(device: ArrayLike, n: int, minimum: int, seed: int = 0) -> Ints:
-    """Give every device at least `minimum` points.
+    """Move points so that every device has at least `minimum` points.
 
-    While a device has fewer, the lowest such takes a drawn point of the largest (the lowest of several).
+    While a device has too few, the one with the lowest number receives a random point of the largest device (the one
+    with the lowest number, if several are largest).
 
     Parameters
     ----------
     device : array_like of int, shape (m,)
-        Device of each point; it is not changed.
-    n, minimum, seed : int
-        Number of devices, points that each has at least, and the seed of the draw.
+        Device of each point; not modified.
+    n : int
+        Number of devices.
+    minimum : int
+        Minimum number of points per device.
+    seed : int
+        Seed of the draws.
 
     Raises
     ------
@@ -176,39 +196,43 @@ def fill(device: ArrayLike, n: int, minimum: int, seed: int = 0) -> Ints:
     >>> partition.fill([0, 0, 0, 0], 2, minimum=2).tolist()
     [0, 1, 1, 0]
     """
-    dealt, n = np.asarray(device, dtype=np.int64), check_integer(n, 1, "n")
+    device_of = np.asarray(device, dtype=np.int64)
+    n = check_integer(n, 1, "n")
     if check_integer(minimum, 0, "minimum") == 0:
-        return dealt
-    if len(dealt) < n * minimum:
+        return device_of
+    if len(device_of) < n * minimum:
         raise DataError(
-            f"{len(dealt)} points cannot give {n} devices a minimum of {minimum} each; expected at least {n * minimum} "
-            f"points: take a minimum of at most {len(dealt) // n}, or fewer devices"
+            f"minimum is {minimum}, but {len(device_of)} points cannot give {n} devices a minimum of {minimum} each; "
+            f"expected at least {n * minimum} points. Use a minimum of at most {len(device_of) // n}, or fewer devices"
         )
-    dealt, sizes = dealt.copy(), np.bincount(dealt, minlength=n)
+    device_of, sizes = device_of.copy(), np.bincount(device_of, minlength=n)
     missing = np.maximum(minimum - sizes, 0)
-    takers = np.repeat(np.arange(n), missing)
-    givers, left = _choose_givers(sizes, int(missing.sum()))
-    starts = offsets_of(sizes)[givers]
-    drawn, last = starts + generator(seed, "fill").integers(left), starts + left - 1
-    rows, _ = sort_by(dealt, n)
-    for at, end, taker in zip(drawn.tolist(), last.tolist(), takers.tolist(), strict=True):
-        dealt[rows[at]] = taker
-        rows[at] = rows[end]
-    return dealt
+    receivers = np.repeat(np.arange(n), missing)
+    donors, sizes_before = _choose_donors(sizes, int(missing.sum()))
+    starts = offsets_of(sizes)[donors]
+    drawn = starts + generator(seed, "fill").integers(sizes_before)
+    last = starts + sizes_before - 1
+    rows, _ = sort_by(device_of, n)
+    for source, end, receiver in zip(drawn.tolist(), last.tolist(), receivers.tolist(), strict=True):
+        device_of[rows[source]] = receiver
+        rows[source] = rows[end]
+    return device_of
 
 
-def _choose_givers(sizes: Ints, count: int) -> tuple[Ints, Ints]:
-    """Let the largest device (the lowest of several) give a point, `count` times: who gives, and how many it then has.
+def _choose_donors(sizes: Ints, count: int) -> tuple[Ints, Ints]:
+    """Choose the donor of each of `count` points: always the largest device; return donors and their sizes before.
 
-    A device of s points stands in that line s times, with s, s - 1, ... points; only those count that come before a
-    level which leaves enough.
+    Sequentially, a donor of s points gives its points at sizes s, s - 1, ... So the donors are the first `count`
+    entries of (device, size) by descending size and ascending device. Only sizes above a level found by bisection,
+    which leaves at least `count` entries, are generated.
     """
-    low, high = 0, int(sizes.max())
+    low = 0
+    high = int(sizes.max())
     while low < high:
         level = (low + high + 1) // 2
         low, high = (level, high) if np.maximum(sizes - level, 0).sum() >= count else (low, level - 1)
     above = np.maximum(sizes - low, 0)
-    giver = np.repeat(np.arange(len(sizes)), above)
-    left = sizes[giver] - (np.arange(len(giver)) - np.repeat(np.cumsum(above) - above, above))
-    line = np.lexsort((giver, -left))[:count]
-    return giver[line], left[line]
+    donor = np.repeat(np.arange(len(sizes)), above)
+    left = sizes[donor] - (np.arange(len(donor)) - np.repeat(np.cumsum(above) - above, above))
+    order = np.lexsort((donor, -left))[:count]
+    return donor[order], left[order]

@@ -1,4 +1,4 @@
-"""The partition `beta`: clients stand somewhere and observe near points more often."""
+"""Partition `beta`: devices have positions and observe close points with higher probability."""
 
 from typing import Any, Literal
 
@@ -14,7 +14,9 @@ Ints = NDArray[np.int64]
 Floats = NDArray[Any]
 Box = tuple[ArrayLike, ArrayLike]
 
+# Number of redraws after which a point without observer goes to the closest device.
 REDRAWS = 1000
+# Pairs of point and device that are processed at a time.
 BLOCK = 1 << 20
 
 
@@ -28,10 +30,10 @@ def beta(  # noqa: PLR0913 - a public signature
     minimum: int = 0,
     seed: int = 0,
 ) -> Ints:
-    """Deal points to clients that stand somewhere and see near points more often.
+    """Partition by distance: devices have positions and observe close points with higher probability.
 
-    A client at distance r observes a point with probability 1 - exp(-beta / r); the point goes to one of its
-    observers, each as likely.
+    A device at distance r observes a point with probability 1 - exp(-beta / r). The point is assigned to one of its
+    observers, chosen uniformly.
 
     Parameters
     ----------
@@ -40,12 +42,12 @@ def beta(  # noqa: PLR0913 - a public signature
     n : int
         Number of devices.
     box : tuple of array_like of shape (d,), optional
-        Low and high corner between which the locations are uniform; None: the points' bounding box.
+        Lower and upper corner of the box in which the positions are uniform; None: bounding box of the points.
     beta : float
-        Above 0; the larger, the more alike are the devices.
+        Range of observation, above 0; larger values give devices with more similar points.
     miss : {"closest", "redraw"}
-        A point without an observer goes to the closest client, or is drawn again until it has one (after 1000 times:
-        to the closest).
+        Treatment of a point without an observer. "closest": assign it to the closest device. "redraw": draw again, at
+        most 1000 times, then as "closest".
     minimum, seed : int
         As in `iid`.
 
@@ -61,7 +63,9 @@ def beta(  # noqa: PLR0913 - a public signature
     >>> device.shape, int(device.max())
     ((160,), 3)
     """
-    points, n, beta = as_points(X), check_integer(n, 1, "n"), check_positive(beta, "beta")
+    points = as_points(X)
+    n = check_integer(n, 1, "n")
+    beta = check_positive(beta, "beta")
     low, high = _corners(box, points)
     redraw = check_choice(miss, ("closest", "redraw"), "miss") == "redraw"
     places = generator(seed, "beta places").uniform(low, high, (n, points.shape[1]))
@@ -76,12 +80,12 @@ def _corners(box: Box | None, points: Floats) -> tuple[Floats, Floats]:
         return points.min(axis=0), points.max(axis=0)
     low, high = (np.asarray(corner, dtype=np.float64) for corner in box)
     if low.shape != high.shape or low.shape != points.shape[1:] or not (low <= high).all():
-        raise DataError(f"box is {box!r}; expected a low and a high corner of {points.shape[1]} numbers each")
+        raise DataError(f"box is {box!r}; expected a lower and an upper corner of {points.shape[1]} numbers each")
     return low, high
 
 
 def draw_owners(rng: np.random.Generator, points: Floats, places: Floats, beta: float, redraw: bool) -> Ints:
-    """Draw the client of each point of a block, int64[m]."""
+    """Draw the device of each point of a block, int64[m]."""
     square = np.zeros((len(points), len(places)))
     for feature in range(points.shape[1]):
         square += (points[:, feature, None] - places[None, :, feature]) ** 2
@@ -99,12 +103,11 @@ def draw_owners(rng: np.random.Generator, points: Floats, places: Floats, beta: 
 
 
 def redraw_empty(rng: np.random.Generator, rate: Floats) -> NDArray[np.bool_]:
-    """Draw hits bool[m, n] at rates float64[m, n], given at least one hit per row, in one go.
+    """Draw hits bool[m, n] at rates float64[m, n], conditional on at least one hit per row, without repetition.
 
-    A row stays empty with the probability of 1000 empty draws.
-
-    The clients' hits are the first events of Poisson processes laid end to end: given any event, the first one lies at
-    a truncated exponential time, which names the first client that hits; those after it hit as always.
+    Rows stay empty with the probability of `REDRAWS` empty draws. The hits are events of Poisson processes, one unit of
+    time per device, concatenated. Given any event, the time of the first one has a truncated exponential distribution,
+    which determines the first device with a hit. Later devices hit independently.
     """
     ends = np.cumsum(rate, axis=1)
     total = ends[:, -1]

@@ -1,4 +1,4 @@
-"""Partitions from counts and labels alone: equal, of unequal sizes, or with label skew."""
+"""Partitions by counts and labels: equal sizes, unequal sizes, or label skew."""
 
 from typing import Literal
 
@@ -16,21 +16,21 @@ Floats = NDArray[np.float64]
 
 
 def iid(m: int, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
-    """Deal m points at random; the sizes of any two devices differ by at most one.
+    """Partition m points at random; sizes of devices differ by at most one.
 
     Parameters
     ----------
     m, n : int
         Number of points and of devices.
     minimum : int
-        Points that each device has at least, see `fill`.
+        Minimum number of points per device, see `fill`.
     seed : int
         Whole number from 0.
 
     Returns
     -------
     int64[m]
-        Device of each point; so for all partitions.
+        Device of each point, as for all partitions.
 
     Examples
     --------
@@ -39,7 +39,8 @@ def iid(m: int, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
     >>> len(device), sorted(set(device.tolist()))
     (10, [0, 1, 2])
     """
-    m, n = check_integer(m, 0, "m"), check_integer(n, 1, "n")
+    m = check_integer(m, 0, "m")
+    n = check_integer(n, 1, "n")
     device = np.arange(m, dtype=narrow(max(m, n)))
     device %= n
     generator(seed, "iid").shuffle(device)
@@ -47,12 +48,12 @@ def iid(m: int, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
 
 
 def blocks(m: int, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
-    """Deal m points in their order: contiguous blocks whose sizes differ by at most one, the longer ones first.
+    """Partition m points in their order into contiguous blocks; sizes differ by at most one, larger blocks come first.
 
     Parameters
     ----------
     m, n, minimum, seed : int
-        As in `iid`; nothing is drawn unless devices must be filled up.
+        As in `iid`; the seed is used only if `minimum` moves points.
 
     Examples
     --------
@@ -60,7 +61,8 @@ def blocks(m: int, n: int, *, minimum: int = 0, seed: int = 0) -> Ints:
     >>> partition.blocks(7, 3).tolist()
     [0, 0, 0, 1, 1, 2, 2]
     """
-    m, n = check_integer(m, 0, "m"), check_integer(n, 1, "n")
+    m = check_integer(m, 0, "m")
+    n = check_integer(n, 1, "n")
     return fill(np.repeat(np.arange(n, dtype=np.int64), m // n + (np.arange(n) < m % n)), n, minimum, seed)
 
 
@@ -73,7 +75,7 @@ def dirichlet(
     minimum: int = 0,
     seed: int = 0,
 ) -> Ints:
-    """Deal labeled points with label skew; the smaller alpha, the fewer classes at a device.
+    """Partition labeled points with label skew; a smaller alpha gives fewer classes per device.
 
     Parameters
     ----------
@@ -84,8 +86,11 @@ def dirichlet(
     alpha : float
         Concentration of the symmetric Dirichlet distribution, above 0.
     by : {"class", "device"}
-        Each class is split over the devices in drawn proportions (sizes differ), or each device draws its own class
-        proportions and takes an equal share without replacement, renormalized over the classes that are not used up.
+        Unit for which proportions are drawn.
+
+        * "class": each class is divided over the devices in random proportions; sizes of devices differ.
+        * "device": each device has random class proportions and receives an equal number of points without
+          replacement; proportions are renormalized over the classes that have points left.
     minimum, seed : int
         As in `iid`.
 
@@ -100,7 +105,9 @@ def dirichlet(
     >>> device.shape, int(device.max())
     ((100,), 3)
     """
-    labels, n, alpha = _labels(y), check_integer(n, 1, "n"), check_positive(alpha, "alpha")
+    labels = _labels(y)
+    n = check_integer(n, 1, "n")
+    alpha = check_positive(alpha, "alpha")
     rng = generator(seed, f"dirichlet by {check_choice(by, ('class', 'device'), 'by')}")
     pools = [rng.permutation(rows) for rows in _rows_of(labels)]
     device = np.empty(len(labels), dtype=np.int64)
@@ -109,37 +116,40 @@ def dirichlet(
             proportions = normalize_shares(*log_gammas(rng, alpha, n), alpha)
             device[pool] = np.repeat(np.arange(n), _split(proportions, len(pool)))
     else:
-        _deal_by_device(rng, pools, alpha, n, device)
+        _assign_by_device(rng, pools, alpha, n, device)
     return fill(device, n, minimum, seed)
 
 
-def _deal_by_device(rng: np.random.Generator, pools: list[Ints], alpha: float, n: int, device: Ints) -> None:
-    """Let each device take its share; a point of a used-up class is drawn again among the others."""
+def _assign_by_device(rng: np.random.Generator, pools: list[Ints], alpha: float, n: int, device: Ints) -> None:
+    """Assign points to one device after the other; draws from an exhausted class are repeated among the others."""
     left = np.array([len(pool) for pool in pools], dtype=np.int64)
     taken_by = np.zeros((n, len(pools)), dtype=narrow(len(device) + 1))
     share, extra = divmod(len(device), n)
-    for i in range(n):  # a draw depends on what all devices before have left
+    # Sequential: the draws of a device depend on the points that all devices before it have left.
+    for i in range(n):
         boost, tail = log_gammas(rng, alpha, len(pools))
         missing = share + (i < extra)
         while missing:
             usable = np.flatnonzero(left)
             drawn = rng.multinomial(missing, normalize_shares(boost[usable], tail[usable], alpha))
-            taken = np.minimum(drawn, left[usable])
-            taken_by[i, usable] += taken.astype(taken_by.dtype)
-            left[usable] -= taken
-            missing -= int(taken.sum())
-    for c, pool in enumerate(pools):  # from its end
+            accepted = np.minimum(drawn, left[usable])
+            taken_by[i, usable] += accepted.astype(taken_by.dtype)
+            left[usable] -= accepted
+            missing -= int(accepted.sum())
+    # Devices receive the points of a class from the end of its pool.
+    for c, pool in enumerate(pools):
         device[pool] = np.repeat(np.arange(n), taken_by[:, c])[::-1]
 
 
 def log_gammas(rng: np.random.Generator, alpha: float, size: int) -> tuple[Floats, Floats]:
-    """Draw Gamma(alpha) variates in parts: their logarithm is boost + tail / alpha, for any alpha above 0."""
+    """Draw logarithms of Gamma(alpha) variates as two parts: log = boost + tail / alpha, for any alpha above 0."""
+    # In two parts, because Gamma(alpha) variates of a small alpha underflow: G(alpha) = G(alpha + 1) U^(1 / alpha).
     alpha = min(alpha, 1e15)
     return np.log(rng.standard_gamma(alpha + 1.0, size)), np.log1p(-rng.random(size))
 
 
 def normalize_shares(boost: Floats, tail: Floats, alpha: float) -> Floats:
-    """Compute Dirichlet proportions float64[size]; if alpha is too small for doubles, the largest tail takes all."""
+    """Compute Dirichlet proportions float64[size]; for tiny alpha, the entry with the largest tail gets everything."""
     with np.errstate(over="ignore"):
         logs = boost + (tail - tail.max()) / alpha
     shares: Floats = np.exp(logs - logs.max())
@@ -148,7 +158,7 @@ def normalize_shares(boost: Floats, tail: Floats, alpha: float) -> Floats:
 
 
 def _split(proportions: Floats, m: int) -> Ints:
-    """Return whole sizes in given proportions that add up to m."""
+    """Round proportions of m to integer sizes with the sum m."""
     ends = np.minimum(np.rint(np.cumsum(proportions) * m), m).astype(np.int64)
     ends[-1] = m
     sizes: Ints = np.diff(ends, prepend=0)
@@ -156,7 +166,7 @@ def _split(proportions: Floats, m: int) -> Ints:
 
 
 def by_label(y: ArrayLike, n: int, *, labels: int = 2, minimum: int = 0, seed: int = 0) -> Ints:
-    """Sort the points by label, cut them into n x labels equal shards and deal each device `labels` of them.
+    """Sort the points by label, divide them into n x labels equal shards and assign `labels` shards to each device.
 
     Parameters
     ----------
@@ -165,7 +175,7 @@ def by_label(y: ArrayLike, n: int, *, labels: int = 2, minimum: int = 0, seed: i
     n : int
         Number of devices.
     labels : int
-        Shards per device, at least 1: about as many classes does a device see.
+        Shards per device, at least 1; about equal to the number of classes per device.
     minimum, seed : int
         As in `iid`.
 
@@ -180,7 +190,9 @@ def by_label(y: ArrayLike, n: int, *, labels: int = 2, minimum: int = 0, seed: i
     >>> device.tolist()
     [0, 0, 1, 1, 2, 2]
     """
-    classes, n, labels = _labels(y), check_integer(n, 1, "n"), check_integer(labels, 1, "labels")
+    classes = _labels(y)
+    n = check_integer(n, 1, "n")
+    labels = check_integer(labels, 1, "labels")
     owner = np.repeat(np.arange(n, dtype=narrow(n)), labels)
     generator(seed, "by label").shuffle(owner)
     device = np.empty(len(classes), dtype=np.int64)
@@ -189,14 +201,14 @@ def by_label(y: ArrayLike, n: int, *, labels: int = 2, minimum: int = 0, seed: i
 
 
 def quantity(m: int, n: int, *, alpha: float = 0.5, minimum: int = 0, seed: int = 0) -> Ints:
-    """Deal m points at random to devices whose sizes are in Dirichlet(alpha) proportions.
+    """Partition m points at random; sizes of devices are in Dirichlet(alpha) proportions.
 
     Parameters
     ----------
     m, n : int
         Number of points and of devices.
     alpha : float
-        Concentration, above 0; the smaller, the more unequal are the sizes.
+        Concentration, above 0; smaller values give more unequal sizes.
     minimum, seed : int
         As in `iid`.
 
@@ -207,7 +219,9 @@ def quantity(m: int, n: int, *, alpha: float = 0.5, minimum: int = 0, seed: int 
     >>> int(np.bincount(partition.quantity(100, 4, alpha=0.5, seed=0)).sum())
     100
     """
-    m, n, alpha = check_integer(m, 0, "m"), check_integer(n, 1, "n"), check_positive(alpha, "alpha")
+    m = check_integer(m, 0, "m")
+    n = check_integer(n, 1, "n")
+    alpha = check_positive(alpha, "alpha")
     rng = generator(seed, "quantity")
     sizes = _split(normalize_shares(*log_gammas(rng, alpha, n), alpha), m)
     device = np.repeat(np.arange(n, dtype=narrow(n)), sizes)
@@ -216,11 +230,11 @@ def quantity(m: int, n: int, *, alpha: float = 0.5, minimum: int = 0, seed: int 
 
 
 def mufc(clusters: ArrayLike, n: int, *, local: int | None = None, minimum: int = 0, seed: int = 0) -> Ints:
-    """Deal as in the study of FKmeansCB: each device draws from a few clusters of the pooled data.
+    """Partition as in the study of FKmeansCB: each device receives points of a few clusters of the pooled data.
 
-    A device of floor(m / n) points draws min(local, open) clusters that have rows left and takes from each, in stored
-    order, a drawn number of rows from floor(size / local) - 1 to size - 1, as far as there are; the last device takes
-    the rest.
+    A device of floor(m / n) points draws min(local, open) of the clusters that have rows left. From each it takes, in
+    stored order, a random number of rows between floor(size / local) - 1 and size - 1, or the rows that are left. The
+    last device receives the remaining rows.
 
     Parameters
     ----------
@@ -229,7 +243,7 @@ def mufc(clusters: ArrayLike, n: int, *, local: int | None = None, minimum: int 
     n : int
         Number of devices.
     local : int, optional
-        Clusters per device, at least 1; None: all of them.
+        Clusters per device, at least 1; None: all clusters.
     minimum, seed : int
         As in `iid`.
 
@@ -240,17 +254,22 @@ def mufc(clusters: ArrayLike, n: int, *, local: int | None = None, minimum: int 
     >>> device.shape, int(device.max())
     ((40,), 3)
     """
-    labels, n = _labels(clusters), check_integer(n, 1, "n")
+    labels = _labels(clusters)
+    n = check_integer(n, 1, "n")
     pools = _rows_of(labels)
-    wanted = len(pools) if local is None else check_integer(local, 1, "local")
-    rng, size = generator(seed, "mufc"), len(labels) // n
+    clusters_per_device = len(pools) if local is None else check_integer(local, 1, "local")
+    rng = generator(seed, "mufc")
+    size = len(labels) // n
     device = np.full(len(labels), n - 1, dtype=np.int64)
     used = np.zeros(len(pools), dtype=np.int64)
     lengths = np.array([len(pool) for pool in pools], dtype=np.int64)
     for i in range(n - 1):
-        usable, missing = np.flatnonzero(used < lengths), size
-        for c in rng.choice(usable, min(wanted, len(usable)), replace=False):
-            count = min(max(int(rng.integers(size // wanted - 1, size)), 0), missing, int(lengths[c] - used[c]))
+        usable = np.flatnonzero(used < lengths)
+        missing = size
+        for c in rng.choice(usable, min(clusters_per_device, len(usable)), replace=False):
+            count = min(
+                max(int(rng.integers(size // clusters_per_device - 1, size)), 0), missing, int(lengths[c] - used[c])
+            )
             device[pools[c][used[c] : used[c] + count]] = i
             used[c] += count
             missing -= count

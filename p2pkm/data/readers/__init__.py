@@ -1,1 +1,1 @@
-"""Files of points, one or several: text, NumPy, Arrow, LEAF and AnnData."""
+"""Readers of data files: text, NumPy, Arrow, LEAF and AnnData."""

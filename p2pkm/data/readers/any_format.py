@@ -1,4 +1,4 @@
-"""Files of points, one or several, whatever their format: `read_table`."""
+"""Reader of data files of all formats: `read_table`."""
 
 import os
 import re
@@ -14,14 +14,23 @@ from p2pkm.core.validation import as_points, check_choice
 from p2pkm.data.identifiers import to_raw
 from p2pkm.data.readers.anndata import read_annotated, split_part
 from p2pkm.data.readers.arrow import read_arrow, read_parquet
-from p2pkm.data.readers.columns import Column, FileContents, Marks, as_index, assign, listed, table_of, take_points
-from p2pkm.data.readers.concatenate import join
+from p2pkm.data.readers.columns import (
+    Column,
+    FileContents,
+    LabelColumns,
+    as_index,
+    assign_roles,
+    build_table,
+    list_names,
+    take_points,
+)
+from p2pkm.data.readers.concatenate import join_contents
 from p2pkm.data.readers.csv import read_text
-from p2pkm.data.readers.folder import name_files, several
+from p2pkm.data.readers.folder import expand_path, name_files
 from p2pkm.data.readers.header import HEADERS
 from p2pkm.data.readers.intake import ANSWERS, TIDY, ColumnOptions
 from p2pkm.data.readers.leaf import read_leaf
-from p2pkm.data.readers.npy import LABELS, LARGEST, find_image, find_points, load_array, load_arrays, refuse_endless
+from p2pkm.data.readers.npy import LABELS, LARGEST, check_regular_file, find_image, find_points, load_array, load_arrays
 from p2pkm.data.readers.suspicions import find_suspicions
 from p2pkm.data.table import Table
 
@@ -35,27 +44,33 @@ def read_table(  # noqa: PLR0913 - the public signature
     Parameters
     ----------
     path : str or Path
-        A file, whose suffix says how it is written; or a folder or a pattern of files. Then each file is a device,
-        numbered in the order in which people count, unless the files say themselves which device a point is of.
-        ``cells.h5ad:obsm:X_pca`` and ``cells.h5ad:layers:NAME`` are other matrices of an AnnData file than its X.
+        A file, whose suffix determines the format, or a folder or pattern of files. Each of several files is a device,
+        in natural order of their names (2 before 10), unless the files have a column of devices.
+        ``cells.h5ad:obsm:X_pca`` and ``cells.h5ad:layers:NAME`` are matrices of an AnnData file other than X.
     label_column, device_column : str or int, optional
-        Name or index of a column; None: the one named label, client or device, if there is one.
-    columns, drop, encode : sequence of str
-        Of text and Arrow files: the features (none named: all other columns), columns to leave out, and columns of
-        categories, which become a feature of 0 and 1 for each, or of dates and times, which become days since
-        1970-01-01.
+        Name or index of a column; None: the column named label, client or device, if any.
+    columns : sequence of str
+        Features in text and Arrow files; empty: all other columns.
+    drop : sequence of str
+        Columns to ignore in text and Arrow files.
+    encode : sequence of str
+        Columns of text and Arrow files that contain categories, which become one feature of 0 and 1 each, or dates and
+        times, which become days since 1970-01-01.
     missing : {"refuse", "drop", "mean", "median"}
-        What becomes of missing values. "drop": their rows are left out, `Table.rows` says which are kept.
-        "mean", "median": they are NaN; give the same to `Shards.deal` (``missing=True``) and `simulate`, which fills
-        them in by messages.
+        Treatment of missing values.
+
+        * "refuse": raise an error.
+        * "drop": remove their rows; `Table.rows` contains the remaining ones.
+        * "mean", "median": read them as NaN. Pass ``missing=True`` to `Shards.deal` and the same value to `simulate`,
+          which fills them in by messages.
     header : {"auto", "yes", "no"}
-        Whether the first row of a text file holds the names of the columns. "auto": if it has text above numbers, or
-        numbers that a point hardly has, such as wavelengths or years; then `Table.notes` says so.
+        Whether the first row of a text file contains the column names. "auto": if it contains text above numbers, or
+        numbers that are unlikely for a point, such as wavelengths or years; `Table.notes` then reports the guess.
 
     Raises
     ------
     DataError
-        If a file cannot be used; the message names the place.
+        If a file cannot be used; the message names the location.
 
     Examples
     --------
@@ -74,57 +89,59 @@ def read_table(  # noqa: PLR0913 - the public signature
     intake = ColumnOptions(tuple(columns), tuple(drop), tuple(encode), check_choice(missing, ANSWERS, "missing"),
                     check_choice(header, HEADERS, "header"))  # fmt: skip
     place, _ = split_part(str(path))
-    found = several(place, SUFFIXES)
-    if found is None:
-        parts = _read(Path(path).expanduser(), label_column, device_column, intake)
-        return table_of(place, _look_through(place, parts, intake))
-    parts = _look_through(found[0], _gather(str(path), found, label_column, device_column, intake), intake)
+    files = expand_path(place, SUFFIXES)
+    if files is None:
+        parts = _read_file(Path(path).expanduser(), label_column, device_column, intake)
+        return build_table(place, _add_suspicions(place, parts, intake))
+    parts = _add_suspicions(files[0], _read_files(str(path), files, label_column, device_column, intake), intake)
     if parts.device is not None:
-        return table_of(str(path), parts)
-    files = np.arange(len(found))
-    parts = parts._replace(device=np.repeat(files, parts.lengths), owners=files)
-    return table_of(str(path), parts)._replace(names=name_files(found))
+        return build_table(str(path), parts)
+    numbers = np.arange(len(files))
+    parts = parts._replace(device=np.repeat(numbers, parts.lengths), owners=numbers)
+    return build_table(str(path), parts)._replace(names=name_files(files))
 
 
-def _look_through(path: str, parts: FileContents, intake: ColumnOptions) -> FileContents:
-    """Add notes of what looks wrong in a table with columns of its own."""
+def _add_suspicions(path: str, parts: FileContents, intake: ColumnOptions) -> FileContents:
+    """Add notes on suspicious contents to a table with named columns."""
     if Path(path).suffix.lower() not in _NAMED:
         return parts
     return parts._replace(notes=(*parts.notes, *find_suspicions(parts, intake.encode)))
 
 
-def _gather(path: str, files: list[str], label: Column, device: Column, intake: ColumnOptions) -> FileContents:
-    """Read several files, end to end."""
+def _read_files(path: str, files: list[str], label: Column, device: Column, intake: ColumnOptions) -> FileContents:
+    """Read several files and concatenate their rows."""
     place, part = split_part(path)
-    found: list[tuple[str, FileContents]] = []
+    contents: list[tuple[str, FileContents]] = []
     size = 0
-    for one in files:
-        parts = _read(Path(one + part), label, device, intake)
+    for file_path in files:
+        parts = _read_file(Path(file_path + part), label, device, intake)
         if len(parts.points):
-            table_of(one, parts)  # now, while it is known which file it is
+            # Validates labels and devices while the name of the file is known for messages.
+            build_table(file_path, parts)
         size += parts.points.nbytes
         if size > LARGEST:
             raise DataError(
-                f"the files of {place} up to {one} hold {size} bytes, expected at most {LARGEST}; take fewer files, or "
-                ".npy and .parquet, which stay on disk"
+                f"the files of {place} up to {file_path} contain {size} bytes; expected at most {LARGEST}. Use fewer "
+                "files, or files of type .npy or .parquet, which stay on disk"
             )
-        found.append((one, parts))
-    return join(found)._replace(lengths=tuple(len(one.points) for _, one in found))
+        contents.append((file_path, parts))
+    return join_contents(contents)._replace(lengths=tuple(len(parts.points) for _, parts in contents))
 
 
-def _read(file: Path, label: Column, device: Column, intake: ColumnOptions) -> FileContents:
-    """Read one file as its suffix says."""
+def _read_file(file: Path, label: Column, device: Column, intake: ColumnOptions) -> FileContents:
+    """Read one file by the format of its suffix."""
     path = Path(split_part(str(file))[0])
-    if not os.path.exists(path):  # also if the name is too long to be one
-        remote = ": addresses are not read, download the file" if re.match(r"\w{2,}:/", str(path)) else ""
-        raise DataError(f"there is no file {path} (looked in {Path.cwd()}); check the path{remote}")
-    refuse_endless(path, f"a file of points: {', '.join(SUFFIXES)}")
+    # os.path.exists returns False for names that are too long, for which Path.exists raises an error.
+    if not os.path.exists(path):
+        remote = ". URLs are not supported: download the file first" if re.match(r"\w{2,}:/", str(path)) else ""
+        raise DataError(f"data file {path} does not exist (searched in {Path.cwd()}). Check the path{remote}")
+    check_regular_file(path, f"a data file with one of the suffixes {', '.join(SUFFIXES)}")
     reader = SUFFIXES.get(path.suffix.lower())
     if reader is None:
         if path.suffix.lower() in SPREADSHEETS:
             raise DataError(
-                f"{path} is a spreadsheet; export the sheet with the points as CSV (UTF-8), one row per point and one "
-                "line of column names, and give that file"
+                f"{path} is a spreadsheet; expected one of {', '.join(SUFFIXES)}. Export the sheet with the points as "
+                "CSV (UTF-8), one row per point below a row of column names, and use that file"
             )
         raise DataError(f"{path} has the suffix {path.suffix!r}; expected one of {', '.join(SUFFIXES)}")
     full = _FULL.get(path.suffix.lower())
@@ -134,18 +151,28 @@ def _read(file: Path, label: Column, device: Column, intake: ColumnOptions) -> F
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     except MemoryError:
-        raise DataError(f"{path} does not fit into memory; take fewer points") from None
+        raise DataError(
+            f"{path} does not fit into memory. Use fewer points, or a .npy or .parquet file, which can stay on disk"
+        ) from None
 
 
 def _check_intake(path: Path, intake: ColumnOptions) -> None:
-    """Raise an error if a file of this format has nothing that an option is about."""
+    """Validate that the options for columns apply to the format of a file."""
     kind = path.suffix.lower()
     if kind not in _NAMED and intake.named:
-        raise DataError(f"{path} has no named columns; --columns, --drop and --encode are for {', '.join(_NAMED)}")
+        raise DataError(
+            f"{path}: --columns, --drop and --encode require named columns; expected a file of type "
+            f"{', '.join(_NAMED)}. Remove these options"
+        )
     if kind not in _TEXTS and intake.header != TIDY.header:
-        raise DataError(f"{path} has no row of column names; --header is for {', '.join(_TEXTS)}")
+        raise DataError(
+            f"{path}: --header requires a text file; expected a file of type {', '.join(_TEXTS)}. Remove --header"
+        )
     if kind not in _FULL and intake != TIDY:
-        raise DataError(f"{path} cannot have missing values; --missing is for {', '.join(_FULL)}")
+        raise DataError(
+            f"{path}: --missing is not supported for {kind} files; expected a file of type {', '.join(_FULL)}. Remove "
+            "--missing"
+        )
 
 
 def _read_npy(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
@@ -154,59 +181,62 @@ def _read_npy(path: Path, label: Column, device: Column, intake: ColumnOptions =
 
 
 def _read_npz(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
-    """Read points, or images that become points, with labels and devices in arrays of their own."""
+    """Read an archive with points or images, and labels and devices in separate arrays or in columns of the points."""
     arrays = load_arrays(path)
     name = find_points({key: array.shape for key, array in arrays.items()})
     if name is None:
         raise DataError(
-            f"{path} holds the arrays {listed(list(arrays))}; expected 'X', 'points', 'images' or a single one of two "
-            "dimensions, or of three or four: images of one size, [n, height, width] or [n, height, width, channels]"
+            f"{path} contains the arrays {list_names(list(arrays))}; expected 'X', 'points', 'images' or a single "
+            "array of two dimensions, or of three or four: images of one size, [n, height, width] or [n, height, "
+            "width, channels]. Rename the array of the points to 'X'"
         )
-    beside = {"labels": _beside(arrays, label, LABELS), "devices": _beside(arrays, device, ("client", "device"))}
-    label, device = (column for _, column in beside.values())
-    wrong = next((column for column in (label, device) if column is not None and as_index(column) is None), None)
-    if wrong is not None:
-        raise DataError(f"{path} has no array {wrong!r}; its arrays are {listed(list(arrays))}")
+    roles = {"labels": _find_role(arrays, label, LABELS), "devices": _find_role(arrays, device, ("client", "device"))}
+    label, device = (column for _, column in roles.values())
+    unknown = next((column for column in (label, device) if column is not None and as_index(column) is None), None)
+    if unknown is not None:
+        raise DataError(f"{path}: array {unknown!r} does not exist; expected one of {list_names(list(arrays))}")
     parts, marks = _split(path, _flatten(path, arrays[name]), label, device, intake)
-    for role, (array, _) in beside.items():
+    for role, (array, _) in roles.items():
         if array is not None:
             what = f"{path}: the {role}"
             if array.shape != (m := len(parts.points),):
-                raise DataError(f"{what} have shape {array.shape}, expected ({m},): one for each point")
-            found = to_raw(array, what)
-            marks = marks._replace(label=found) if role == "labels" else marks._replace(device=found)
+                raise DataError(f"{what} have shape {array.shape}; expected ({m},), one per point")
+            identifiers = to_raw(array, what)
+            marks = marks._replace(label=identifiers) if role == "labels" else marks._replace(device=identifiers)
     parts = take_points(str(path), parts, marks, intake)
     return parts._replace(image=find_image(arrays[name].shape, parts.points.shape[1]))
 
 
 def _flatten(path: Path, array: NDArray[Any]) -> NDArray[Any]:
-    """Return images as points, pixels row by row and 0 to 255 as 0 to 1; points as they are."""
+    """Convert images to points: pixels row by row, uint8 scaled to [0, 1]; other arrays are returned unchanged."""
     if array.ndim not in (3, 4):
         return array
     if 0 in array.shape:
-        raise DataError(f"{path} holds images of shape {array.shape}; expected at least one, of at least one pixel")
+        raise DataError(f"{path} contains images of shape {array.shape}; expected at least one image and one pixel")
     flat = array.reshape(len(array), -1)
     return flat / np.float32(255) if array.dtype == np.uint8 else flat
 
 
-def _beside(arrays: dict[str, NDArray[Any]], given: Column, usual: tuple[str, ...]) -> tuple[Any, Column]:
-    """Return the array of labels or devices, or else the column of the points that is to be taken."""
-    if given is None:
-        found = next((arrays[name] for name in usual if name in arrays), None)
-        return (found.ravel() if found is not None and found.shape[1:] == (1,) else found), None
-    return (arrays[given], None) if isinstance(given, str) and given in arrays else (None, given)
+def _find_role(arrays: dict[str, NDArray[Any]], column: Column, usual: tuple[str, ...]) -> tuple[Any, Column]:
+    """Find the array of labels or devices; return it and None, or else None and the column of the points to use."""
+    if column is None:
+        array = next((arrays[name] for name in usual if name in arrays), None)
+        return (array.ravel() if array is not None and array.shape[1:] == (1,) else array), None
+    return (arrays[column], None) if isinstance(column, str) and column in arrays else (None, column)
 
 
-def _split(path: Path, array: Any, label: Column, device: Column, intake: ColumnOptions) -> tuple[FileContents, Marks]:
-    """Part one 2-D array into points, labels and devices by column index."""
+def _split(
+    path: Path, array: Any, label: Column, device: Column, intake: ColumnOptions
+) -> tuple[FileContents, LabelColumns]:
+    """Split a 2-D array into points, labels and devices by column index."""
     if array.ndim == 2 and not len(array) and array.shape[1]:
         numbers = array.astype(np.float64)
     else:
         precision = "float32" if array.dtype == np.float32 else "float64"
         numbers = as_points(array, str(path), dtype=precision, missing=intake.missing != "refuse")
     names = [str(j) for j in range(numbers.shape[1])]
-    roles = assign(str(path), names, label, device)
-    marks = Marks.of(names, roles, array.T, f"{path}, ")
+    roles = assign_roles(str(path), names, label, device)
+    marks = LabelColumns.of(names, roles, array.T, f"{path}, ")
     called = (marks.called[0] or "the label", marks.called[1] or "the device")
     points = numbers if len(roles.points) == len(names) else numbers[:, roles.points]
     why = f"has shape {array.shape}, expected at least one point"
@@ -215,10 +245,10 @@ def _split(path: Path, array: Any, label: Column, device: Column, intake: Column
 
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 _TEXTS = (".csv", ".tsv")
-_NAMED = (*_TEXTS, ".parquet", ".arrow", ".feather", ".ipc")  # columns with names, of any kind
-_FULL: dict[
-    str, Callable[[Path, Column, Column, ColumnOptions], FileContents]
-] = {  # missing values can be dropped or filled in
+# Formats whose columns have names and may contain text.
+_NAMED = (*_TEXTS, ".parquet", ".arrow", ".feather", ".ipc")
+# Formats whose missing values can be dropped or filled in.
+_FULL: dict[str, Callable[[Path, Column, Column, ColumnOptions], FileContents]] = {
     **dict.fromkeys(_TEXTS, read_text),
     ".npy": _read_npy,
     ".npz": _read_npz,

@@ -1,4 +1,4 @@
-"""Tables of Apache Arrow: .parquet, .arrow, .feather and .ipc."""
+"""Readers of Apache Arrow tables: .parquet, .arrow, .feather and .ipc."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,47 +8,55 @@ import numpy as np
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.validation import check_finite
-from p2pkm.data.readers.columns import Column, FileContents, Marks, assign, take_columns
-from p2pkm.data.readers.intake import TIDY, ColumnOptions, Places, read_column
-from p2pkm.data.readers.npy import refuse_bomb
+from p2pkm.data.readers.columns import Column, FileContents, LabelColumns, assign_roles, take_columns
+from p2pkm.data.readers.intake import TIDY, ColumnOptions, RowLocations, read_column
+from p2pkm.data.readers.npy import check_unpacked_size
 
-_MAGIC, _OLD = b"ARROW1", b"FEA1"  # how a file of record batches begins, and one of the first Feather
+# First bytes of a file of record batches, and of a file of Feather version 1.
+_MAGIC = b"ARROW1"
+_OLD = b"FEA1"
 
 
 def read_parquet(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
-    """Read a .parquet file; every column that is neither label nor device is a feature."""
-    pyarrow = _pyarrow(path)
+    """Read a .parquet file; all columns other than label and device are features."""
+    pyarrow = _import_pyarrow(path)
     from pyarrow import parquet
 
     try:
         with parquet.ParquetFile(path) as file:
-            refuse_bomb(path, 8 * file.metadata.num_rows * file.metadata.num_columns)
+            check_unpacked_size(path, 8 * file.metadata.num_rows * file.metadata.num_columns)
             frame = file.read()
-        return _part(path, frame, label, device, intake)
+        return _split_columns(path, frame, label, device, intake)
     except DataError:
         raise
-    except (pyarrow.ArrowException, OSError, ValueError) as error:  # ValueError: text that is no UTF-8, too
+    # Text that is not UTF-8 raises ValueError.
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as Parquet: {error}") from None
 
 
 def read_arrow(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
-    """Read a file of record batches: Arrow IPC, as a file or as a stream, which Feather (version 2) is as well."""
-    pyarrow = _pyarrow(path)
+    """Read a file of record batches: Arrow IPC file or stream; Feather version 2 is the same format."""
+    pyarrow = _import_pyarrow(path)
     with path.open("rb") as file:
         start = file.read(len(_MAGIC))
     if start.startswith(_OLD):
-        raise DataError(f"{path} is Feather of version 1; write it anew, as pandas.DataFrame.to_feather does")
-    size, batches = 0, []
+        raise DataError(
+            f"{path} is a Feather file of version 1; expected version 2. Write it again with "
+            "pandas.DataFrame.to_feather"
+        )
+    size = 0
+    batches = []
     try:
         with pyarrow.OSFile(str(path)) as file:
             reader = pyarrow.ipc.open_file(file) if start == _MAGIC else pyarrow.ipc.open_stream(file)
             for batch in _batches(reader, start == _MAGIC):
                 size += max(batch.nbytes, 8 * batch.num_rows * batch.num_columns)
-                refuse_bomb(path, size)
-                batch.validate(full=True)  # else a damaged file could point anywhere
+                check_unpacked_size(path, size)
+                # Without validation, the offsets in a damaged file could point outside its buffers.
+                batch.validate(full=True)
                 batches.append(batch)
             frame = pyarrow.Table.from_batches(batches, reader.schema)
-        return _part(path, frame, label, device, intake)
+        return _split_columns(path, frame, label, device, intake)
     except DataError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
@@ -63,31 +71,31 @@ def _batches(reader: Any, indexed: bool) -> Iterator[Any]:
         yield from reader
 
 
-def _part(path: Path, frame: Any, label: Column, device: Column, intake: ColumnOptions) -> FileContents:
-    """Part the columns of a frame into points, labels and devices."""
+def _split_columns(path: Path, frame: Any, label: Column, device: Column, intake: ColumnOptions) -> FileContents:
+    """Split the columns of a frame into points, labels and devices."""
     names = [str(name) for name in frame.column_names]
     if not names:
-        raise DataError(f"{path} has no rows; expected one point per row")
-    roles = assign(str(path), names, label, device, intake)
-    places = Places("row", range(len(frame)))
-    columns = [_read(frame, names[j], j, places, encode=j in roles.encode) for j in roles.points]
-    marks = Marks.of(names, roles, frame.columns, f"{path}, ")
-    parts = take_columns(str(path), [names[j] for j in roles.points], columns, marks, places, intake)
+        raise DataError(f"{path} has 0 columns; expected one column per feature and one point per row")
+    roles = assign_roles(str(path), names, label, device, intake)
+    locations = RowLocations("row", range(len(frame)))
+    columns = [_read_arrow_column(frame, names[j], j, locations, encode=j in roles.encode) for j in roles.points]
+    marks = LabelColumns.of(names, roles, frame.columns, f"{path}, ")
+    parts = take_columns(str(path), [names[j] for j in roles.points], columns, marks, locations, intake)
     return parts._replace(points=check_finite(parts.points, str(path), missing=intake.fills))
 
 
-def _read(frame: Any, name: str, column: int, places: Places, encode: bool) -> Any:
-    """Return a column as `read_column` does; numbers as they are."""
+def _read_arrow_column(frame: Any, name: str, column: int, locations: RowLocations, encode: bool) -> Any:
+    """Read a column by `read_column`; columns of numbers are converted to float64 directly."""
     values = np.asarray(frame.column(column).to_numpy())
     if values.dtype.kind in "biuf" and not encode:
         return values.astype(np.float64)
     texts = ["" if value is None else str(value).strip() for value in frame.column(column).to_pylist()]
-    return read_column(name, texts, places, encode)
+    return read_column(name, texts, locations, encode)
 
 
-def _pyarrow(path: Path) -> Any:
+def _import_pyarrow(path: Path) -> Any:
     try:
         import pyarrow.ipc
     except ImportError:
-        raise DataError(f"{path} needs pyarrow, which is not installed; pip install 'p2pkm[parquet]'") from None
+        raise DataError(f"{path} requires pyarrow, which is not installed. Run pip install 'p2pkm[parquet]'") from None
     return pyarrow

@@ -1,4 +1,4 @@
-"""Columns of a file: which one holds the label, which one the device, and which the points."""
+"""Roles of the columns of a file (label, device, features), and the contents of a file before numbering."""
 
 import re
 from collections.abc import Sequence
@@ -10,28 +10,38 @@ from numpy.typing import NDArray
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import find_distinct, narrow
 from p2pkm.data.identifiers import find_missing, identify, to_raw
-from p2pkm.data.readers.intake import TIDY, Categories, ColumnOptions, Places, Problem, mark_missing, one_hot, refuse
+from p2pkm.data.readers.intake import (
+    TIDY,
+    Categories,
+    ColumnOptions,
+    Problem,
+    RowLocations,
+    mark_missing,
+    one_hot,
+    raise_problems,
+)
 from p2pkm.data.table import Table
 
 Column = str | int | None
 
-INDEX = "__index_level_0__"  # the row numbers that pandas writes beside its columns
+# Name of the column in which pandas stores row numbers in Parquet and Arrow files.
+INDEX = "__index_level_0__"
 _INDEX = re.compile(r"__index_level_\d+__")
 LABEL_NAMES = ("label",)
 DEVICE_NAMES = ("client", "device")
 
 
-class Roles(NamedTuple):
-    """State which columns of a file play which role.
+class ColumnRoles(NamedTuple):
+    """Roles of the columns of a file, by index.
 
     Attributes
     ----------
     points : list of int
-        Columns of the points, ascending.
+        Columns of the features, ascending.
     label, device : int or None
         Columns of the label and of the device.
     encode : tuple of int
-        Those of the points that are categories or dates.
+        Columns of features that contain categories or dates.
     """
 
     points: list[int]
@@ -41,31 +51,31 @@ class Roles(NamedTuple):
 
 
 class FileContents(NamedTuple):
-    """What a file holds, before labels and devices become numbers.
+    """Contents of a file before labels and devices are numbered.
 
     Attributes
     ----------
     points : float64[m, d] or float32[m, d]
     label, device : int64[m], object[m] or None
-        From `p2pkm.data.identifiers.to_raw`.
+        Label and device of each point, from `p2pkm.data.identifiers.to_raw`.
     names : tuple of str
         Names of the features, if the file has any.
     lengths : tuple of int
-        Points of each of several files.
+        Number of points of each of several files.
     categories : tuple of Categories
-        Columns that become features in `table_of`, when the values of all files are known.
+        Columns that become features in `build_table`, when the values of all files are known.
     rows : int64[m] or None
-        Rows of the file that are kept; None: all.
+        Row of the file of each point; None: all rows.
     total : int or None
-        Rows of the file, if `rows` says which are kept.
+        Number of rows of the file, if `rows` is given.
     image : tuple of int or None
         As in `Table`.
     owners : int64 or object array, or None
-        Devices that the file names, among them those without points, from `to_raw`; None: those in `device`.
+        Devices in the file, with those without points, from `to_raw`; None: the devices in `device`.
     notes : tuple of str
-        What was guessed or looks wrong.
+        Guesses of the reader and suspicious contents.
     why_empty : str
-        What is wrong if there are no points at all.
+        Error message for a file without points, to follow its name.
     """
 
     points: NDArray[Any]
@@ -79,18 +89,18 @@ class FileContents(NamedTuple):
     image: tuple[int, ...] | None = None
     owners: NDArray[Any] | None = None
     notes: tuple[str, ...] = ()
-    why_empty: str = "has no rows; expected one point per row"
+    why_empty: str = "has 0 rows; expected one point per row"
 
 
-class Marks(NamedTuple):
-    """Columns of label and device, for rows that may be incomplete.
+class LabelColumns(NamedTuple):
+    """Columns of label and device of all rows, with missing values.
 
     Attributes
     ----------
     label, device : int64[m], object[m] or None
-        From `p2pkm.data.identifiers.to_raw`.
+        Identifiers, from `p2pkm.data.identifiers.to_raw`.
     called : tuple of (str, str)
-        Names of the two in messages.
+        Names of the two columns in messages.
     """
 
     label: NDArray[Any] | None
@@ -98,8 +108,8 @@ class Marks(NamedTuple):
     called: tuple[str, str]
 
     @classmethod
-    def of(cls, names: Sequence[str], roles: Roles, columns: Any, where: str = "") -> "Marks":
-        """Take label and device from columns by index."""
+    def of(cls, names: Sequence[str], roles: ColumnRoles, columns: Any, where: str = "") -> "LabelColumns":
+        """Select label and device from the columns of a file by their roles."""
         called = [f"column {names[at]!r}" if at is not None else "" for at in (roles.label, roles.device)]
         label, device = (
             None if at is None else to_raw(columns[at], f"{where}{name}")
@@ -108,170 +118,199 @@ class Marks(NamedTuple):
         return cls(label, device, (called[0], called[1]))
 
 
-def assign(where: str, names: Sequence[str], label: Column, device: Column, intake: ColumnOptions = TIDY) -> Roles:
-    """Find the columns by name or index, or by their usual names if none is given.
+def assign_roles(
+    where: str, names: Sequence[str], label: Column, device: Column, intake: ColumnOptions = TIDY
+) -> ColumnRoles:
+    """Assign roles to columns by name or index; label and device without a given column by their usual names.
 
     Raises
     ------
     DataError
-        If a column does not exist, plays two roles, or no column is left for the points.
+        If a column does not exist or has two roles, or no column remains for the features.
     """
-    label_at = find(where, names, label, "label", LABEL_NAMES)
-    device_at = find(where, names, device, "device", DEVICE_NAMES)
-    if label_at is not None and label_at == device_at:
-        raise DataError(f"{where}: column {names[label_at]!r} is both label and device; name two different columns")
-    points = [j for j, name in enumerate(names) if j not in (label_at, device_at) and not _INDEX.fullmatch(name)]
-    wanted, dropped, encoded = (
-        {_locate(where, names, one, f"--{option}") for one in given}
-        for option, given in (("columns", intake.columns), ("drop", intake.drop), ("encode", intake.encode))
-    )
-    points = [j for j in points if j not in dropped and (j in wanted or not wanted)]
-    if not points:
-        raise DataError(f"{where}: no column is left for the points; its columns are {listed(names)}")
-    if odd := sorted(encoded - set(points)):
+    label_index = find_column(where, names, label, "label", LABEL_NAMES)
+    device_index = find_column(where, names, device, "device", DEVICE_NAMES)
+    if label_index is not None and label_index == device_index:
         raise DataError(
-            f"{where}: column {names[odd[0]]!r} is named by --encode, but is no feature; leave it out there"
+            f"{where}: column {names[label_index]!r} is both label and device; expected two columns. Change "
+            "--label-column or --device-column"
         )
-    return Roles(points, label_at, device_at, tuple(sorted(encoded)))
+    points = [j for j, name in enumerate(names) if j not in (label_index, device_index) and not _INDEX.fullmatch(name)]
+    selected, dropped, encoded = (
+        {_locate(where, names, column, f"--{option}") for column in columns}
+        for option, columns in (("columns", intake.columns), ("drop", intake.drop), ("encode", intake.encode))
+    )
+    points = [j for j in points if j not in dropped and (j in selected or not selected)]
+    if not points:
+        raise DataError(
+            f"{where}: no column is left for the features; its columns are {list_names(names)}. Change --columns, "
+            "--drop, --label-column or --device-column"
+        )
+    if misplaced := sorted(encoded - set(points)):
+        name = names[misplaced[0]]
+        raise DataError(f"{where}: column {name!r} of --encode is not a feature. Remove it from --encode")
+    return ColumnRoles(points, label_index, device_index, tuple(sorted(encoded)))
 
 
 def take_columns(
-    where: str, names: Sequence[str], columns: Sequence[Any], marks: Marks, places: Places, intake: ColumnOptions
+    where: str,
+    names: Sequence[str],
+    columns: Sequence[Any],
+    label_columns: LabelColumns,
+    locations: RowLocations,
+    intake: ColumnOptions,
 ) -> FileContents:
-    """Return the points of columns that were read, without incomplete rows if these are to be dropped.
+    """Combine the columns of a file, without incomplete rows if these are to be dropped.
 
     Parameters
     ----------
+    where : str
+        Location of the file in messages.
+    names : sequence of str
+        Names of the columns.
     columns : sequence of float64[m], Categories or Problem
-    marks : Marks
-    places : Places
+        Columns, from `p2pkm.data.readers.intake.read_column`.
+    marks : LabelColumns
+        Labels and devices.
+    places : RowLocations
+        Locations of the rows in messages.
+    intake : ColumnOptions
 
     Raises
     ------
     DataError
-        If columns are no features, or values are missing; all of them are named.
+        If columns cannot be features, or values are missing; the message lists all such columns.
     """
-    marked = _find_marked(where, marks, places, intake)
-    problems = [one for one in columns if isinstance(one, Problem)]
-    fit = [(name, one) for name, one in zip(names, columns, strict=True) if not isinstance(one, Problem)]
+    marked = _find_marked(where, label_columns, locations, intake)
+    problems = [column for column in columns if isinstance(column, Problem)]
+    usable = [(name, column) for name, column in zip(names, columns, strict=True) if not isinstance(column, Problem)]
     fill = intake.fills
-    complete, lost = mark_missing([name for name, _ in fit], [one for _, one in fit], places, fill=fill)
-    refuse(where, [*problems, *(() if intake.missing == "drop" else lost)], len(names))
+    complete, lost = mark_missing([name for name, _ in usable], [column for _, column in usable], locations, fill=fill)
+    raise_problems(where, [*problems, *(() if intake.missing == "drop" else lost)], len(names))
     rows = np.flatnonzero(marked if fill else complete & marked)
-    numbers = [(name, one[rows]) for name, one in fit if not isinstance(one, Categories)]
-    coded = tuple(one._replace(values=one.values[rows]) for _, one in fit if isinstance(one, Categories))
-    points = np.stack([one for _, one in numbers], axis=1) if numbers else np.empty((len(rows), 0))
-    parts = FileContents(points, names=tuple(name for name, _ in numbers), categories=coded, total=len(marked))
-    return _take_rows(parts, rows, marks)
+    numeric = [(name, column[rows]) for name, column in usable if not isinstance(column, Categories)]
+    coded = tuple(column._replace(values=column.values[rows]) for _, column in usable if isinstance(column, Categories))
+    points = np.stack([column for _, column in numeric], axis=1) if numeric else np.empty((len(rows), 0))
+    parts = FileContents(points, names=tuple(name for name, _ in numeric), categories=coded, total=len(marked))
+    return _take_rows(parts, rows, label_columns)
 
 
-def take_points(where: str, parts: FileContents, marks: Marks, intake: ColumnOptions) -> FileContents:
-    """Return points that were read as a matrix, without incomplete rows if these are to be dropped.
+def take_points(where: str, parts: FileContents, label_columns: LabelColumns, intake: ColumnOptions) -> FileContents:
+    """Combine points that were read as a matrix with labels and devices; drop incomplete rows if requested.
 
     Raises
     ------
     DataError
         If a label or a device is missing and its row is not to be dropped.
     """
-    kept = _find_marked(where, marks, Places("row", range(len(parts.points))), intake)
+    complete = _find_marked(where, label_columns, RowLocations("row", range(len(parts.points))), intake)
     if intake.missing == "drop":
-        kept &= ~np.isnan(parts.points).any(axis=1)
-    rows = np.flatnonzero(kept)
-    points = parts.points if kept.all() else parts.points[rows]
-    return _take_rows(parts._replace(points=points, total=len(kept)), rows, marks)
+        complete &= ~np.isnan(parts.points).any(axis=1)
+    rows = np.flatnonzero(complete)
+    points = parts.points if complete.all() else parts.points[rows]
+    return _take_rows(parts._replace(points=points, total=len(complete)), rows, label_columns)
 
 
-def _find_marked(where: str, marks: Marks, places: Places, intake: ColumnOptions) -> NDArray[np.bool_]:
-    """Return which rows have a label and a device, bool[m].
+def _find_marked(
+    where: str, label_columns: LabelColumns, locations: RowLocations, intake: ColumnOptions
+) -> NDArray[np.bool_]:
+    """Mark the rows with a label and a device, bool[m].
 
     Raises
     ------
     DataError
-        If some have none, and are not to be dropped.
+        If a label or device is missing and its row is not to be dropped.
     """
-    kept = np.ones(len(places.numbers), np.bool_)
-    for raw, called in zip(marks[:2], marks.called, strict=True):
-        lost = kept[:0] if raw is None else find_missing(raw)
+    marked = np.ones(len(locations.numbers), np.bool_)
+    for raw, called in zip(label_columns[:2], label_columns.called, strict=True):
+        lost = marked[:0] if raw is None else find_missing(raw)
         if lost.any() and intake.missing != "drop":
             raise DataError(
-                f"{where}, {places.tell(int(lost.argmax()))}, {called} is empty or missing, in {int(lost.sum()):,} of "
-                f"{len(lost):,} rows; expected a value in each, or --missing drop, which leaves such rows out"
+                f"{where}, {locations.describe(int(lost.argmax()))}, {called} is empty or missing, in "
+                f"{int(lost.sum()):,} of {len(lost):,} rows; expected a value in every row. Add the values, or use "
+                "--missing drop to remove such rows"
             )
-        kept &= ~lost if lost.size else True
-    return kept
+        marked &= ~lost if lost.size else True
+    return marked
 
 
-def _take_rows(parts: FileContents, rows: NDArray[np.int64], marks: Marks) -> FileContents:
-    """Return points of rows that are kept with their labels and devices; devices without such rows stay known."""
+def _take_rows(parts: FileContents, rows: NDArray[np.int64], label_columns: LabelColumns) -> FileContents:
+    """Add the labels and devices of the remaining rows to points; devices without such rows are kept in `owners`."""
     if len(rows) == parts.total:
-        return parts._replace(label=marks.label, device=marks.device)
-    label, device = (None if raw is None else raw[rows] for raw in marks[:2])
-    owners = None if marks.device is None else marks.device[~find_missing(marks.device)]
-    why = "has a missing value in every row; --drop the columns that are mostly empty"
+        return parts._replace(label=label_columns.label, device=label_columns.device)
+    label, device = (None if raw is None else raw[rows] for raw in label_columns[:2])
+    owners = None if label_columns.device is None else label_columns.device[~find_missing(label_columns.device)]
+    why = "has a missing value in every row; expected complete rows. Remove columns that are mostly empty with --drop"
     return parts._replace(label=label, device=device, rows=rows, owners=owners, why_empty=why)
 
 
-def _locate(where: str, names: Sequence[str], given: str | int, option: str) -> int:
-    """Return the index of a column that an option names."""
-    if isinstance(given, str) and given in names:
-        if list(names).count(given) > 1:
-            raise DataError(f"{where} has several columns {given!r}; give the number of the one for {option}")
-        return list(names).index(given)
-    index = as_index(given)
+def _locate(where: str, names: Sequence[str], column: str | int, option: str) -> int:
+    """Return the index of a column that an option gives by name or index."""
+    if isinstance(column, str) and column in names:
+        if list(names).count(column) > 1:
+            raise DataError(
+                f"{where} has several columns {column!r}; expected one. Use the number of the column, counted from 0, "
+                f"in {option}"
+            )
+        return list(names).index(column)
+    index = as_index(column)
     if index is None or not 0 <= index < len(names):
         raise DataError(
-            f"{where} has no column {given!r} for {option}; its columns are {listed(names)} (or 0 to {len(names) - 1})"
+            f"{where}: {option} is {column!r}; expected one of the columns {list_names(names)}, or a number from 0 to "
+            f"{len(names) - 1}"
         )
     return index
 
 
-def find(where: str, names: Sequence[str], given: Column, role: str, usual: Sequence[str]) -> int | None:
-    """Return the index of one column, or None if none is given and none has a usual name."""
-    if given is None:
-        found = [j for j, name in enumerate(names) if name.lower() in usual]
-        if len(found) > 1:
+def find_column(where: str, names: Sequence[str], column: Column, role: str, usual: Sequence[str]) -> int | None:
+    """Return the index of the column with a role, by default the one with a usual name; None if there is none."""
+    if column is None:
+        candidates = [j for j, name in enumerate(names) if name.lower() in usual]
+        if len(candidates) > 1:
             raise DataError(
-                f"{where}: columns {listed([names[j] for j in found])} could all be the {role}; "
-                f"choose one with --{role}-column"
+                f"{where}: columns {list_names([names[j] for j in candidates])} could all be the {role}; expected one. "
+                f"Choose one with --{role}-column {names[candidates[0]]}"
             )
-        return found[0] if found else None
-    return _locate(where, names, given, f"--{role}-column")
+        return candidates[0] if candidates else None
+    return _locate(where, names, column, f"--{role}-column")
 
 
-def as_index(given: str | int) -> int | None:
-    """Return a column given by number, or None."""
+def as_index(column: str | int) -> int | None:
+    """Return the index of a column that is given by number, else None."""
     try:
-        return int(given)
+        return int(column)
     except ValueError:
         return None
 
 
-def listed(names: Sequence[str]) -> str:
-    """List names for a message, the first 20 of them."""
+def list_names(names: Sequence[str]) -> str:
+    """List the first 20 names for a message."""
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     return (", ".join(repr(str(name)) for name in names[:20]) + more) or "none"
 
 
-def table_of(where: str, parts: FileContents) -> Table:
-    """Build the table of a file from its points and its raw columns of labels and devices.
+def build_table(where: str, parts: FileContents) -> Table:
+    """Build the table of a file: encode categories, number labels and identify devices.
 
     Raises
     ------
     DataError
-        If there are no points, or a label or device is missing for one.
+        If the number of points is 0, or differs from the number of labels or devices.
     """
     points, names = parts.points, parts.names
     if not len(points):
         raise DataError(f"{where} {parts.why_empty}")
-    more, called = one_hot(parts.categories)
-    if more:
-        points, names = np.column_stack([points, *more]), (*names, *called)
+    indicators, indicator_names = one_hot(parts.categories)
+    if indicators:
+        points = np.column_stack([points, *indicators])
+        names = (*names, *indicator_names)
     labels = classes = owner = owners = None
     if parts.label is not None:
-        codes, kinds = identify(_of(parts.label, len(points), f"{where}: the labels"))
-        labels, classes = codes.astype(narrow(len(kinds))), len(kinds)
+        codes, kinds = identify(_check_length(parts.label, len(points), f"{where}: the labels"))
+        labels = codes.astype(narrow(len(kinds)))
+        classes = len(kinds)
     if parts.device is not None:
-        codes, kinds = identify(_of(parts.device, len(points), f"{where}: the devices"), parts.owners)
+        codes, kinds = identify(_check_length(parts.device, len(points), f"{where}: the devices"), parts.owners)
         owner = kinds[codes]
         owners = kinds if len(find_distinct(codes)) < len(kinds) else None
     return Table(np.ascontiguousarray(points), labels, classes, owner, features=tuple(map(str, names)) or None,
@@ -279,7 +318,7 @@ def table_of(where: str, parts: FileContents) -> Table:
                  notes=parts.notes or None)  # fmt: skip
 
 
-def _of(raw: NDArray[Any], m: int, what: str) -> NDArray[Any]:
+def _check_length(raw: NDArray[Any], m: int, what: str) -> NDArray[Any]:
     if raw.shape != (m,):
-        raise DataError(f"{what} have shape {raw.shape}, expected ({m},): one for each point")
+        raise DataError(f"{what} have shape {raw.shape}; expected ({m},), one per point")
     return raw

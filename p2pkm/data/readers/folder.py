@@ -1,4 +1,4 @@
-"""Several files of points, one per device: all in a folder, or all that are like a pattern."""
+"""Folders and patterns of data files, one file per device."""
 
 import os
 import re
@@ -7,64 +7,70 @@ from glob import glob
 from pathlib import Path
 
 from p2pkm.core.errors import DataError
-from p2pkm.data.readers.columns import listed
+from p2pkm.data.readers.columns import list_names
 
-COMPANION = ".labels.npy"  # how a file of labels beside points ends
+# Suffix of the file with the labels of a .npy file of points.
+COMPANION = ".labels.npy"
 
 
-def several(path: str, suffixes: Iterable[str]) -> list[str] | None:
-    """Return the files that a folder or a pattern stands for, None if the path is that of one file.
+def expand_path(path: str, suffixes: Iterable[str]) -> list[str] | None:
+    """Return the files of a folder or a pattern, in natural order; None if the path is that of a single file.
 
     Parameters
     ----------
     path : str
+        Path of a file or folder, or a pattern with ``*``, ``?`` or ``[``.
     suffixes : iterable of str
-        Of files of points; what else lies in a folder is left alone.
+        Suffixes of data files; other files in a folder are ignored.
 
     Raises
     ------
     DataError
-        If there is none, or they are of several kinds.
+        If no file is found, or the files have different suffixes.
     """
     place = os.path.expanduser(path)
     if os.path.isdir(place):
         known = tuple(suffixes)
-        found = [str(Path(place, name)) for name in os.listdir(place) if not name.startswith(".")]
-        found = _in_order(one for one in found if Path(one).suffix.lower() in known and not os.path.isdir(one))
-        if not found:
+        files = [str(Path(place, name)) for name in os.listdir(place) if not name.startswith(".")]
+        files = _sort_naturally(
+            name for name in files if Path(name).suffix.lower() in known and not os.path.isdir(name)
+        )
+        if not files:
             raise DataError(
-                f"{path} is a folder without a file of points; expected one per device, each with one of the suffixes "
+                f"{path} is a folder without data files; expected one file per device, with one of the suffixes "
                 f"{', '.join(known)}"
             )
     elif any(sign in path for sign in "*?[") and not os.path.isfile(place):
-        found = find(path)
+        files = match_pattern(path)
     else:
         return None
-    kinds = sorted({Path(one).suffix.lower() for one in found})
+    kinds = sorted({Path(name).suffix.lower() for name in files})
     if len(kinds) > 1:
         raise DataError(
-            f"{path} stands for files of several kinds: {listed(kinds)}; expected one kind: give a pattern such as "
+            f"{path} contains files of several kinds: {list_names(kinds)}; expected one kind. Use a pattern such as "
             f"'{place if os.path.isdir(place) else os.path.dirname(place) or '.'}/*{kinds[0]}'"
         )
-    return found
+    return files
 
 
-def find(pattern: str) -> list[str]:
-    """Return the files that a pattern names, sorted as people count: part-2 before part-10; companions are left out.
+def match_pattern(pattern: str) -> list[str]:
+    """Return the files that match a pattern in natural order (part-2 before part-10), without files of labels.
 
     Raises
     ------
     DataError
-        If there is none.
+        If no file matches.
     """
-    found = _in_order(glob(os.path.expanduser(pattern)))
-    if not found:
-        raise DataError(f"no file is like {pattern} (looked in {Path.cwd()}); check the pattern, and quote it")
-    return found
+    files = _sort_naturally(glob(os.path.expanduser(pattern)))
+    if not files:
+        raise DataError(
+            f"no file matches {pattern} (searched in {Path.cwd()}). Check the pattern, and put it in quotes"
+        )
+    return files
 
 
 def name_files(paths: list[str]) -> tuple[str, ...] | None:
-    """Return what distinguishes files: their names without suffix, or else their places; None if these are numbers."""
+    """Return names that distinguish files: stems or, if these repeat, relative paths; None if these are numbers."""
     import topologies
 
     names = [Path(path).stem for path in paths]
@@ -74,7 +80,7 @@ def name_files(paths: list[str]) -> tuple[str, ...] | None:
     return tuple(names) if len(set(names)) == len(names) and topologies.are_names(names) else None
 
 
-def _in_order(paths: Iterable[str]) -> list[str]:
+def _sort_naturally(paths: Iterable[str]) -> list[str]:
     points = (path for path in paths if not path.endswith(COMPANION))
     return sorted(points, key=lambda path: [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part)
                                             for part in re.split(r"(\d+)", path)])  # fmt: skip

@@ -1,7 +1,7 @@
-"""Names of the columns of a text file: whether the first row holds them.
+"""Detection of column names in the first row of a text file.
 
-A first row with text above numbers is names. Numbers, such as wavelengths or years, are names if they differ from
-what is below in ways in which a point hardly does; see `are_names`.
+A first row with text above numbers contains names. Numbers in the first row, such as wavelengths or years, are names if
+they differ from the rows below in ways that are unlikely for a point; see `are_names`.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,16 +14,22 @@ from p2pkm.data.readers.columns import DEVICE_NAMES, INDEX, LABEL_NAMES
 from p2pkm.data.readers.intake import is_number
 
 HEADERS = ("auto", "yes", "no")
-_SHARE = 0.1  # of the rows below may look like names, too
-_STEPS = 5  # columns from which on numbers with one step between them are names whatever is below
-_ASCENDING = 8  # columns from which on ascending or descending numbers are
-_VERY = 10.0  # ranges of the values below
+# Largest share of the rows below that may look like names, too.
+_SHARE = 0.1
+# Smallest number of columns with which equally spaced numbers are names regardless of their distance to the rows below.
+_STEPS = 5
+# The same for ascending or descending numbers.
+_ASCENDING = 8
+# Distance from the values below, in ranges of these values, at which numbers are names even if many rows are ascending.
+_VERY_FAR = 10.0
+# Integers in this range may be years.
 _YEARS = (1900, 2100)
-_TOLD = 3  # fields in a note
+# Largest number of fields in a note.
+_LISTED = 3
 
 
-def find_header(top: Sequence[str], below: Sequence[Sequence[str]], wanted: set[str]) -> tuple[bool, str]:
-    """Return whether the first row holds names, and a note where this is a guess.
+def find_header(top: Sequence[str], below: Sequence[Sequence[str]], named_columns: set[str]) -> tuple[bool, str]:
+    """Decide whether the first row contains names; return this and a note if it is a guess.
 
     Parameters
     ----------
@@ -31,24 +37,25 @@ def find_header(top: Sequence[str], below: Sequence[Sequence[str]], wanted: set[
         Fields of the first row.
     below : sequence of sequence of str
         Fields of the following rows.
-    wanted : set of str
-        Columns that the user names.
+    named_columns : set of str
+        Columns that appear in options.
     """
     numbers = [j for j, field in enumerate(top) if is_number(field)]
-    if len(numbers) < len(top) and _has_names(top, below[0] if below else (), wanted):
+    if len(numbers) < len(top) and _has_names(top, below[0] if below else (), named_columns):
         return True, ""
     if not below or any(len(row) != len(top) for row in below):
         return False, ""
     if not are_names([top[j] for j in numbers], [[row[j] for j in numbers] for row in below]):
         return False, ""
-    fields = ", ".join(top[:_TOLD]) + ", ..." * (len(top) > _TOLD)
-    return True, f"the first row ({fields}) is read as the names of the columns; --header no reads it as a point"
+    fields = ", ".join(top[:_LISTED]) + ", ..." * (len(top) > _LISTED)
+    return True, f"the first row ({fields}) is read as column names; use --header no to read it as a point"
 
 
 def name_columns(top: Sequence[str]) -> list[str]:
-    """Return names of columns: row numbers that pandas or R wrote in front get that which pandas gives them elsewhere.
+    """Name the columns by the first row; columns without a name get their number.
 
-    A column without a name is called by its number.
+    A first column of row numbers, as written by pandas or R, gets the name that pandas gives to it in Arrow files, and
+    is then ignored.
     """
     rest = list(top[1:])
     counted = rest == [str(j) for j in range(len(rest))] or not any(map(is_number, rest))
@@ -56,28 +63,30 @@ def name_columns(top: Sequence[str]) -> list[str]:
     return [INDEX if index and j == 0 else name or str(j) for j, name in enumerate(top)]
 
 
-def _has_names(top: Sequence[str], second: Sequence[str], wanted: set[str]) -> bool:
-    """Tell names from a first point with text in it, like 5.1,3.5,setosa: text stands below the text, too."""
+def _has_names(top: Sequence[str], second: Sequence[str], named_columns: set[str]) -> bool:
+    """Return whether a first row with text contains names: a first point such as 5.1,3.5,setosa has text below text."""
     texts = [j for j, field in enumerate(top) if not is_number(field)]
     if len(texts) == len(top) or not second:
         return True
-    known = {*LABEL_NAMES, *DEVICE_NAMES, *wanted}
+    known = {*LABEL_NAMES, *DEVICE_NAMES, *named_columns}
     named = any(top[j] in known or top[j].lower() in known for j in texts)
     return named or any(j >= len(second) or is_number(second[j]) for j in texts)
 
 
 def are_names(top: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Return whether a first row of numbers is names of columns, by the rows below.
+    """Return whether a first row of numbers contains column names, by comparison with the rows below.
 
-    It is if a column below is text in every row (of two or more), or if its numbers ascend or descend, and
+    It does if there are at least two rows below and a column is text in all of them. It also does if its numbers are
+    ascending or descending and one of these conditions holds:
 
-    * all are whole, at most one in ten below is, and all are far from what is below; or
-    * they have one step between them, which at most one in ten rows below has, and are whole above fractions, far from
-      what is below, years, or five or more; or
-    * at most one in ten rows below ascends or descends, and they are far from what is below, or eight or more; or
-    * they are three or more, and ten times as far from what is below.
+    * All are integers, at most one in ten values below is an integer, and all are far from the values below.
+    * There are at least three, equally spaced (as at most one in ten rows below is), and they are integers above
+      fractions, far from the values below, years, or at least five.
+    * There are at least three, at most one in ten rows below is ascending or descending, and they are far from the
+      values below, or at least eight.
+    * There are at least three, and they are ten times as far from the values below.
 
-    Far is: further from the values below than these from each other, in every column.
+    "Far" means: in every column, the distance to the values below is larger than the range of these values.
     """
     columns = [[row[j] for row in below] for j in range(len(top))]
     if len(below) > 1 and any(all(_is_word(field) for field in column) for column in columns):
@@ -88,13 +97,13 @@ def are_names(top: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     rows = np.array([[np.nan if is_missing(field) else float(field) for field in row] for row in below])
     if not _ascend(first) or not np.isfinite(first).all() or np.isnan(rows).all(axis=0).any():
         return False
-    whole = all(field.lstrip("+-").isdecimal() for field in top) and bool(_fractions(rows).all())
+    are_integers = all(field.lstrip("+-").isdecimal() for field in top) and bool(_fractions(rows).all())
     far = _is_far(first, rows)
-    if (whole and far) or (len(top) > 2 and _has_step(first) and _are_rare(rows, _has_step)
-                           and (whole or far or len(top) >= _STEPS or _are_years(first))):  # fmt: skip
+    if (are_integers and far) or (len(top) > 2 and _has_step(first) and _are_rare(rows, _has_step)
+                           and (are_integers or far or len(top) >= _STEPS or _are_years(first))):  # fmt: skip
         return True
     rare = _are_rare(rows, _ascend) and (far or len(top) >= _ASCENDING)
-    return len(top) > 2 and (rare or _is_far(first, rows, _VERY))
+    return len(top) > 2 and (rare or _is_far(first, rows, _VERY_FAR))
 
 
 def _is_word(field: str) -> bool:
@@ -112,7 +121,7 @@ def _has_step(row: NDArray[np.float64]) -> bool:
 
 
 def _are_rare(rows: NDArray[np.float64], kind: Callable[[NDArray[np.float64]], bool]) -> bool:
-    """Return whether at most one in ten rows is of a kind."""
+    """Return whether at most one in ten rows has a property."""
     return sum(map(kind, rows)) <= _SHARE * len(rows)
 
 
@@ -121,12 +130,13 @@ def _are_years(row: NDArray[np.float64]) -> bool:
 
 
 def _fractions(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which columns have hardly any whole number, bool[d]."""
-    whole = (rows == np.floor(rows)).sum(axis=0)
-    found: NDArray[np.bool_] = whole <= _SHARE * (~np.isnan(rows)).sum(axis=0)
-    return found
+    """Mark the columns in which at most one in ten values is an integer, bool[d]."""
+    integers = (rows == np.floor(rows)).sum(axis=0)
+    mostly_fractions: NDArray[np.bool_] = integers <= _SHARE * (~np.isnan(rows)).sum(axis=0)
+    return mostly_fractions
 
 
 def _is_far(first: NDArray[np.float64], rows: NDArray[np.float64], times: float = 1.0) -> bool:
-    low, high = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
+    low = np.nanmin(rows, axis=0)
+    high = np.nanmax(rows, axis=0)
     return bool((np.maximum(low - first, first - high) > times * (high - low)).all())

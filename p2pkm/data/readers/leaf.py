@@ -1,4 +1,4 @@
-"""LEAF's JSON, in which FEMNIST and its like come: the points of every user, with labels."""
+"""Reader of LEAF's JSON files, such as FEMNIST: points and labels of each user."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,56 +9,63 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
-from p2pkm.data.identifiers import require, to_raw
+from p2pkm.data.identifiers import require_complete, to_raw
 from p2pkm.data.readers.columns import Column, FileContents
-from p2pkm.data.readers.concatenate import join
+from p2pkm.data.readers.concatenate import join_contents
 
-LARGEST = 4 * 2**30  # bytes of a file, which as Python objects takes some times as much
-_FORM = '{"users": [NAME, ...], "num_samples": [...], "user_data": {NAME: {"x": [[...], ...], "y": [...]}, ...}}'
+# Largest size of a file in bytes; as Python objects, its contents take several times as much memory.
+LARGEST = 4 * 2**30
+_STRUCTURE = '{"users": [NAME, ...], "num_samples": [...], "user_data": {NAME: {"x": [[...], ...], "y": [...]}, ...}}'
 
 
 def read_leaf(path: Path, label: Column, device: Column) -> FileContents:
-    """Read a .json file of LEAF: a user is a device, and what is nested in a point is laid end to end.
+    """Read a .json file of LEAF: each user is a device, and nested lists of a point are flattened.
 
     Raises
     ------
     DataError
-        If it has another form; the message names the user and the row.
+        If the file has another structure; the message names the user and the row.
     """
     if label is not None or device is not None:
-        raise DataError(f"{path} is LEAF's JSON: its users are the devices and y the labels; it has no columns to name")
+        raise DataError(
+            f"{path}: --label-column and --device-column cannot be combined with LEAF's JSON: users are the devices "
+            "and y contains the labels. Remove them"
+        )
     if path.stat().st_size > LARGEST:
-        raise DataError(f"{path} has more than {LARGEST} bytes; cut it into several files and give their folder")
+        raise DataError(
+            f"{path} has {path.stat().st_size} bytes; expected at most {LARGEST}. Divide it into several files and use "
+            "their folder"
+        )
     users, data = _open(path)
-    found = [(where := f"{path}, user {user!r}", user, _points(where, data[user])) for user in users]
-    empty = "has no points; expected some in user_data of LEAF's JSON"
-    if not found:
+    contents = [(where := f"{path}, user {user!r}", user, _points(where, data[user])) for user in users]
+    empty = "has 0 points; expected at least one in user_data of LEAF's JSON"
+    if not contents:
         return FileContents(np.empty((0, 0)), why_empty=empty)
     owners = to_raw(users, f"{path}: the users")
-    require(owners, f"{path}: the users")
-    owner = np.repeat(owners, [len(one.points) for *_, one in found])
-    joined = join([(where, one) for where, _, one in found])
+    require_complete(owners, f"{path}: the users")
+    owner = np.repeat(owners, [len(part.points) for *_, part in contents])
+    joined = join_contents([(where, part) for where, _, part in contents])
     return joined._replace(device=owner, owners=owners, why_empty=empty)
 
 
 def _open(path: Path) -> tuple[list[str], Mapping[str, Any]]:
-    """Return the users and the data of each."""
+    """Return the names of the users and the data of each user."""
     try:
-        found = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except RecursionError:
-        raise DataError(f"{path} is nested too deeply for JSON of points; expected {_FORM}") from None
+        raise DataError(f"{path} is nested too deeply; expected LEAF's JSON, {_STRUCTURE}") from None
     except ValueError as error:
-        raise DataError(f"{path} cannot be read as JSON: {error}; expected {_FORM}") from None
-    data = found.get("user_data") if isinstance(found, dict) else None
+        raise DataError(f"{path} cannot be read as JSON: {error}; expected {_STRUCTURE}") from None
+    data = content.get("user_data") if isinstance(content, dict) else None
     if not isinstance(data, dict):
-        raise DataError(f"{path} is not LEAF's JSON; expected {_FORM}")
-    users = found.get("users", list(data))
+        raise DataError(f"{path} is not LEAF's JSON; expected {_STRUCTURE}")
+    users = content.get("users", list(data))
     if not isinstance(users, list) or any(not isinstance(user, str) for user in users):
-        raise DataError(f"{path}: users is no list of names; expected {_FORM}")
+        raise DataError(f"{path}: users is not a list of names; expected {_STRUCTURE}")
     if sorted(users) != sorted(data):
         odd = sorted(set(users) ^ set(data)) or sorted(user for user in set(users) if users.count(user) > 1)
-        raise DataError(f"{path}: user {odd[0]!r} is not once in users and once in user_data; expected it in both")
-    counts = found.get("num_samples")
+        raise DataError(f"{path}: expected user {odd[0]!r} once in users and once in user_data. Correct the file")
+    counts = content.get("num_samples")
     if counts is not None:
         _check_counts(path, users, counts, data)
     return users, data
@@ -66,28 +73,30 @@ def _open(path: Path) -> tuple[list[str], Mapping[str, Any]]:
 
 def _check_counts(path: Path, users: list[str], counts: Any, data: Mapping[str, Any]) -> None:
     if not isinstance(counts, list) or len(counts) != len(users):
-        raise DataError(f"{path}: num_samples is no list of {len(users)} numbers, one for each user")
+        raise DataError(f"{path}: num_samples is not a list of {len(users)} numbers; expected one number per user")
     for user, count in zip(users, counts, strict=True):
         points = data[user].get("x") if isinstance(data[user], dict) else None
         if isinstance(points, list) and len(points) != count:
-            raise DataError(f"{path}, user {user!r}: num_samples is {count!r}, but x has {len(points)} points")
+            raise DataError(
+                f"{path}, user {user!r}: num_samples is {count!r}; expected {len(points)}, the number of points in x"
+            )
 
 
-def _points(where: str, found: Any) -> FileContents:
-    """Return the points and labels of one user."""
-    points = found.get("x") if isinstance(found, dict) else None
+def _points(where: str, data: Any) -> FileContents:
+    """Read the points and labels of a user."""
+    points = data.get("x") if isinstance(data, dict) else None
     if not isinstance(points, list):
-        raise DataError(f"{where} has no list x; expected {_FORM}")
-    labels = found.get("y")
+        raise DataError(f"{where}: x is missing or not a list; expected {_STRUCTURE}")
+    labels = data.get("y")
     if labels is not None and (not isinstance(labels, list) or len(labels) != len(points)):
-        raise DataError(f"{where}: y is no list of {len(points)} labels, one for each point of x")
+        raise DataError(f"{where}: y is not a list of {len(points)} labels; expected one label per point of x")
     return FileContents(
         _numbers(where, points), None if labels is None else to_raw(_labels(where, labels), f"{where}: y")
     )
 
 
 def _numbers(where: str, points: Sequence[Any]) -> NDArray[np.float64]:
-    """Return points as float64[m, d]; a point may be a number or a nested list."""
+    """Convert points to float64[m, d]; a point may be a number or a nested list."""
     if not points:
         return np.empty((0, 0))
     array = _array(points)
@@ -97,19 +106,20 @@ def _numbers(where: str, points: Sequence[Any]) -> NDArray[np.float64]:
             return rows
     shape = _array(points[0]).shape
     for row, point in enumerate(points):
-        one = _array(point)
-        if one.dtype.kind not in "biuf" or not one.size or not np.isfinite(one).all():
-            raise DataError(f"{where}, row {row} of x (counted from 0): expected finite numbers, got {_short(point)}")
-        if one.shape != shape:
+        values = _array(point)
+        if values.dtype.kind not in "biuf" or not values.size or not np.isfinite(values).all():
             raise DataError(
-                f"{where}, row {row} of x (counted from 0) has shape {one.shape}, the first {shape}; expected as many "
-                "numbers in each"
+                f"{where}, row {row} of x (counted from 0) is {_shorten(point)}; expected a list of finite numbers"
             )
-    raise DataError(f"{where}: x is no list of points; expected {_FORM}")
+        if values.shape != shape:
+            raise DataError(
+                f"{where}, row {row} of x (counted from 0) has shape {values.shape}; expected {shape}, as the first row"
+            )
+    raise DataError(f"{where}: x is not a list of points; expected {_STRUCTURE}")
 
 
 def _array(values: Any) -> NDArray[Any]:
-    """Return lists of numbers as an array, of objects if they are not rectangular."""
+    """Convert nested lists to an array; lists that are not rectangular become an object array of None."""
     try:
         return np.array(values)
     except ValueError:
@@ -117,12 +127,12 @@ def _array(values: Any) -> NDArray[Any]:
 
 
 def _labels(where: str, labels: list[Any]) -> NDArray[Any]:
-    array = np.array(labels) if all(isinstance(one, (int, float, str)) for one in labels) else np.array(None)
-    if labels and (array.ndim != 1 or array.dtype.kind not in "biufU" or len({type(one) for one in labels}) > 1):
-        raise DataError(f"{where}: y holds {_short(labels)}; expected all numbers or all names")
+    array = np.array(labels) if all(isinstance(label, (int, float, str)) for label in labels) else np.array(None)
+    if labels and (array.ndim != 1 or array.dtype.kind not in "biufU" or len({type(label) for label in labels}) > 1):
+        raise DataError(f"{where}: y is {_shorten(labels)}; expected only numbers or only names")
     return array
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:40]}..."

@@ -1,7 +1,7 @@
-"""Notes of what looks wrong in a table: nothing is changed, the user decides.
+"""Notes on suspicious contents of a table; the data are not changed.
 
-Constant columns, numeric identifiers, values that may mean missing, equal rows, equal names, columns with many
-categories, and points that may separate thousands.
+Detected are constant columns, numeric identifiers, codes of missing values, duplicate rows, duplicate column names,
+columns with many categories, and points that may separate thousands.
 """
 
 import re
@@ -16,59 +16,81 @@ from p2pkm.data.readers.columns import FileContents
 
 Floats = NDArray[np.float64]
 
-_BLOCK = 1 << 17  # numbers at a time, which a processor keeps at hand
-_TOLD = 5  # columns in a note, or notes of a kind
-_ROWS, _FEW = 20, 5  # from which on different whole numbers in every row are suspicious, and by their name
-_BIRTHDAYS = 14.0  # m draws of n numbers with m^2 > 14 n all differ in less than one of 1,000 cases
+# Numbers per block: 1 MB, which fits in the cache of a processor.
+_BLOCK = 1 << 17
+# Largest number of columns in a note, and of notes of a kind.
+_LISTED = 5
+# Smallest number of rows with which a column of distinct integers is suspicious, and with which it is if its name is
+# that of an identifier.
+_ROWS = 20
+_FEW = 5
+# m draws from n numbers with m^2 > 14 n are all distinct with a probability of less than 0.001 (birthday problem).
+_BIRTHDAYS = 14.0
 _NUMBERED = re.compile(r"(?i:(?:^|[^a-z])(?:id|nr|no|number|nummer|key|index|idx)(?:$|[^a-z]))|[a-z]I[Dd]$")
-_CATEGORIES = 100  # of a column, from which on they are suspicious
-_CHANCE = 5  # times as many equal rows as chance gives
-_SAMPLE = 10_000  # rows
-_CODE = re.compile(r"-?(9{2,}|8{3,}|7{3,}|9{2,}\.9+)|-[189]")  # usual codes of missing values
-_FAR = {"code": 4.0, "zero": 3.0, "other": 6.0}  # standard deviations from the mean of the rest
-_OFTEN = {"code": 1, "zero": 2, "other": 3}  # rows
-_DISTINCT = 20  # values of a column whose largest or least is not by itself a grade
-_ROUNDS = 3  # codes of a column that are looked for
-_DOTTED, _SHORT = re.compile(r"-?[1-9][0-9]{0,2}\.[0-9]{3}"), re.compile(r"-?[0-9]{1,3}")
+# Number of categories of a column above which it is suspicious.
+_CATEGORIES = 100
+# Duplicate rows are suspicious if they are more than this multiple of the number expected by chance.
+_CHANCE = 5
+# Rows from which the number of distinct values of a feature is estimated.
+_SAMPLE = 10_000
+# Usual codes of missing values, such as 99, -999, 8888 and -1.
+_CODE = re.compile(r"-?(9{2,}|8{3,}|7{3,}|9{2,}\.9+)|-[189]")
+# Smallest distance of a code from the mean of the other values, in their standard deviations, by kind of value.
+_FAR = {"code": 4.0, "zero": 3.0, "other": 6.0}
+# Smallest number of rows with a code, by kind of value.
+_OFTEN = {"code": 1, "zero": 2, "other": 3}
+# Smallest number of distinct other values: with fewer, an extreme value may be a grade on a scale.
+_DISTINCT = 20
+# Largest number of codes that are searched for in a column.
+_ROUNDS = 3
+# Number with a point before three digits, and number of up to three digits.
+_DOTTED = re.compile(r"-?[1-9][0-9]{0,2}\.[0-9]{3}")
+_SHORT = re.compile(r"-?[0-9]{1,3}")
 
 
 def find_suspicions(parts: FileContents, encoded: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return notes of what looks wrong in the columns and rows of a table.
+    """List notes on suspicious columns and rows of a table.
 
     Parameters
     ----------
-    parts : Parts
+    parts : FileContents
+        Table to examine.
     encoded : iterable of str
-        Columns of dates, in which every row may have its own value.
+        Columns of dates, whose values may differ in all rows.
     """
-    points, names = parts.points, parts.names or tuple(map(str, range(parts.points.shape[1])))
+    points = parts.points
+    names = parts.names or tuple(map(str, range(parts.points.shape[1])))
     if not len(points):
         return ()
     low, high = _find_range(points)
-    whole = _find_whole(points)
+    is_integer = _find_integers(points)
     constant = [names[j] for j in np.flatnonzero(low == high)] if len(points) > 1 else []
-    own = [names[j] for j in np.flatnonzero(whole & (high - low >= len(points) - 1))
-           if names[j] not in set(encoded) and _are_numbered(names[j], points[:, j])]  # fmt: skip
-    notes = [*_tell_names((*names, *(one.name for one in parts.categories))), *_tell_categories(parts)]
+    candidates = np.flatnonzero(is_integer & (high - low >= len(points) - 1)).tolist()
+    without_dates = [j for j in candidates if names[j] not in set(encoded)]
+    numbering = [names[j] for j in without_dates if _are_numbered(names[j], points[:, j])]
+    notes = [*_note_names((*names, *(column.name for column in parts.categories))), *_note_categories(parts)]
     if constant:
-        notes.append(f"{_list_columns(constant, 'is', 'are')} the same in all rows: --drop {constant[0]}?")
-    if own:
-        notes.append(f"{_list_columns(own, 'has', 'have')} as many values as rows: leave out with --drop {own[0]}?")
-    return (*notes, *_tell_codes(points, names, low, high), *_tell_equal_rows(parts))
+        notes.append(f"{_list_columns(constant, 'is', 'are')} constant: consider --drop {constant[0]}")
+    if numbering:
+        notes.append(
+            f"{_list_columns(numbering, 'has', 'have')} a different value in every row, as an identifier: consider "
+            f"--drop {numbering[0]}"
+        )
+    return (*notes, *_note_codes(points, names, low, high), *_note_equal_rows(parts))
 
 
 def may_have_thousands(fields: Sequence[str]) -> bool:
-    """Return whether all points in the fields of a column may separate thousands: other numbers have up to 3 digits."""
+    """Return whether all points in a column may separate thousands: numbers without a point have at most 3 digits."""
     return all(_DOTTED.fullmatch(field) or _SHORT.fullmatch(field) for field in fields if not is_missing(field))
 
 
-def tell_thousands(name: str, fields: Sequence[str]) -> str:
-    """Return a note of a column that mixes numbers such as 7.400 and 980; empty: it does not."""
+def note_thousands(name: str, fields: Sequence[str]) -> str:
+    """Return a note on a column that mixes numbers such as 7.400 and 980; empty for other columns."""
     dotted = next((field for field in fields if _DOTTED.fullmatch(field)), None)
     short = next((field for field in reversed(fields) if field.isdecimal()), None)
     if dotted is None or short is None or not may_have_thousands(fields):
         return ""
-    return f"column {name!r} mixes {dotted} and {short}: are the points thousands? Then remove them from the file"
+    return f"column {name!r} mixes {dotted} and {short}: if the points separate thousands, remove them from the file"
 
 
 def _blocks(points: Floats) -> Iterator[slice]:
@@ -76,65 +98,72 @@ def _blocks(points: Floats) -> Iterator[slice]:
     return (slice(first, first + step) for first in range(0, len(points), step))
 
 
-def _list_columns(names: Sequence[str], one: str, several: str) -> str:
-    """Return columns and the verb that follows."""
-    told = ", ".join(map(repr, names[:_TOLD])) + (f" and {len(names) - _TOLD} more" if len(names) > _TOLD else "")
-    return f"column {told} {one}" if len(names) == 1 else f"columns {told} {several}"
+def _list_columns(names: Sequence[str], singular: str, plural: str) -> str:
+    """List columns for a note, followed by the singular or plural form of a verb."""
+    listed = ", ".join(map(repr, names[:_LISTED])) + (
+        f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    )
+    return f"column {listed} {singular}" if len(names) == 1 else f"columns {listed} {plural}"
 
 
 def _find_range(points: Floats) -> tuple[Floats, Floats]:
-    """Return minimum and maximum of each feature, float64[d], without missing values."""
+    """Compute minimum and maximum of each feature, float64[d], ignoring missing values."""
     parts = [(np.fmin.reduce(points[rows]), np.fmax.reduce(points[rows])) for rows in _blocks(points)]
     low, high = (np.array(ends, np.float64) for ends in zip(*parts, strict=True))
     return np.fmin.reduce(low), np.fmax.reduce(high)
 
 
-def _find_whole(points: Floats) -> NDArray[np.bool_]:
-    """Return which features are whole numbers, bool[d]; of the others some rows are looked at."""
-    whole = np.ones(points.shape[1], np.bool_)
+def _find_integers(points: Floats) -> NDArray[np.bool_]:
+    """Mark the features of integers, bool[d]; reading of a feature ends with the first block that has a fraction."""
+    is_integer = np.ones(points.shape[1], np.bool_)
     for rows in _blocks(points):
-        left = np.flatnonzero(whole)
+        left = np.flatnonzero(is_integer)
         if not len(left):
             break
-        some = points[rows] if len(left) == len(whole) else points[rows][:, left]
-        whole[left] = (some == np.floor(some)).all(axis=0)
-    return whole
+        block = points[rows] if len(left) == len(is_integer) else points[rows][:, left]
+        is_integer[left] = (block == np.floor(block)).all(axis=0)
+    return is_integer
 
 
 def _are_numbered(name: str, column: Floats) -> bool:
-    """Return whether whole numbers look like those that number the rows: all differ, as measured ones hardly do."""
-    m, steps = len(column), np.diff(np.sort(column))
+    """Return whether integers look like row identifiers: all distinct, which is unlikely for measurements."""
+    m = len(column)
+    steps = np.diff(np.sort(column))
     if m < _FEW or not steps.all():
         return False
-    span, order = float(steps.sum()) + 1, np.diff(column)
+    span = float(steps.sum()) + 1
+    order = np.diff(column)
     ordered = m >= _ROWS and bool((order > 0).all() or (order < 0).all())
     dense = m >= _ROWS and m * m > _BIRTHDAYS * span
     return ordered or dense or _NUMBERED.search(name) is not None
 
 
-def _tell_names(names: Sequence[str]) -> list[str]:
-    twice = [f"{count} columns are called {name!r}" for name, count in Counter(names).items() if count > 1]
-    return [f"{note}: options name them by their numbers, from 0" for note in twice[:_TOLD]]
+def _note_names(names: Sequence[str]) -> list[str]:
+    repeated = [f"{count} columns have the name {name!r}" for name, count in Counter(names).items() if count > 1]
+    return [f"{note}: use their numbers in options, counted from 0" for note in repeated[:_LISTED]]
 
 
-def _tell_categories(parts: FileContents) -> list[str]:
-    counts = [(one.name, len(set(one.values.tolist()))) for one in parts.categories]
+def _note_categories(parts: FileContents) -> list[str]:
+    counts = [(column.name, len(set(column.values.tolist()))) for column in parts.categories]
     many = [(name, count) for name, count in counts if count > _CATEGORIES]
-    return [f"column {name!r} becomes {count:,} features: is it one of categories?" for name, count in many[:_TOLD]]
+    return [
+        f"column {name!r} becomes {count:,} features: check that it contains categories"
+        for name, count in many[:_LISTED]
+    ]
 
 
-def _tell_codes(points: Floats, names: Sequence[str], low: Floats, high: Floats) -> list[str]:
-    """Return notes of values at an end of a feature that may mean missing."""
+def _note_codes(points: Floats, names: Sequence[str], low: Floats, high: Floats) -> list[str]:
+    """List notes on extreme values of features that may be codes of missing values."""
     often = np.zeros((2, len(names)), np.int64)
     for rows in _blocks(points):
         often += [(points[rows] == end).sum(axis=0) for end in (low, high)]
-    found = []
+    notes = []
     for j, name in enumerate(names):
         ends = zip((low[j], high[j]), often[:, j], strict=True)
         if low[j] < high[j] and any(count >= _OFTEN[_kind(value)] for value, count in ends):
-            found += _find_codes(name, points[:, j][~np.isnan(points[:, j])])
-    more = [f"{len(found) - _TOLD} more columns have values that may be missing"] if len(found) > _TOLD else []
-    return found[:_TOLD] + more
+            notes += _find_codes(name, points[:, j][~np.isnan(points[:, j])])
+    more = [f"{len(notes) - _LISTED} more columns have values that may be missing"] if len(notes) > _LISTED else []
+    return notes[:_LISTED] + more
 
 
 def _kind(value: float) -> str:
@@ -142,20 +171,21 @@ def _kind(value: float) -> str:
 
 
 def _find_codes(name: str, column: Floats) -> list[str]:
-    """Return notes of one column; what was found is left out before the next is looked for."""
+    """List notes on one column; each code is removed from the column before the next search."""
     notes = list[str]()
     for _ in range(_ROUNDS):
-        told = next(filter(None, (_tell_code(name, column, end) for end in (column.max(), column.min()))), None)
-        if told is None:
+        result = next(filter(None, (_note_code(name, column, end) for end in (column.max(), column.min()))), None)
+        if result is None:
             break
-        note, column = told
+        note, column = result
         notes.append(note)
     return notes
 
 
-def _tell_code(name: str, column: Floats, value: float) -> tuple[str, Floats] | None:
-    """Return a note of a value and the rest of the column, None if the value is not suspicious."""
-    rest, kind = column[column != value], _kind(value)
+def _note_code(name: str, column: Floats, value: float) -> tuple[str, Floats] | None:
+    """Return a note on a value, and the rest of the column; None if the value is not suspicious."""
+    rest = column[column != value]
+    kind = _kind(value)
     count = len(column) - len(rest)
     if count < _OFTEN[kind] or count > len(rest) or len(rest) < 2:
         return None
@@ -164,7 +194,7 @@ def _tell_code(name: str, column: Floats, value: float) -> tuple[str, Floats] | 
     spread = float(rest.std())
     distance = abs(value - float(rest.mean())) / spread if spread else np.inf
     gap = float(np.abs(rest - value).min())
-    rows = f"in {count:,} row{'s' * (count != 1)}: missing? Then leave such fields empty"
+    rows = f"in {count:,} row{'s' * (count != 1)}: if it means missing, leave such fields empty"
     if kind == "code" and -10 < value < 0 <= rest.min():
         return f"column {name!r}: {value:g} is the only value below 0, {rows}", rest
     if distance >= _FAR[kind] and gap >= spread * (1 if kind != "other" else 3) and np.isfinite(distance):
@@ -172,24 +202,25 @@ def _tell_code(name: str, column: Floats, value: float) -> tuple[str, Floats] | 
     return None
 
 
-def _tell_equal_rows(parts: FileContents) -> list[str]:
-    """Return a note of rows that are equal in all features, label and device, unless chance explains them."""
+def _note_equal_rows(parts: FileContents) -> list[str]:
+    """Return a note on rows that are equal in all features, label and device, unless chance explains their number."""
     points = parts.points
-    marks = np.zeros(len(points), np.uint64)
+    # Rows are compared by 64-bit hashes: a sum of mixed bits times odd random factors, one per column.
+    hashes = np.zeros(len(points), np.uint64)
     odd = 2 * np.random.default_rng(0).integers(2**62, size=points.shape[1] + 1, dtype=np.uint64) + 1
     for rows in _blocks(points):
         bits = (points[rows] + 0.0).astype(np.float64).view(np.uint64)
         bits ^= bits >> np.uint64(29)
-        marks[rows] = (bits * odd[1:]).sum(axis=1, dtype=np.uint64)
+        hashes[rows] = (bits * odd[1:]).sum(axis=1, dtype=np.uint64)
     for raw in (parts.label, parts.device):
         if raw is not None:
-            marks = marks * odd[0] + np.fromiter(map(hash, raw.tolist()), np.int64, len(raw)).view(np.uint64)
-    marks.sort()
-    count = int((marks[1:] == marks[:-1]).sum())
+            hashes = hashes * odd[0] + np.fromiter(map(hash, raw.tolist()), np.int64, len(raw)).view(np.uint64)
+    hashes.sort()
+    count = int((hashes[1:] == hashes[:-1]).sum())
     if not count or points.shape[1] < 2 or parts.categories:
         return []
     sample = points[:: max(len(points) // _SAMPLE, 1)]
     combinations = np.prod([float(len(np.unique(column))) for column in sample.T])
     if count <= _CHANCE * len(points) ** 2 / 2 / combinations:
         return []
-    return [f"{count:,} of {len(points):,} rows are equal to another one: were they copied?"]
+    return [f"{count:,} of {len(points):,} rows repeat an earlier row: check for copies"]

@@ -42,7 +42,7 @@ def test_the_start_comes_back_to_all_devices_where_the_end_costs_more():
     assert found.summary["rounds_before"] == kept.summary["rounds_before"]
     assert found.summary["descent"] == "certified"  # of the method; the start costs more of its objective
     assert found.summary["distance_left"] is None
-    assert any("24 of 24 devices took the start back" in note for note in found.notes)
+    assert any("24 of 24 devices returned to their initial centroids" in note for note in found.notes)
 
 
 def test_what_is_better_stays():

@@ -165,7 +165,7 @@ def test_a_file_is_read_with_its_gaps(table):
     assert np.isnan(found.points[::7, 2:]).all() and np.isin(found.points[1:7, 2:], (0.0, 1.0)).all()
     assert found.features == ("x", "y", "sex=f", "sex=m")
     Path("n.csv").write_text("x,y\n1,\n2,\n")
-    with pytest.raises(DataError, match="column 'y' has no value, in 2 of 2 rows: --drop y"):
+    with pytest.raises(DataError, match=r"column 'y' is empty, in 2 of 2 rows; expected a value\. Use --drop y"):
         p2pkm.read_table("n.csv", missing="mean")
     Path("d.csv").write_text("x,device\n1,a\n2,\n")
     with pytest.raises(DataError, match="column 'device' is empty"):
