@@ -13,11 +13,11 @@ from p2pkm.deep.deep_table import DeepTable
 from p2pkm.deep.training import find_shape
 from p2pkm.metrics.registry import find
 from p2pkm.storage.study_table import interval
-from p2pkm.viz.looks import finish
-from p2pkm.viz.open_run import expect
+from p2pkm.viz.looks import finish_figure
+from p2pkm.viz.open_run import require_type
 from p2pkm.viz.projection import find_components
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import CATEGORIES, GRAY, INK, choose_steps, dress, open_axes, write_plainly
+from p2pkm.viz.style import CATEGORIES, GRAY, INK, choose_steps, format_tick_labels, label_axes, open_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def plot_accuracy(
     """
     from matplotlib.ticker import EngFormatter, LogLocator
 
-    table = expect(table, DeepTable, "a DeepTable, such as p2pkm.deep_table returns")
+    table = require_type(table, DeepTable, "a DeepTable, such as p2pkm.deep_table returns")
     check_choice(against, ("bytes", "bytes_busiest"), "against")
     check_choice(figure, ("accuracy", "accuracy_few"), "figure")
     ax = open_axes(ax, 8.0, 4.6, left=0.1, right=0.66)
@@ -71,15 +71,15 @@ def plot_accuracy(
     if spent:
         ax.set_xscale("log")
         ax.xaxis.set_major_locator(LogLocator(subs=choose_steps(min(spent), max(spent))))
-        write_plainly(ax.xaxis)
+        format_tick_labels(ax.xaxis)
         ax.set_xlim(min(spent) / 1.5, max(spent) * 1.5)
         ax.xaxis.set_major_formatter(EngFormatter(unit="B", usetex=False))
     count = len({row["seed"] for row in table.rows})
     title = f"Linear probe: mean over {count} seeds, 95 % intervals" if count > 1 else "Linear probe: one seed"
     labels = "all labels" if figure == "accuracy" else "few labels"
-    dress(ax, title, find(against).axis, f"accuracy with {labels}")
+    label_axes(ax, title, find(against).axis, f"accuracy with {labels}")
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8.5, frameon=False)
-    return finish(ax)
+    return finish_figure(ax)
 
 
 @with_own_settings
@@ -134,7 +134,7 @@ def plot_nearest(  # noqa: PLR0913 - options of a figure
     ax.set_title("Images nearest to each centroid", fontsize=11, loc="left")
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0)
-    return finish(ax)
+    return finish_figure(ax)
 
 
 @with_own_settings
@@ -175,10 +175,10 @@ def plot_features(
     if centroids is not None:
         crosses = flat.place(_read_rows(centroids, "centroids"))
         ax.scatter(crosses[:, 0], crosses[:, 1], s=50, marker="x", color=INK, label="centroids")
-    dress(ax, "Features on two principal components", *flat.names)
+    label_axes(ax, "Features on two principal components", *flat.names)
     if ax.get_legend_handles_labels()[0]:
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8.5, frameon=False, markerscale=1.5)
-    return finish(ax)
+    return finish_figure(ax)
 
 
 def _read_rows(values: ArrayLike, name: str) -> Floats:

@@ -16,9 +16,9 @@ from p2pkm.viz.figures.graph import shade_links, style_links, style_marks
 from p2pkm.viz.figures.points import draw_points
 from p2pkm.viz.graph_layout import place_devices
 from p2pkm.viz.open_run import open_run
-from p2pkm.viz.projection import Projection2D, show_flat
+from p2pkm.viz.projection import Projection2D, choose_projection
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import INK, RASTER, add_bar, dress, scale_colors
+from p2pkm.viz.style import INK, RASTER, add_bar, label_axes, scale_colors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -103,7 +103,7 @@ def _set_up(result: "Result", frames: "Frames") -> AnimationFigure:
     figure = Figure(figsize=(10.4, 5.0), dpi=_DPI)
     graph, cloud = figure.add_axes((0.02, 0.07, 0.40, 0.76)), figure.add_axes((0.585, 0.12, 0.395, 0.69))
     devices, links = _set_up_graph(graph, result, frames)
-    flat = show_flat(result)
+    flat = choose_projection(result)
     points = flat.place(result.census.sample)
     draw_points(cloud, points, read_points(result), upright=False)
     some = frames.centroids[0].shape[0] * frames.centroids[0].shape[1]
@@ -113,7 +113,7 @@ def _set_up(result: "Result", frames: "Frames") -> AnimationFigure:
         alpha=float(np.clip(600 / some, 0.25, 0.85)), zorder=3,
     )  # fmt: skip
     _set_limits(cloud, flat, points, frames)
-    dress(cloud, "points, and the centroids of the devices", *flat.names)
+    label_axes(cloud, "points, and the centroids of the devices", *flat.names)
     cloud.title.set_fontsize(9.5)
     cloud.yaxis.set_visible(bool(flat.names[1]))
     return AnimationFigure(flat, figure, devices, links, centroids, figure.suptitle("", x=0.02, ha="left", fontsize=11))

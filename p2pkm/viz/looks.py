@@ -112,7 +112,7 @@ def is_tight() -> bool:
     return look is not None and look.points > _LARGE * look.width
 
 
-def finish(ax: "Axes", *, in_rows: bool = False) -> "Figure":
+def finish_figure(ax: "Axes", *, in_rows: bool = False) -> "Figure":
     """Return the figure of axes in which all is drawn; one of p2pkm's own is fitted into the style.
 
     in_rows: what is drawn stands in rows of text, which need their height however narrow the figure is.

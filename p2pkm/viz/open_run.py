@@ -33,13 +33,13 @@ def open_run(run: "Run") -> "Result":
     from p2pkm.metrics.result import Result
 
     if not isinstance(run, str | os.PathLike):
-        return expect(run, Result, "a Result, such as p2pkm.simulate returns, or the path of a run folder")
+        return require_type(run, Result, "a Result, such as p2pkm.simulate returns, or the path of a run folder")
     from p2pkm.storage.load import load
 
     return load(os.fspath(run))
 
 
-def expect(thing: Any, kind: type[_T], wanted: str) -> _T:
+def require_type(thing: Any, kind: type[_T], wanted: str) -> _T:
     """Return an object of this type.
 
     Raises

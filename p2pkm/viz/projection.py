@@ -38,7 +38,7 @@ class Projection2D(NamedTuple):
         return np.where(there, np.where(there, table - self.middle, 0.0) @ self.axes, np.nan)
 
 
-def show_flat(result: "Result") -> Projection2D:
+def choose_projection(result: "Result") -> Projection2D:
     """Return how tables of so many features are drawn: as they are, or on two principal components of the sample."""
     sample = result.census.sample
     d = sample.shape[1]

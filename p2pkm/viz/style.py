@@ -9,7 +9,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.viz.looks import current
-from p2pkm.viz.open_run import expect
+from p2pkm.viz.open_run import require_type
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +44,7 @@ def open_axes(ax: "Axes | None", width: float = 7.0, height: float = 4.5, **marg
     if ax is not None:
         from matplotlib.axes import Axes
 
-        return expect(ax, Axes, "the axes of a matplotlib figure as ax=, such as figure.subplots()")
+        return require_type(ax, Axes, "the axes of a matplotlib figure as ax=, such as figure.subplots()")
     from p2pkm.viz.picture import Picture
 
     figure = Picture(figsize=(width, height), dpi=DPI)
@@ -54,7 +54,7 @@ def open_axes(ax: "Axes | None", width: float = 7.0, height: float = 4.5, **marg
     return figure.add_axes(size)
 
 
-def dress(ax: "Axes", title: str, x: str, y: str) -> None:
+def label_axes(ax: "Axes", title: str, x: str, y: str) -> None:
     """Write the title, the labels and the numbers of the axes, and take away the frame's upper and right side.
 
     Axes whose numbers have a format of their own keep it.
@@ -64,12 +64,12 @@ def dress(ax: "Axes", title: str, x: str, y: str) -> None:
     ax.set_title(title, fontsize=11, loc="left")
     for axis, label in ((ax.xaxis, x), (ax.yaxis, y)):
         usual = type(axis.get_major_formatter()) is ScalarFormatter
-        axis.set_label_text(label + (write_plainly(axis) if usual else ""))
+        axis.set_label_text(label + (format_tick_labels(axis) if usual else ""))
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=9)
 
 
-def write_plainly(axis: Any) -> str:
+def format_tick_labels(axis: Any) -> str:
     """Write an axis' numbers as 0.01, 1 and 1e+06, as six digits can tell them apart; its limits must be known.
 
     Returns
@@ -183,7 +183,7 @@ def add_bar(
     if unit:
         count_in_thousands(bar.ax.yaxis, unit)
     else:
-        label += write_plainly(bar.ax.yaxis)
+        label += format_tick_labels(bar.ax.yaxis)
     bar.set_label(label, fontsize=8.5)
     return bar
 

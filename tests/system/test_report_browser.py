@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from p2pkm.storage.load import load
-from p2pkm.viz.projection import show_flat
+from p2pkm.viz.projection import choose_projection
 from tests.support.animation import film, run, save_large
 from tests.support.run_cli import here
 
@@ -172,7 +172,7 @@ def test_more_features_are_seen_along_principal_components(browser, tmp_path):
     with Opened(browser, folder / "report.html") as opened:
         opened.go(1)
         table = frames["centroids"][1].reshape(-1, 4).astype(float)
-        wanted = show_flat(load(folder)).place(table[np.isfinite(table).all(axis=1)])
+        wanted = choose_projection(load(folder)).place(table[np.isfinite(table).all(axis=1)])
         assert straighten(opened.crosses(), wanted) < 0.5
 
 

@@ -16,7 +16,7 @@ import p2pkm
 import topologies
 from p2pkm import viz as plots
 from p2pkm.viz.all_figures import FIGURES
-from p2pkm.viz.style import add_bar, dress, scale_colors, write_number
+from p2pkm.viz.style import add_bar, label_axes, scale_colors, write_number
 from p2pkm.viz.svg import draw_inline
 
 
@@ -56,7 +56,7 @@ def test_numbers_of_linear_axes_can_be_told_apart_and_are_right(middle, relative
     width = relative * (abs(middle) or 1.0)
     ax = Figure().add_axes((0.1, 0.1, 0.8, 0.8))
     ax.plot([middle - width, middle + width], [middle + width, middle - width])
-    dress(ax, "", "x", "y")
+    label_axes(ax, "", "x", "y")
     check_ticks(ax.xaxis)
     check_ticks(ax.yaxis)
     bar = add_bar(ax, ax.scatter([0, 1], [0, 1], c=[0, 1], norm=scale_colors(np.array([middle, middle + width]))), "z",

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p2pkm.viz.looks import finish
+from p2pkm.viz.looks import finish_figure
 from p2pkm.viz.open_run import read_table
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import BLUE, GRAY, ORANGE, RED, dress, open_axes
+from p2pkm.viz.style import BLUE, GRAY, ORANGE, RED, label_axes, open_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +53,7 @@ def plot_attack(found: Mapping[str, Any], ax: "Axes | None" = None) -> "Figure":
     ax.set_xlim(-0.7, len(rows) - 0.3)
     ax.set_ylim(0.0, max(*1.25 * claimed, *1.25 * measured, *1.1 * (measured + 4 * errors), 1e-3))
     title = f"Bound and attack, {found['graph']}" + (f", {found['gossips']} gossips" if gossip else "")
-    dress(ax, title, f"distance from device {found['receiver']}" if gossip else "coalition", "mu")
+    label_axes(ax, title, f"distance from device {found['receiver']}" if gossip else "coalition", "mu")
     ax.set_xticks(at, [str(row["distance"]) if gossip else row["against"] for row in rows])
     ax.legend(fontsize=8, frameon=False, loc="upper right", ncols=3, bbox_to_anchor=(1.0, 1.02))
-    return finish(ax)
+    return finish_figure(ax)

@@ -6,7 +6,7 @@ import numpy as np
 
 from p2pkm.core.batch import Integers
 from p2pkm.core.units import count, format_bytes
-from p2pkm.viz.looks import finish
+from p2pkm.viz.looks import finish_figure
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import (
@@ -18,7 +18,7 @@ from p2pkm.viz.style import (
     choose_ink,
     count_in_thousands,
     count_one_by_one,
-    dress,
+    label_axes,
     open_axes,
 )
 
@@ -65,12 +65,12 @@ def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Figure":
     ax.set_ylim(0, 1.18 * top)
     count_in_thousands(ax.yaxis, "B")
     title = f"Traffic: {format_bytes(float(sent.sum()))} sent in {count(int(result.ledger.messages.sum()), 'message')}"
-    dress(ax, title, "device" if n <= BARS else "devices, most traffic first", "bytes sent + received")
+    label_axes(ax, title, "device" if n <= BARS else "devices, most traffic first", "bytes sent + received")
     if sent.any():
         ax.legend(loc="upper right", ncols=2, fontsize=9, frameon=False)
     else:
         ax.text(0.5, 0.5, "nothing was sent", transform=ax.transAxes, ha="center", va="center", color=INK)
-    return finish(ax)
+    return finish_figure(ax)
 
 
 def sum_bytes(result: "Result") -> tuple[Integers, Integers]:

@@ -10,11 +10,11 @@ from p2pkm.core.validation import check_choice
 from p2pkm.metrics.milestones import is_worse
 from p2pkm.metrics.registry import find
 from p2pkm.storage.study_table import SERVED
-from p2pkm.viz.looks import finish
+from p2pkm.viz.looks import finish_figure
 from p2pkm.viz.open_run import read_table
 from p2pkm.viz.save_figure import USUAL, save_figure
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import CATEGORIES, GRAY, choose_steps, dress, open_axes, write_plainly
+from p2pkm.viz.style import CATEGORIES, GRAY, choose_steps, format_tick_labels, label_axes, open_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +82,7 @@ def plot_quality(
     spent = [row[against] for row in rows if row[against]]
     if spent:
         ax.xaxis.set_major_locator(LogLocator(subs=choose_steps(min(spent), max(spent))))
-        write_plainly(ax.xaxis)
+        format_tick_labels(ax.xaxis)
     if "bytes" in against:
         ax.xaxis.set_major_formatter(EngFormatter(unit="B", usetex=False))
     ax.set_yscale("symlog", linthresh=_LINEAR)
@@ -92,14 +92,14 @@ def plot_quality(
     ax.set_ylim(min(-0.3 * _LINEAR, 2 * min(ends)), max(2 * max(ends), _LINEAR))
     if max(ends) < _LOW:
         ax.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=_LINEAR, subs=[1.0, 2.0, 5.0]))
-    write_plainly(ax.yaxis)
+    format_tick_labels(ax.yaxis)
     title = f"Quality against {'time' if 'seconds' in against else 'traffic'}: mean over seeds, {bars}"
-    dress(ax, title, find(against).axis, "cost above central k-means (%)")
+    label_axes(ax, title, find(against).axis, "cost above central k-means (%)")
     worse = any(is_worse(row["ratio_mean"], row.get("ratio_best")) and row[against] for row in rows)
     served = any(row["graph"] == SERVED and row[against] for row in rows)
     senders = {row["algorithm"] for row in rows if row[against]}
     _explain(ax, methods, graphs, senders, worse=worse, served=served)
-    return finish(ax)
+    return finish_figure(ax)
 
 
 def draw_comparison(table: Sequence[dict[str, Any]], folder: Path, kinds: Sequence[str] = USUAL) -> list[Path]:

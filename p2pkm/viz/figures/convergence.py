@@ -10,7 +10,7 @@ from p2pkm.core.batch import Floats, Mask
 from p2pkm.core.units import count
 from p2pkm.metrics.milestones import find_best, is_worse
 from p2pkm.metrics.registry import find
-from p2pkm.viz.looks import finish, is_narrow, is_tight
+from p2pkm.viz.looks import finish_figure, is_narrow, is_tight
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import (
@@ -21,10 +21,10 @@ from p2pkm.viz.style import (
     PALE,
     RED,
     choose_steps,
+    format_tick_labels,
     is_wide,
     open_axes,
     write_number,
-    write_plainly,
 )
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Figure":
         _draw_panel(axes, panel, places)
         _shade(axes, spans, named=i == 0)
         _number_rounds(axes, spans, named=i == len(panels) - 1)
-    return finish(ax)
+    return finish_figure(ax)
 
 
 def line_up(rounds: Sequence[dict[str, Any]]) -> tuple[Floats, list[Span]]:
@@ -226,7 +226,7 @@ def _scale(axes: "Axes", values: Floats) -> str:
         axes.set_ylim(-0.1, 1)
     elif float(np.ptp(values)) <= 1e-9 * high:  # a flat line: no axis full of rounding errors
         axes.set_ylim(*sorted((0.9 * float(values[0]), 1.1 * float(values[0]))))
-    return write_plainly(axes.yaxis)
+    return format_tick_labels(axes.yaxis)
 
 
 def _shade(axes: "Axes", spans: list[Span], *, named: bool) -> None:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.core.batch import Floats
-from p2pkm.viz.looks import finish, is_narrow
+from p2pkm.viz.looks import finish_figure, is_narrow
 from p2pkm.viz.open_run import read_table
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import BLUE, GREEN, dress, is_wide, open_axes, write_plainly
+from p2pkm.viz.style import BLUE, GREEN, format_tick_labels, is_wide, label_axes, open_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,14 +47,16 @@ def plot_coupling_path(rows: Sequence[Mapping[str, Any]], ax: "Axes | None" = No
     known = np.flatnonzero(np.isfinite(gtvs) & np.isfinite(fits))
     for i in known[np.unique(np.linspace(0, len(known) - 1, min(_NAMED, len(known))).astype(int))]:
         left.annotate(f"{couplings[i]:.3g}", (gtvs[i], fits[i]), xytext=(5, 5), textcoords="offset points", fontsize=8)
-    dress(left, "Fit against agreement, by coupling", "GTV, summed over the links", "local fit: cost on own points")
+    label_axes(
+        left, "Fit against agreement, by coupling", "GTV, summed over the links", "local fit: cost on own points"
+    )
     right.plot(couplings, counts, color=GREEN, marker="s", markersize=4.5, linewidth=1.4)
     right.set_ylim(0, max(np.nanmax(counts, initial=1.0) * 1.08, 1.5))
     right.yaxis.set_major_locator(MaxNLocator(integer=True))
-    dress(right, "Distinct clusterings", "coupling", "devices' clusterings")
+    label_axes(right, "Distinct clusterings", "coupling", "devices' clusterings")
     _scale(left.xaxis, gtvs)
     _scale(right.xaxis, couplings)
-    return finish(ax)
+    return finish_figure(ax)
 
 
 def _read(rows: Sequence[Mapping[str, Any]], name: str) -> Floats:
@@ -73,4 +75,4 @@ def _scale(axis: Any, values: Floats) -> None:
         least = float(values[values > 0].min())
         getattr(axes, f"set_{name}scale")("symlog", linthresh=least)
         axes.set(**{f"{name}lim": (-0.5 * least, 2 * np.nanmax(values))})
-    write_plainly(axis)
+    format_tick_labels(axis)

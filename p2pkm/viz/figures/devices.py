@@ -9,11 +9,11 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.units import count
 from p2pkm.core.validation import as_list, check_integer
 from p2pkm.viz.color_by import read_points
-from p2pkm.viz.looks import finish, is_narrow, is_tight
+from p2pkm.viz.looks import finish_figure, is_narrow, is_tight
 from p2pkm.viz.open_run import open_run
-from p2pkm.viz.projection import show_flat
+from p2pkm.viz.projection import choose_projection
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import CATEGORIES, GRAY, INK, break_name, open_axes, write_names, write_plainly
+from p2pkm.viz.style import CATEGORIES, GRAY, INK, break_name, format_tick_labels, open_axes, write_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +59,7 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
         top=1 - 1.05 / height,
     )  # fmt: skip
     ax.set_axis_off()
-    colored, flat = read_points(result), show_flat(result)
+    colored, flat = read_points(result), choose_projection(result)
     points, centroids = flat.place(result.census.sample), flat.place(result.centroids[chosen])
     limits = _choose_limits(points, centroids)
     names = None if result.topology.names is None else write_names(result.topology.names)
@@ -67,7 +67,9 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
         panel = _place_panel(ax, place, columns, rows)
         panel.set(xlim=limits[0], ylim=limits[1])
         panel.locator_params(nbins=4)
-        labels = [name + write_plainly(axis) for name, axis in zip(flat.names, (panel.xaxis, panel.yaxis), strict=True)]
+        labels = [
+            name + format_tick_labels(axis) for name, axis in zip(flat.names, (panel.xaxis, panel.yaxis), strict=True)
+        ]
         own = result.census.sample_device == device
         _draw_device(panel, points, colored.kinds, own)
         panel.scatter(*centroids[place].T, s=26, marker="x", color=INK, linewidths=1.2, zorder=3)
@@ -85,7 +87,7 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
     if flat.names[1]:
         ax.text(-0.5 / (1.75 * columns), 0.5, labels[1], transform=ax.transAxes, rotation=90, ha="right", va="center",
                 fontsize=9)  # fmt: skip
-    return finish(ax)
+    return finish_figure(ax)
 
 
 def _read_devices(devices: Any, n: int) -> Integers:

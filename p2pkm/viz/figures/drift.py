@@ -7,10 +7,10 @@ import numpy as np
 from p2pkm.core.batch import Floats
 from p2pkm.data.stream import DataStream
 from p2pkm.metrics.stream_figures import list_rounds
-from p2pkm.viz.looks import finish
+from p2pkm.viz.looks import finish_figure
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import BLUE, GRAY, INK, RED, dress, open_axes
+from p2pkm.viz.style import BLUE, GRAY, INK, RED, label_axes, open_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,11 +41,11 @@ def plot_drift(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """
     run = open_run(result)
     ax = open_axes(ax, 8.4, 4.2, left=0.1, right=0.88)
-    dress(ax, "Points that change", "round", "excess over a central refit (%)")
+    label_axes(ax, "Points that change", "round", "excess over a central refit (%)")
     own = list_rounds(run)
     if not own:
         ax.text(0.5, 0.5, "the points did not change", transform=ax.transAxes, ha="center", color=INK)
-        return finish(ax)
+        return finish_figure(ax)
     rounds = [record["round"] for record in own]
     ratios = np.array([np.nan if record["ratio_mean"] is None else record["ratio_mean"] for record in own])
     for number, t in enumerate(find_breaks(run)):
@@ -56,11 +56,11 @@ def plot_drift(result: "Run", ax: "Axes | None" = None) -> "Figure":
     sent: Floats = np.array([record["wire_bytes"] for record in own]) / 1000.0
     volume.plot(rounds, sent, color=BLUE, lw=1.4, label="bytes so far")
     volume.set_ylim(bottom=0.0)
-    dress(volume, "", "round", "kB on the wire, initialization included")
+    label_axes(volume, "", "round", "kB on the wire, initialization included")
     volume.spines["right"].set_visible(True)
     lines = [line for one in (ax, volume) for line in one.get_lines() if not str(line.get_label()).startswith("_")]
     ax.legend(lines, [str(line.get_label()) for line in lines], loc="upper left", fontsize=8, frameon=False)
-    return finish(ax)
+    return finish_figure(ax)
 
 
 def find_breaks(result: "Result") -> list[int]:

@@ -8,8 +8,8 @@ from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.units import count
 from p2pkm.viz.color_by import ColorScale, read_edges, read_nodes
 from p2pkm.viz.graph_layout import place_devices
-from p2pkm.viz.looks import finish, is_narrow
-from p2pkm.viz.open_run import expect, open_run
+from p2pkm.viz.looks import finish_figure, is_narrow
+from p2pkm.viz.open_run import open_run, require_type
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import (
     CATEGORIES,
@@ -88,7 +88,7 @@ def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", 
     even = (edges == "gtv" and lines is None) or (nodes == "disagreement" and marks is None)
     agree = even and bool((result.centroids[:, :, 0] < np.inf).any())  # else nobody has anything to agree on
     ax.set_title(_entitle(topology, len(shown), len(every), len(drawn), agree=agree), fontsize=11, loc="left")
-    return finish(ax)
+    return finish_figure(ax)
 
 
 @with_own_settings
@@ -111,7 +111,7 @@ def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> 
     """
     from p2pkm.network.graph import Topology
 
-    topology = expect(topology, Topology, "a Topology: p2pkm.Topology.from_graph(graph)")
+    topology = require_type(topology, Topology, "a Topology: p2pkm.Topology.from_graph(graph)")
     ax = open_axes(ax, 7.2, 5.6, left=0.03, right=0.86, bottom=0.04, top=0.9)
     places, degrees = place_devices(topology), topology.degrees.astype(np.float64)
     links = np.flatnonzero(topology.sources < topology.indices)
@@ -132,7 +132,7 @@ def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> 
     left_out = _tell_samples(topology.n, len(nodes), len(links), len(drawn))
     title = f"{name}: {count(topology.n, 'device')}, {count(len(links), 'link')}"
     ax.set_title("\n".join([title, *left_out]), fontsize=11, loc="left")
-    return finish(ax)
+    return finish_figure(ax)
 
 
 def _tell_samples(n: int, nodes: int, links: int, drawn: int) -> list[str]:

@@ -8,7 +8,7 @@ from p2pkm.core.batch import Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.units import count
 from p2pkm.viz.graph_layout import place_devices
-from p2pkm.viz.looks import finish, is_narrow
+from p2pkm.viz.looks import finish_figure, is_narrow
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import BLUE, GRAY, INK, ORANGE, RASTER, draw_sample, open_axes, write_number
 
@@ -84,7 +84,7 @@ def plot_graphs(panels: list[Panel], ax: "Axes | None" = None) -> "Figure":
         box = ((column * side + 0.1) / width, top / height, (side - 0.2) / width, _SIDE / height)
         _draw_graph(ax.inset_axes(box), panel)
     _draw_bars(ax, panels, (width, height), 2 if narrow else 1)
-    return finish(ax)
+    return finish_figure(ax)
 
 
 def _draw_graph(ax: "Axes", panel: Panel) -> None:

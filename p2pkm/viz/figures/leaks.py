@@ -7,9 +7,9 @@ import numpy as np
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError
 from p2pkm.core.validation import as_floats
-from p2pkm.viz.looks import finish, is_narrow
+from p2pkm.viz.looks import finish_figure, is_narrow
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import BLUE, INK, PALE, add_bar, count_one_by_one, dress, open_axes
+from p2pkm.viz.style import BLUE, INK, PALE, add_bar, count_one_by_one, label_axes, open_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +49,7 @@ def plot_leaks(
     ax.set_title(title, fontsize=11, loc="left", pad=26)
     _draw_matrix(ax.inset_axes((0, 0.62, 0.84, 0.38) if narrow else (0, 0, 0.38, 1)), leak, receivers)
     _draw_distances(ax.inset_axes((0, 0, 1, 0.36) if narrow else (0.57, 0, 0.43, 1)), leak, distances)
-    return finish(ax)
+    return finish_figure(ax)
 
 
 def _draw_matrix(ax: "Axes", leak: Floats, receivers: Integers) -> None:
@@ -58,7 +58,7 @@ def _draw_matrix(ax: "Axes", leak: Floats, receivers: Integers) -> None:
     image = ax.imshow(
         np.ma.masked_equal(leak, 0.0), cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest"
     )
-    dress(ax, "Who learns about whom", "device", "receiver")
+    label_axes(ax, "Who learns about whom", "device", "receiver")
     count_one_by_one(ax.xaxis, n)
     count_one_by_one(ax.yaxis, r, [str(v) for v in receivers])
     add_bar(ax, image, "leak (gray: none)", (1.03, 0.0, 0.035, 1.0))
@@ -74,6 +74,6 @@ def _draw_distances(ax: "Axes", leak: Floats, distances: Integers) -> None:
     ax.axhline(1.0, color=INK, linewidth=0.8, linestyle="--")
     ax.set_ylim(-0.04, 1.12)
     ax.set_xlim(0.5, max(hops, default=1) + 0.5)
-    dress(ax, "Leak against distance", "hops between receiver and device", "mu in units of D/s, root of the leak")
+    label_axes(ax, "Leak against distance", "hops between receiver and device", "mu in units of D/s, root of the leak")
     count_one_by_one(ax.xaxis, int(max(hops, default=1)) + 1)
     ax.legend(loc="best", fontsize=8.5, frameon=False)

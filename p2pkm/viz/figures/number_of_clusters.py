@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p2pkm.methods.building_blocks.number_of_clusters import INDICES
-from p2pkm.viz.looks import finish
+from p2pkm.viz.looks import finish_figure
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import CATEGORIES, GRAY, INK, dress, open_axes
+from p2pkm.viz.style import CATEGORIES, GRAY, INK, label_axes, open_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,10 +36,10 @@ def plot_k(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """
     summary = open_run(result).summary
     ax = open_axes(ax, 8.4, 4.2, left=0.1, right=0.76)
-    dress(ax, "Number of clusters", "k", "index (1: best)")
+    label_axes(ax, "Number of clusters", "k", "index (1: best)")
     if not summary["k_chosen"]:
         ax.text(0.5, 0.5, "the number of clusters was given", transform=ax.transAxes, ha="center", color=INK)
-        return finish(ax)
+        return finish_figure(ax)
     for number, (name, index) in enumerate(INDICES.items()):
         color, line = CATEGORIES[number % len(CATEGORIES)], ("-", ":")[number // len(CATEGORIES)]
         values = np.array(summary["k_indices"][name], float) * (1 if index.largest else -1)
@@ -55,4 +55,4 @@ def plot_k(result: "Run", ax: "Axes | None" = None) -> "Figure":
     ax.axvline(summary["k_chosen"], color=GRAY, lw=1.0, ls="--", label=f"chosen: {summary['k_chosen']}")
     ax.set_ylim(-0.05, 1.05)
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8, frameon=False)
-    return finish(ax)
+    return finish_figure(ax)

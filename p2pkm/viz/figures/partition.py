@@ -9,7 +9,7 @@ from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError
 from p2pkm.core.units import count
 from p2pkm.core.validation import as_floats
-from p2pkm.viz.looks import finish, is_narrow
+from p2pkm.viz.looks import finish_figure, is_narrow
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import (
@@ -22,7 +22,7 @@ from p2pkm.viz.style import (
     choose_ink,
     count_in_thousands,
     count_one_by_one,
-    dress,
+    label_axes,
     open_axes,
     scale_colors,
     write_number,
@@ -84,7 +84,7 @@ def plot_partition_of(
                         "p2pkm.partition_report(shards).plot() for shards")  # fmt: skip
     sizes = given.astype(np.int64)
     if classes is None or not np.size(classes):
-        return finish(_draw_sizes(sizes, open_axes(ax, 7.0, 4.2), names))
+        return finish_figure(_draw_sizes(sizes, open_axes(ax, 7.0, 4.2), names))
     table = np.asarray(classes)
     ax = open_axes(ax, 7.4, float(np.clip(1.3 + 0.27 * table.shape[1], 3.4, 6)), left=0.09, right=0.88, bottom=0.15)
     _draw_map(table, ax, names)
@@ -93,7 +93,7 @@ def plot_partition_of(
         fontsize=11,
         loc="left",
     )
-    return finish(ax)
+    return finish_figure(ax)
 
 
 def _sum_up(sizes: Integers) -> str:
@@ -115,7 +115,9 @@ def _draw_sizes(sizes: Integers, ax: "Axes", names: Sequence[str] | None) -> "Ax
     count_in_thousands(ax.yaxis)
     empty = int((sizes == 0).sum())
     note = f", {empty:,} without points" if empty else ""
-    dress(ax, f"Partition: {_sum_up(sizes)}{note}", "device" if n <= BARS else "devices, most points first", "points")
+    label_axes(
+        ax, f"Partition: {_sum_up(sizes)}{note}", "device" if n <= BARS else "devices, most points first", "points"
+    )
     ax.axhline(
         float(sizes.mean()), color=INK, linewidth=1, linestyle="--", label=f"mean: {write_number(float(sizes.mean()))}"
     )

@@ -7,9 +7,9 @@ import numpy as np
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.units import count
 from p2pkm.viz.color_by import read_points
-from p2pkm.viz.looks import finish
+from p2pkm.viz.looks import finish_figure
 from p2pkm.viz.open_run import open_run
-from p2pkm.viz.projection import show_flat
+from p2pkm.viz.projection import choose_projection
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import (
     CATEGORIES,
@@ -19,7 +19,7 @@ from p2pkm.viz.style import (
     RASTER,
     count_one_by_one,
     draw_sample,
-    dress,
+    label_axes,
     open_axes,
 )
 
@@ -61,13 +61,13 @@ def plot_points(result: "Run", ax: "Axes | None" = None) -> "Figure":
     sample, server = result.census.sample, result.server_centroids
     hub = np.zeros((0, d)) if server is None else server[np.isfinite(server).all(axis=1)]
     if d == 1:
-        names, note = (show_flat(result).names[0], "device"), ""
+        names, note = (choose_projection(result).names[0], "device"), ""
         views = [
             np.column_stack((rows[:, 0], lines))
             for rows, lines in ((sample, result.census.sample_device), (centroids, owner), (hub, np.full(len(hub), -1)))
         ]
     else:
-        flat = show_flat(result)
+        flat = choose_projection(result)
         names, note, views = (
             flat.names,
             f"\n{flat.note}".rstrip(),
@@ -76,7 +76,7 @@ def plot_points(result: "Run", ax: "Axes | None" = None) -> "Figure":
     draw_points(ax, views[0], read_points(result), upright=d == 1)
     _draw_centroids(ax, views[1], views[2])
     part = "" if len(devices) == n else f" (of {len(devices):,} devices, a sample)"
-    dress(ax, f"Points and the centroids of {count(n, 'device')}{part}{note}", *names)
+    label_axes(ax, f"Points and the centroids of {count(n, 'device')}{part}{note}", *names)
     if d == 1:
         count_one_by_one(ax.yaxis, n, result.topology.names)
         ax.set_ylim(-0.6 if not len(hub) else -1.6, n - 0.4)
@@ -88,7 +88,7 @@ def plot_points(result: "Run", ax: "Axes | None" = None) -> "Figure":
         handle.set_alpha(1)
         handle.set_sizes([35])
     ax.set_title(ax.get_title(loc="left"), fontsize=11, loc="left", pad=24)
-    return finish(ax)
+    return finish_figure(ax)
 
 
 def list_centroids(centroids: Floats, devices: Integers) -> tuple[Integers, Floats]:

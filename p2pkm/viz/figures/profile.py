@@ -7,7 +7,7 @@ import numpy as np
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError
 from p2pkm.core.units import count
-from p2pkm.viz.looks import finish, is_narrow
+from p2pkm.viz.looks import finish_figure, is_narrow
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import CATEGORIES, GRAY, open_axes, write_names
@@ -136,7 +136,7 @@ def plot_profile(result: "Run", ax: "Axes | None" = None) -> "Figure":
         f"standard deviations of all points from their mean{bars}", (0.5, 0), (0, -26), "axes fraction",
         "offset points", ha="center", va="top", fontsize=9,
     )  # fmt: skip
-    return finish(ax)
+    return finish_figure(ax)
 
 
 def _reach(profile: Profile, shown: Integers, features: Integers) -> float:

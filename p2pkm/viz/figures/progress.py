@@ -7,10 +7,19 @@ import numpy as np
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.metrics.registry import find
 from p2pkm.viz.figures.convergence import line_up, read_records
-from p2pkm.viz.looks import finish
+from p2pkm.viz.looks import finish_figure
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import BLUE, CATEGORIES, GRAY, count_in_thousands, dress, is_wide, open_axes, write_plainly
+from p2pkm.viz.style import (
+    BLUE,
+    CATEGORIES,
+    GRAY,
+    count_in_thousands,
+    format_tick_labels,
+    is_wide,
+    label_axes,
+    open_axes,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,15 +80,15 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
                 label=spans[number].name if number < len(spans) else "")  # fmt: skip
     summary = result.summary
     where = f" over {summary['link_model']}" if against == "virtual_seconds" and summary.get("link_model") else ""
-    dress(ax, f"Quality of {summary['algorithm']}{where}", find(against).axis, "cost above central k-means (%)")
+    label_axes(ax, f"Quality of {summary['algorithm']}{where}", find(against).axis, "cost above central k-means (%)")
     low, high = float(excess[known].min()), float(excess[known].max())
     if is_wide(excess[known]) or low < 0:
         ax.set_yscale("symlog", linthresh=_LINEAR)
         ax.set_ylim(min(2 * low, -0.3 * _LINEAR), max(2 * high, _LINEAR))
         ax.axhline(0, color=GRAY, linewidth=0.6, zorder=0)
-        write_plainly(ax.yaxis)
+        format_tick_labels(ax.yaxis)
     if against == "bytes":
         count_in_thousands(ax.xaxis, "B")
     if len(spans) > 1:
         ax.legend(title="stage", title_fontsize=8.5, fontsize=8.5, frameon=False)
-    return finish(ax)
+    return finish_figure(ax)

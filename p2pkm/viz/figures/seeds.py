@@ -9,9 +9,9 @@ from p2pkm.metrics.registry import find
 from p2pkm.storage.conclusion import format_verdict
 from p2pkm.storage.paired_tests import EQUIVALENT, UNDECIDED, Verdicts, list_standings
 from p2pkm.storage.study_table import SERVED, Row, find_axes, group_runs, is_local_only, read_ended, read_margin
-from p2pkm.viz.looks import finish, is_narrow
+from p2pkm.viz.looks import finish_figure, is_narrow
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import CATEGORIES, GRAY, INK, choose_steps, dress, is_wide, open_axes, write_plainly
+from p2pkm.viz.style import CATEGORIES, GRAY, INK, choose_steps, format_tick_labels, is_wide, label_axes, open_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,7 +72,7 @@ def plot_seeds(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mea
         _draw_runs(panel, part, [(line, colors[line]) for line in lines], inner, figure)
         lowest = number + across >= len(panels)
         _dress_panel(panel, graph, limits, lines if column == 0 else [], figure if lowest else "")
-    return finish(ax, in_rows=True)
+    return finish_figure(ax, in_rows=True)
 
 
 @with_own_settings
@@ -129,8 +129,8 @@ def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str = "rat
         "ratio": f"{what}, times that of the best",
     }
     label = labels.get(verdicts.scale, f"difference of {find(figure).axis}")
-    dress(ax, f"Beside the best, same seeds, corrected 95 % intervals{cut}", label, "")
-    return finish(ax, in_rows=True)
+    label_axes(ax, f"Beside the best, same seeds, corrected 95 % intervals{cut}", label, "")
+    return finish_figure(ax, in_rows=True)
 
 
 def _is_everywhere(row: Mapping[str, Any]) -> bool:
@@ -171,7 +171,7 @@ def _dress_panel(
         _make_symmetric(panel, high)
     panel.set_xlim(low, high)
     label = _PERCENT if figure == "ratio_mean" else find(figure).axis if figure else ""
-    dress(panel, "", label, "")
+    label_axes(panel, "", label, "")
     panel.set_title(title, fontsize=9.5, loc="left")
     panel.xaxis.label.set_fontsize(9)
     panel.tick_params(labelsize=8)
@@ -199,7 +199,7 @@ def _stretch(ax: "Axes", ends: Sequence[float], equal: float) -> None:
     if equal == 1.0 and max(ends) > _WIDE * min(ends):
         ax.set_xscale("log")
         ax.xaxis.set_major_locator(LogLocator(subs=choose_steps(min(ends), max(ends))))
-        write_plainly(ax.xaxis)
+        format_tick_labels(ax.xaxis)
         ax.set_xlim(min(ends) / 1.3, 1.3 * max(ends))
         return
     if equal == 1.0:
@@ -219,7 +219,7 @@ def _make_symmetric(ax: "Axes", high: float) -> None:
     near = 10.0 ** np.floor(np.log10(abs(high) or 1.0) - 3)
     ax.set_xscale("symlog", linthresh=near)
     ax.xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=near))
-    write_plainly(ax.xaxis)
+    format_tick_labels(ax.xaxis)
 
 
 def _note(ax: "Axes", y: int, text: str) -> None:

@@ -15,7 +15,7 @@ from p2pkm.metrics.milestones import never_reached
 from p2pkm.metrics.registry import ShownIn, find, keys
 from p2pkm.storage.study_table import Row, read_ended, read_rows
 from p2pkm.viz.figures.comparison import plot_quality
-from p2pkm.viz.looks import finish, is_narrow
+from p2pkm.viz.looks import finish_figure, is_narrow
 from p2pkm.viz.save_figure import USUAL, save_figure
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import (  # fmt: skip
@@ -25,11 +25,11 @@ from p2pkm.viz.style import (  # fmt: skip
     add_bar,
     choose_ink,
     choose_steps,
-    dress,
+    format_tick_labels,
     is_wide,
+    label_axes,
     open_axes,
     scale_colors,
-    write_plainly,
 )
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def plot_measures(
                  for i, name in enumerate(names)]  # fmt: skip
         ax.legend(handles=marks, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4 if names == methods else 1,
                   fontsize=9, frameon=False)  # fmt: skip
-    return finish(ax)
+    return finish_figure(ax)
 
 
 def _tell_never(rows: Sequence[Row], method: str) -> str:
@@ -208,13 +208,13 @@ def plot_heatmap(study: Any, x: str, y: str, value: str = "ratio_mean", ax: "Axe
     norm = scale_colors(cells, 10.0)
     image = ax.imshow(cells, cmap="cividis", norm=norm, aspect="auto")
     ax.set_facecolor("#E4E4E4")
-    dress(ax, find(value).axis, x, y)
+    label_axes(ax, find(value).axis, x, y)
     ax.set_xticks(range(len(across)), names[0], rotation=40 if aslant else 0, ha="right" if aslant else "center")
     ax.set_yticks(range(len(down)), names[1])
     if max(cells.shape) <= _WRITTEN:
         _write_cells(ax, cells, norm, remarks, whole=bool(find(value).unit))
     add_bar(ax, image, value, (1.02, 0.0, 0.03, 1.0))
-    return finish(ax)
+    return finish_figure(ax)
 
 
 def find_swept(rows: Sequence[Row]) -> list[str]:
@@ -260,8 +260,8 @@ def _draw_panel(panel: "Axes", rows: Sequence[Row], names: tuple[str, str], meth
         if len(values) and values.min() > 0 and is_wide(values, 8.0):
             getattr(panel, f"set_{axis.axis_name}scale")("log")
             axis.set_major_locator(LogLocator(subs=choose_steps(values.min(), values.max())))
-            write_plainly(axis)
-    dress(panel, "", _MEASURES.get(measure, measure), find(value).axis)
+            format_tick_labels(axis)
+    label_axes(panel, "", _MEASURES.get(measure, measure), find(value).axis)
     panel.grid(color="#E6E6E6", linewidth=0.6)
     panel.set_axisbelow(True)
     _name_graphs(panel, rows, measure)

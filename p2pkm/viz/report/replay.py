@@ -12,7 +12,7 @@ from p2pkm.viz.color_by import read_points
 from p2pkm.viz.figures.bytes_per_device import sum_bytes
 from p2pkm.viz.figures.convergence import line_up
 from p2pkm.viz.graph_layout import place_devices
-from p2pkm.viz.projection import show_flat
+from p2pkm.viz.projection import choose_projection
 from p2pkm.viz.report.encode_arrays import bounding_box, pack, round_singles, shrink_counts, to_steps
 from p2pkm.viz.report.html import Html, embed_json, fold, section, tag
 from p2pkm.viz.style import CATEGORIES, draw_sample
@@ -101,7 +101,7 @@ def _describe(frames: Frames, result: Result) -> tuple[dict[str, Any], list[str]
 
 def _map_cloud(frames: Frames, result: Result) -> tuple[dict[str, Any], dict[str, NDArray[Any]], int]:
     """Return the plane of the points, points and centroids on it, and how many centroids lie too far out."""
-    census, flat = result.census, show_flat(result)
+    census, flat = result.census, choose_projection(result)
     kept = draw_sample(len(census.sample), _POINTS)
     owner, colored = census.sample_device[kept], read_points(result)
     points, centroids = flat.place(census.sample[kept]), flat.place(frames.centroids.astype(np.float64))
