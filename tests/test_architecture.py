@@ -88,10 +88,10 @@ NO_BLAS = {  # calls outside of `single_thread` that are none of BLAS, or whose 
     "p2pkm/viz/style.py": {"contrast": "three products"},
     "topologies/measures/degrees.py": {"_count_triangles": "whole numbers"},
     "topologies/measures/lanczos.py": {
-        "_find": "sparse matrix",
-        "walk_three": "norm along an axis",
+        "_estimate_spectrum": "sparse matrix",
+        "run_three_recurrences": "norm along an axis",
         "sample_spectrum": "sparse matrix",
-        "_walk": "norm and einsum along an axis",
+        "_run_recurrence": "norm and einsum along an axis",
         "find_radius": "sparse matrix",
     },
     "topologies/measures/noise.py": {"residual_noise": "sparse matrix", "_solve": "sparse matrix"},
@@ -100,8 +100,8 @@ NO_BLAS = {  # calls outside of `single_thread` that are none of BLAS, or whose 
     "topologies/measures/time_varying.py": {
         "contraction_per_round": "sparse matrices",
         "apply": "sparse matrices",
-        "_spread": "sparse matrices",
-        "_play": "sparse matrices",
+        "_propagate_covariance": "sparse matrices",
+        "_simulate_process": "sparse matrices",
     },
 }
 SNIFFED = 3  # in all of p2pkm and topologies

@@ -7,10 +7,11 @@
 >>> topologies.build("grid", 12, rows=3).number_of_edges()
 17
 
-A family is a function of the number of devices with keyword options; `FAMILIES` maps its name in a spec to it. Its
-functions return a networkx.Graph. Those in `TIME_VARYING` return a `TimeVaryingGraph`, whose links change from round to
-round; `gallery` holds recipes, each a family with all its options under one name. For more than `LARGE` devices of the
-families in `LIGHT`, `build` returns a `CSRGraph` instead, three arrays without an object for every device and link.
+A family is a function of the number of devices with keyword options. `FAMILIES` maps names in specifications to
+families that return a networkx.Graph, `TIME_VARYING` to families that return a `TimeVaryingGraph`, whose links change
+from round to round. `gallery` builds recipes: a family with all its options under one name. For more than `LARGE`
+devices of a family in `LIGHT`, `build` returns a `CSRGraph`: three arrays instead of an object for every device and
+link.
 
 >>> topologies.build("torus", 200_000).number_of_edges()
 400000
@@ -135,7 +136,7 @@ _HOMES = {
     **dict.fromkeys(("peer_sampler", "random_matchings", "random_waypoint"), "topologies.time_varying.random"),
     **dict.fromkeys(("are_names", "name_nodes", "sort_nodes"), "topologies.validation"),
 }
-_HIDDEN = {"AnyGraph", "DETERMINISTIC", "FILE_SUMMARY"}  # used by p2pkm, no part of the public interface
+_HIDDEN = {"AnyGraph", "DETERMINISTIC", "FILE_SUMMARY"}  # used by p2pkm, not part of the public interface
 
 __all__ = sorted({*_HOMES, "measures"} - _HIDDEN)
 
@@ -144,9 +145,11 @@ def __getattr__(name: str) -> Any:
     if name == "measures":
         return import_module("topologies.measures")
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return found
+        raise AttributeError(f"module {__name__!r} does not have the attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    # Bound for the next access, which then does not call this function.
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,11 +1,11 @@
-"""Checks of graphs: directed links, self-loops, parallel links, bad weights, bad mixing matrices."""
+"""Checks of graphs: directed links, self-loops, parallel links, invalid weights, invalid mixing matrices."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from topologies.csr_graph import CSRGraph, sources
 from topologies.errors import GraphError
-from topologies.validation import UNDIRECTED, Graph, is_weight, whole
+from topologies.validation import UNDIRECTED, Graph, is_weight, require_integer
 
 if TYPE_CHECKING:
     from topologies.csr_graph import Floats, Integers
@@ -13,29 +13,29 @@ else:
     Integers = Floats = Any  # numpy is imported when a graph is checked, not before
 
 
-CHECKED = 32  # rounds of a graph that changes which are looked at before a run
-_ROUNDING = 1e-9  # by which shares may differ at the ends of a link, or add up to more than 1
+CHECKED = 32  # rounds of a time-varying graph that are checked before a run
+_ROUNDING = 1e-9  # tolerance for the symmetry of shares and for their sum
 _MATRIX = (
-    "The mixing matrix has to be symmetric and doubly stochastic: shares of at least 0, those of a device up to 1 in "
-    "all; its own share is the rest"
+    "The mixing matrix must be symmetric and doubly stochastic: shares are at least 0, and those of a device's "
+    "neighbors add up to at most 1"
 )
 _FEW = 1 << 17  # links below which sorting takes less time than the import of scipy
 
 
 def check(graph: Graph) -> None:
-    """Refuse a graph that peers cannot use: directed, with parallel links, self-loops or bad weights.
+    """Check that a graph is undirected, without parallel links and self-loops, and has valid weights.
 
     Parameters
     ----------
     graph : networkx.Graph, CSRGraph or TimeVaryingGraph
-        Edge attribute `weight` (default 1, no unit) has to be a finite number above 0. Of a graph that changes, the
-        links in use and the mixing matrix of up to 32 rounds are checked, too: symmetric and doubly stochastic. The
-        families in `TIME_VARYING` are so by construction.
+        The edge attribute `weight` (default 1, dimensionless) must be a finite number above 0. For time-varying graphs,
+        the active links and the mixing matrix of up to 32 rounds are checked too: they must be symmetric, and the
+        matrix doubly stochastic. The families in `TIME_VARYING` are valid by construction.
 
     Raises
     ------
     GraphError
-        At the first offence found; the message names the link and the remedy.
+        If a check fails; the message names the first link that is invalid, and a remedy.
 
     Examples
     --------
@@ -49,16 +49,21 @@ def check(graph: Graph) -> None:
 
 def _check_networkx(graph: Graph) -> None:
     if not hasattr(graph, "is_directed") or not hasattr(graph, "edges"):
-        raise GraphError(f"got {type(graph).__name__}; expected a networkx.Graph or a graph of this package, "
-                         "such as topologies.build('ring', 8)")  # fmt: skip
+        raise GraphError(
+            f"graph has the type {type(graph).__name__}; expected a networkx.Graph or a graph of this package, "
+            "such as topologies.build('ring', 8)"
+        )
     if graph.is_directed():
-        raise GraphError(f"the graph is directed, but {UNDIRECTED}, e.g. graph.to_undirected()")
-    seen: set[tuple[object, object]] = set()  # networkx lists parallel links from the same end
+        raise GraphError(f"the graph is directed; {UNDIRECTED}, for example graph.to_undirected()")
+    # networkx lists parallel links from the same end, so (u, v) alone identifies them.
+    seen: set[tuple[object, object]] = set()
     for u, v, weight in graph.edges(data="weight", default=1):
         if u == v:
-            raise GraphError(f"node {u!r} has a link to itself; remove it, e.g. graph.remove_edge(u, u)")
+            raise GraphError(f"node {u!r} has a link to itself. Remove it: graph.remove_edge({u!r}, {u!r})")
         if (u, v) in seen:
-            raise GraphError(f"{u!r} and {v!r} are linked more than once; keep one link, e.g. networkx.Graph(graph)")
+            raise GraphError(
+                f"nodes {u!r} and {v!r} are linked more than once. Keep one link, for example by networkx.Graph(graph)"
+            )
         if graph.is_multigraph():
             seen.add((u, v))
         if not is_weight(weight):
@@ -66,47 +71,51 @@ def _check_networkx(graph: Graph) -> None:
 
 
 def _check_csr(graph: CSRGraph) -> None:
-    """Refuse arrays that are no undirected graph without self-links; see `topologies.check`."""
+    """Check that the arrays describe an undirected graph without self-loops, see `topologies.check`."""
     import numpy as np
 
-    n, indptr, indices = len(graph), np.asarray(graph.indptr), np.asarray(graph.indices)
+    n = len(graph)
+    indptr = np.asarray(graph.indptr)
+    indices = np.asarray(graph.indices)
     if n < 1 or indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
         raise GraphError(
-            f"indptr does not cut the {len(indices)} indices into devices; expected 0, ..., {len(indices)}"
+            f"indptr does not divide the {len(indices)} indices into devices; expected ascending numbers from 0 to "
+            f"{len(indices)}"
         )
     if len(indices) and (indices.min() < 0 or indices.max() >= n):
         raise GraphError(f"indices reach from {indices.min()} to {indices.max()}; expected devices 0 to {n - 1}")
     source = sources(graph)
-    own = np.flatnonzero(source == indices)
-    if len(own):
-        raise GraphError(f"device {source[own[0]]} has a link to itself; remove it")
-    rises = np.diff(indices) > 0
-    rises[indptr[(indptr > 0) & (indptr < len(indices))] - 1] = True  # from one device to the next
-    if not rises.all():
-        raise GraphError("the neighbors of a device are not ascending, each once; sort them, and keep one of each")
+    loops = np.flatnonzero(source == indices)
+    if len(loops):
+        raise GraphError(f"device {source[loops[0]]} has a link to itself. Remove it")
+    ascends = np.diff(indices) > 0
+    # Between the last neighbor of a device and the first one of the next, any order is valid.
+    ascends[indptr[(indptr > 0) & (indptr < len(indices))] - 1] = True
+    if not ascends.all():
+        raise GraphError("the neighbors of a device must be strictly ascending. Sort them, and remove repeated ones")
     _check_symmetry(n, indptr, indices, graph.weights)
 
 
-def _check_symmetry(n: int, indptr: Integers, indices: Integers, given: Floats | None) -> None:
-    """Refuse bad weights, and links or weights that are not the same at both ends."""
+def _check_symmetry(n: int, indptr: Integers, indices: Integers, weights: Floats | None) -> None:
+    """Check the weights, and that links and weights are the same at both ends."""
     import numpy as np
 
-    weights = np.ones(len(indices), np.int8) if given is None else np.asarray(given)
-    if weights.shape != indices.shape:
-        raise GraphError(f"there are {weights.size} weights of {indices.size} indices; give every index its own")
-    if not (np.isfinite(weights) & (weights > 0)).all():
-        raise GraphError("a weight is not a finite number above 0; correct it, or leave its link out")
-    begins, others, turned = _transpose(n, indptr, indices, weights)
-    if (begins != indptr).any() or (others != indices).any():
-        raise GraphError(f"a link stands at one of its ends only, but {UNDIRECTED}: list it at both")
-    if (turned != weights).any():
-        raise GraphError(f"the ends of a link have different weights, but {UNDIRECTED}")
+    values = np.ones(len(indices), np.int8) if weights is None else np.asarray(weights)
+    if values.shape != indices.shape:
+        raise GraphError(f"the number of weights is {values.size}; expected {indices.size}, one for each index")
+    if not (np.isfinite(values) & (values > 0)).all():
+        raise GraphError("a weight is not a finite number above 0. Correct it, or remove its link")
+    transposed_indptr, transposed_indices, transposed_values = _transpose(n, indptr, indices, values)
+    if (transposed_indptr != indptr).any() or (transposed_indices != indices).any():
+        raise GraphError(f"a link is listed at one of its ends only; {UNDIRECTED}: list it at both")
+    if (transposed_values != values).any():
+        raise GraphError(f"the ends of a link have different weights; {UNDIRECTED}")
 
 
 def _check_varying(graph: Any) -> None:
-    """Reject a period that is not one, and rounds whose links or mixing matrix cannot be used."""
+    """Check the period, and the active links and mixing matrices of the first rounds."""
     if graph.period is not None:
-        whole(graph.period, "the period of the graph", 1)
+        require_integer(graph.period, "the period of the graph", 1)
     check(graph.union)
     if graph.checked:
         return
@@ -116,27 +125,29 @@ def _check_varying(graph: Any) -> None:
 
 
 def find_opposite(graph: CSRGraph) -> Integers:
-    """Return the entry (j, i) of each entry (i, j) of a symmetric graph, int64[2 * links]."""
+    """Find the entry (j, i) of each entry (i, j) of a symmetric graph, int64[2 * links]."""
     import numpy as np
 
     return np.argsort(graph.indices, kind="stable")
 
 
 def check_round(graph: Any, turn: int, opposite: Integers) -> None:
-    """Reject a round of a graph that changes: which links are in use, and the mixing matrix if it has its own.
+    """Check the active links of a round of a time-varying graph, and its custom mixing matrix if it has one.
 
     Raises
     ------
     GraphError
-        If the arrays have another shape than the links, differ at the ends of a link, or are no shares.
+        If the shape of an array differs from that of the links, values differ at the ends of a link, or shares are
+        invalid.
     """
     import numpy as np
 
-    mask, size = np.asarray(graph.active(turn)), len(graph.indices)
+    mask = np.asarray(graph.active(turn))
+    size = len(graph.indices)
     if mask.shape != (size,) or mask.dtype != np.bool_:
         raise GraphError(f"active({turn}) is of type {mask.dtype} and shape {mask.shape}; expected bool and ({size},)")
     if (mask[opposite] != mask).any():
-        raise GraphError(f"active({turn}) differs at the ends of {_tell_link(graph, mask[opposite] != mask)}")
+        raise GraphError(f"active({turn}) differs at the ends of {_name_link(graph, mask[opposite] != mask)}")
     if graph.own_mixing is None:
         return
     shares = np.asarray(graph.own_mixing(turn))
@@ -145,35 +156,37 @@ def check_round(graph: Any, turn: int, opposite: Integers) -> None:
             f"own_mixing({turn}) is of type {shares.dtype} and shape {shares.shape}; expected real numbers and "
             f"({size},), one for each entry of the indices"
         )
-    for reason, where in _list_wrong(shares, mask, opposite):
-        if where.any():
-            value = shares[np.argmax(where)]
-            raise GraphError(f"own_mixing({turn}): the share {value} of {_tell_link(graph, where)} {reason}. {_MATRIX}")
+    for problem, invalid in _check_shares(shares, mask, opposite):
+        if invalid.any():
+            value = shares[np.argmax(invalid)]
+            link = _name_link(graph, invalid)
+            raise GraphError(f"own_mixing({turn}): the share {value} of {link} {problem}. {_MATRIX}")
     sums = np.bincount(sources(graph.union), shares, len(graph.union))
     if (sums > 1 + _ROUNDING).any():
         device = int(np.argmax(sums))
         raise GraphError(f"own_mixing({turn}): the shares of device {device} add up to {sums[device]:g}. {_MATRIX}")
 
 
-def _list_wrong(shares: Any, mask: Any, opposite: Integers) -> Iterator[tuple[str, Any]]:
-    """Yield what may be wrong with shares, and where it is; what comes later needs what comes before to be right."""
+def _check_shares(shares: Any, mask: Any, opposite: Integers) -> Iterator[tuple[str, Any]]:
+    """Yield possible problems of shares and the entries that have them."""
     import numpy as np
 
+    # In this order: each check assumes that the previous ones found nothing.
     yield "is not a finite number of at least 0", ~(np.isfinite(shares) & (shares >= 0))
-    yield "is above 0, but the link is not in use", (shares > 0) & ~mask
+    yield "is above 0, but the link is not active", (shares > 0) & ~mask
     yield "differs from that at the other end", np.abs(shares - shares[opposite]) > _ROUNDING
 
 
-def _tell_link(graph: Any, where: Any) -> str:
-    """Return which link the first marked entry belongs to."""
+def _name_link(graph: Any, marked: Any) -> str:
+    """Name the link of the first marked entry."""
     import numpy as np
 
-    entry = int(np.argmax(where))
+    entry = int(np.argmax(marked))
     return f"link {int(sources(graph.union)[entry])} - {int(graph.indices[entry])}"
 
 
 def _transpose(n: int, indptr: Integers, indices: Integers, weights: Any) -> tuple[Integers, Integers, Any]:
-    """Return the arrays of the graph whose links all point the other way."""
+    """Return the arrays of the graph with all links reversed."""
     import numpy as np
 
     if len(indices) < _FEW:
@@ -182,5 +195,5 @@ def _transpose(n: int, indptr: Integers, indices: Integers, weights: Any) -> tup
         return np.concatenate(([0], ends)), np.arange(n).repeat(np.diff(indptr))[order], weights[order]
     from scipy.sparse import csr_array
 
-    turned = csr_array((weights, indices, indptr), (n, n)).tocsc()
-    return turned.indptr, turned.indices, turned.data
+    transposed = csr_array((weights, indices, indptr), (n, n)).tocsc()
+    return transposed.indptr, transposed.indices, transposed.data

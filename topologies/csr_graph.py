@@ -1,4 +1,4 @@
-"""Graphs of very many devices: three arrays instead of an object for every device and link."""
+"""Graphs as arrays, for very many devices: compressed sparse rows instead of an object for every device and link."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,18 +18,18 @@ else:
 
 @dataclass(frozen=True, eq=False)
 class CSRGraph:
-    """An undirected graph of devices 0 to n - 1 as arrays; never written to.
+    """Undirected graph of devices 0 to n - 1 as arrays, which are never modified.
 
     Attributes
     ----------
     indptr : int64[n + 1]
         The neighbors of device i are ``indices[indptr[i]:indptr[i + 1]]``.
     indices : int64[2 * links]
-        Neighbors, ascending within a device; every link stands at both its ends.
+        Neighbors, ascending for each device; every link is listed at both of its ends.
     weights : float64[2 * links] or None
-        Of the links, the same at both ends; None: all 1.
+        Weights of the links, equal at both ends; None: all 1.
     name : str
-        What the graph is, for people.
+        Name for display.
 
     Examples
     --------
@@ -46,15 +46,15 @@ class CSRGraph:
 
     @classmethod
     def from_networkx(cls, graph: Graph, name: str = "") -> "CSRGraph":
-        """Read a networkx graph that `check` accepts; device i is the i-th node as `sort_nodes` lists them."""
+        """Convert a networkx graph that `check` accepts; device i is the i-th node in the order of `sort_nodes`."""
         import numpy as np
 
         number = {node: i for i, node in enumerate(sort_nodes(graph))}
         links = np.array([(number[u], number[v]) for u, v in graph.edges], np.int64).reshape(-1, 2)
         weights = [weight for _, _, weight in graph.edges(data="weight")]
-        plain = all(weight is None for weight in weights)
-        given = None if plain else np.array([1.0 if weight is None else float(weight) for weight in weights])
-        return pack(len(number), links[:, 0], links[:, 1], weights=given, name=name)
+        unweighted = all(weight is None for weight in weights)
+        values = None if unweighted else np.array([1.0 if weight is None else float(weight) for weight in weights])
+        return pack(len(number), links[:, 0], links[:, 1], weights=values, name=name)
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -70,11 +70,12 @@ class CSRGraph:
 
     @cached_property
     def connected(self) -> bool:
-        """Return whether there is a path between any two devices."""
+        """Whether there is a path between any two devices."""
         import numpy as np
         from scipy.sparse import csgraph, csr_array
 
-        kind, n = np.int32 if len(self.indices) < 2**31 else np.int64, len(self)
+        kind = np.int32 if len(self.indices) < 2**31 else np.int64
+        n = len(self)
         links = np.ones(len(self.indices)), self.indices.astype(kind), self.indptr.astype(kind)
         return len(csgraph.breadth_first_order(csr_array(links, (n, n)), 0, return_predecessors=False)) == n
 
@@ -87,19 +88,19 @@ class CSRGraph:
         return len(self.indices) // 2
 
     def to_networkx(self) -> Graph:
-        """Return the same graph as a networkx.Graph; beyond 100,000 devices that takes seconds and gigabytes."""
+        """Convert to a networkx.Graph; beyond 100,000 devices, this takes seconds and gigabytes."""
         source = sources(self)
-        once = source < self.indices
-        links = list(zip(source[once].tolist(), self.indices[once].tolist(), strict=True))
+        is_lower = source < self.indices
+        links = list(zip(source[is_lower].tolist(), self.indices[is_lower].tolist(), strict=True))
         graph = assemble(len(self), links)
         if self.weights is not None:
-            for (u, v), weight in zip(links, self.weights[once].tolist(), strict=True):
+            for (u, v), weight in zip(links, self.weights[is_lower].tolist(), strict=True):
                 graph[u][v]["weight"] = weight
         return graph
 
 
 def pack(n: int, u: Integers, v: Integers, *, weights: Floats | None = None, name: str = "") -> CSRGraph:
-    """Build the graph of n devices from links u[i] - v[i]; without weights, repeated links and self-links vanish."""
+    """Build the graph of n devices from links u[i] - v[i]; without weights, repetitions and self-loops are removed."""
     import numpy as np
 
     keys = np.concatenate((u * n + v, v * n + u))
@@ -117,7 +118,7 @@ def pack(n: int, u: Integers, v: Integers, *, weights: Floats | None = None, nam
 
 
 def sources(graph: CSRGraph) -> Integers:
-    """Return the device at which each neighbor stands, int64[2 * links]."""
+    """Return the source device of each entry of `indices`, int64[2 * links]."""
     import numpy as np
 
     return np.repeat(np.arange(len(graph)), np.diff(graph.indptr))

@@ -1,4 +1,4 @@
-"""Any graph in a notebook."""
+"""Display of graphs in notebooks."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ from topologies.time_varying.graph import TimeVaryingGraph
 
 
 class Shown(NamedTuple):
-    """A graph that a notebook shows: a table, and of a small graph its devices on a circle."""
+    """Graph with a display method for notebooks: a table and, for a small graph, a drawing."""
 
     graph: Any
 
@@ -20,7 +20,7 @@ class Shown(NamedTuple):
 
 
 def show(graph: Any) -> Shown:
-    """Show a graph in a notebook: its size, and of a small one its devices on a circle.
+    """Show a graph in a notebook: a table and, for a small graph, a drawing with the devices on a circle.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def show(graph: Any) -> Shown:
     Raises
     ------
     GraphError
-        If a networkx graph cannot be used: see `topologies.check`.
+        If `topologies.check` rejects a networkx graph.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""The one error of this package."""
+"""Exception of this package."""
 
 
 class GraphError(ValueError):
-    """A graph cannot be built, read or used; the message names what to change.
+    """Error in building, reading or using a graph; the message names a remedy.
 
     Examples
     --------
@@ -10,5 +10,5 @@ class GraphError(ValueError):
     >>> topologies.hypercube(6)
     Traceback (most recent call last):
         ...
-    topologies.errors.GraphError: hypercube: 6 devices is no power of two; take 4 or 8
+    topologies.errors.GraphError: hypercube: the number of devices is 6; expected a power of two. Use 4 or 8
     """

@@ -1,4 +1,4 @@
-"""The gallery: graphs with all their options under one name, as data in the folder `gallery`."""
+"""Gallery of recipes: families with all their options under one name, one TOML file each in the folder `gallery`."""
 
 from typing import Any, NamedTuple
 
@@ -6,18 +6,20 @@ from topologies.errors import GraphError
 
 
 class GalleryEntry(NamedTuple):
-    """A graph in one file of the gallery.
+    """Recipe of a graph.
 
     Attributes
     ----------
     family : str
         A key of `FAMILIES` or `TIME_VARYING`.
     n : int
-        The number of devices.
-    description, reference : str
-        What it is good for, and where it comes from.
+        Number of devices.
+    description : str
+        Purpose of the graph.
+    reference : str
+        Source of the graph.
     options : dict
-        The options of the family.
+        Options of the family.
 
     Examples
     --------
@@ -35,7 +37,7 @@ class GalleryEntry(NamedTuple):
 
 
 def recipes() -> list[str]:
-    """List the names in the gallery.
+    """List the names of all recipes in the gallery.
 
     Examples
     --------
@@ -52,7 +54,7 @@ def read_recipe(name: str) -> GalleryEntry:
     Raises
     ------
     GraphError
-        If there is none of this name.
+        If the name is unknown.
 
     Examples
     --------
@@ -62,9 +64,10 @@ def read_recipe(name: str) -> GalleryEntry:
     """
     import tomllib
 
-    known, key = recipes(), str(name).replace("_", "-").lower()
+    known = recipes()
+    key = str(name).replace("_", "-").lower()
     if key not in known:
-        raise GraphError(f"the gallery has no {name!r}; known: {', '.join(known)}")
+        raise GraphError(f"gallery recipe is {name!r}; expected one of: {', '.join(known)}")
     return GalleryEntry(**tomllib.loads((_folder() / f"{key}.toml").read_text("utf-8")))
 
 

@@ -1,24 +1,27 @@
-"""What a notebook shows of a graph: a small table, and of a small one its devices on a circle."""
+"""HTML cards of graphs in notebooks: a table and, for small graphs, a drawing."""
 
 import math
 from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-_DEVICES, _LINKS = 500, 3_000  # more are not drawn
-_SIZE, _INK, _PALE = 220, "#0072B2", "#9A9A9A"
+_DEVICES, _LINKS = 500, 3_000  # larger graphs are not drawn
+_SIZE = 220
+_INK = "#0072B2"
+_PALE = "#9A9A9A"
 
 
 def show_card(title: str, graph: Any, more: Mapping[str, Any]) -> str:
-    """Return a table as HTML, and the graph, a CSRGraph, as SVG if it is small."""
-    n, links = len(graph), graph.number_of_edges()
+    """Return a table of a CSRGraph as HTML, followed by a drawing as SVG if the graph is small."""
+    n = len(graph)
+    links = graph.number_of_edges()
     degrees = [int(b - a) for a, b in zip(graph.indptr[:-1], graph.indptr[1:], strict=True)] if n <= _DEVICES else []
-    figures = {"name": graph.name or "-", "devices": f"{n:,}", "links": f"{links:,}", **more}
+    entries = {"name": graph.name or "-", "devices": f"{n:,}", "links": f"{links:,}", **more}
     if degrees:
-        figures["links of a device"] = f"{min(degrees)} to {max(degrees)}"
+        entries["links per device"] = f"{min(degrees)} to {max(degrees)}"
     rows = "".join(
         f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(str(value))}</td></tr>'
-        for name, value in figures.items()
+        for name, value in entries.items()
     )
     table = f"<table><caption>{escape(title)}</caption>{rows}</table>"
     picture = _draw(graph) if n <= _DEVICES and links <= _LINKS else ""
@@ -26,8 +29,9 @@ def show_card(title: str, graph: Any, more: Mapping[str, Any]) -> str:
 
 
 def _draw(graph: Any) -> str:
-    """Return the devices on a circle, the first on top, clockwise, and the links between them, as SVG."""
-    n, middle = len(graph), _SIZE / 2
+    """Draw the devices clockwise on a circle from the top, with their links, as SVG."""
+    n = len(graph)
+    middle = _SIZE / 2
     radius = max(1.5, min(5.0, 160 / n))
     angles = [2 * math.pi * i / n for i in range(n)]
     places = [(middle + 100 * math.sin(angle), middle - 100 * math.cos(angle)) for angle in angles]

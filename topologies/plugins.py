@@ -1,4 +1,4 @@
-"""What other packages add under an entry point; read when a name is not built in, or when all names are asked for."""
+"""Plug-ins of other packages, from entry points; read if a name is not built in, or if all names are listed."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,7 +13,7 @@ GRAPHS = "topologies.graphs"  # the group of entry points that are families of g
 
 
 class PluginError(GraphError):
-    """A plug-in cannot be imported, or has the name of something else; the message names which package it is of.
+    """Error of a plug-in that cannot be imported or whose name is not unique; the message names its package.
 
     Examples
     --------
@@ -24,34 +24,38 @@ class PluginError(GraphError):
 
 
 def extend(builtin: Mapping[str, Any], group: str, spec: str | None) -> dict[str, Callable[..., Any]]:
-    """Return what is built in, and, unless a spec begins with the name of such, what other packages add.
+    """Extend built-in entries by those of other packages, unless the specification names a built-in entry.
 
     Parameters
     ----------
     builtin : mapping of str to callable
     group : str
-        The group of entry points.
+        Group of entry points.
     spec : str or None
-        ``NAME`` or ``NAME:key=value,...``: a plug-in of this name is imported; in the place of each other one stands a
-        function without arguments that imports it. None: nothing is imported.
+        ``NAME`` or ``NAME:key=value,...``: the plug-in with this name is imported. Each other plug-in is represented by
+        a function without arguments that imports it. None: no plug-in is imported.
 
     Raises
     ------
     PluginError
-        If the plug-in that is asked for cannot be imported, or two things have one name.
+        If the named plug-in cannot be imported, or if a name is not unique.
     """
-    found, wanted = dict(builtin), _normalize((spec or "").partition(":")[0])
-    if wanted in found:
-        return found
-    from importlib.metadata import entry_points  # takes long enough to matter to those who do not need it
+    entries = dict(builtin)
+    requested = _normalize((spec or "").partition(":")[0])
+    if requested in entries:
+        return entries
+    # Imported here because the import takes noticeable time, which is not needed for built-in names.
+    from importlib.metadata import entry_points
 
     for point in entry_points(group=group):
         name = _normalize(point.name)
-        if name in found:
+        if name in entries:
             other = "built in" if name in builtin else "of another package"
-            raise PluginError(f"{_origin(point)} is named like one that is {other}; rename it or uninstall the package")
-        found[name] = _load(point) if name == wanted else partial(_load, point)
-    return found
+            raise PluginError(
+                f"{_origin(point)} has the name of one that is {other}. Rename it or uninstall the package"
+            )
+        entries[name] = _load(point) if name == requested else partial(_load, point)
+    return entries
 
 
 def _normalize(name: str) -> str:
@@ -61,9 +65,10 @@ def _normalize(name: str) -> str:
 def _load(point: "EntryPoint") -> Any:
     try:
         return point.load()
-    except Exception as error:  # whatever a foreign module raises
+    except Exception as error:
+        # Modules of other packages may raise any exception.
         raise PluginError(
-            f"{_origin(point)} cannot be imported: {type(error).__name__}: {error}; mend or uninstall the package"
+            f"{_origin(point)} cannot be imported: {type(error).__name__}: {error}. Repair or uninstall the package"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""The graph families by name, and the two that are built from others: `gallery` and `edge_markov`."""
+"""Registry of graph families by name, and the two families that are built from others: `gallery` and `edge_markov`."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 from topologies.csr_graph import CSRGraph
 from topologies.errors import GraphError
 from topologies.families import csr as large
-from topologies.families.datasets import agree, davis, file, florentine, karate, les_miserables
-from topologies.families.limits import refuse_dense
+from topologies.families.datasets import check_size, davis, file, florentine, karate, les_miserables
+from topologies.families.limits import check_density
 from topologies.families.random import (
     barabasi_albert,
     communities,
@@ -39,25 +39,25 @@ from topologies.time_varying.deterministic import (
 )
 from topologies.time_varying.graph import TimeVaryingGraph
 from topologies.time_varying.random import peer_sampler, random_matchings, random_waypoint, switch_links
-from topologies.validation import Graph, fraction, whole
+from topologies.validation import Graph, require_fraction, require_integer
 
 AnyGraph: TypeAlias = "Graph | CSRGraph | TimeVaryingGraph"
 
 
 def gallery(n: int | None = None, *, recipe: str) -> AnyGraph:
-    """Build a graph of the gallery, as `build` does with its entry; `recipes` lists the names.
+    """Build a graph from a recipe of the gallery; `recipes` lists the names.
 
     Parameters
     ----------
     n : int, optional
-        That of the recipe or nothing.
+        The number of devices of the recipe, or None.
     recipe : str
-        Its name.
+        Name of the recipe.
 
     Raises
     ------
     GraphError
-        If there is no such recipe, or n is another number.
+        If the recipe is unknown, or `n` is another number.
 
     Examples
     --------
@@ -66,29 +66,29 @@ def gallery(n: int | None = None, *, recipe: str) -> AnyGraph:
     >>> graph.number_of_nodes(), graph.number_of_edges()
     (34, 78)
     """
-    found = read_recipe(recipe)
-    agree(n, found.n, f"gallery:{recipe}")
-    return build(found.family, found.n, **found.options)
+    entry = read_recipe(recipe)
+    check_size(n, entry.n, f"gallery:{recipe}")
+    return build(entry.family, entry.n, **entry.options)
 
 
 def edge_markov(
     n: int, *, over: str = "complete", on: float = 0.1, off: float = 0.3, seed: int = 0
 ) -> TimeVaryingGraph:
-    """Switch every link on and off by a Markov chain of its own, which starts in its steady state.
+    """Switch every link on and off by an independent Markov chain, which starts in its stationary distribution.
 
-    A link that is off comes on with probability `on` from one round to the next, one that is on goes off with
-    probability `off`; so it is on for the fraction on / (on + off) of the time, for 1 / off rounds at a stretch.
-    Cost: the links of the graph `over`, those of the complete graph without it; never repeats.
+    From one round to the next, an inactive link becomes active with probability `on`, an active link inactive with
+    probability `off`. So a link is active for the fraction on / (on + off) of the time, for 1 / off rounds on average.
+    Cost: the links of the graph `over`; not periodic.
 
     Parameters
     ----------
     n : int
-    over : str
-        The family, with its default options, whose links are switched.
-    on, off : float
+    over : str, default="complete"
+        Family whose links are switched, with its default options.
+    on, off : float, default=0.1 and 0.3
         Probabilities above 0, at most 1.
-    seed : int
-        Of the chain, and of the graph `over` if that is drawn.
+    seed : int, default=0
+        Seed of the chains, and of the graph `over` if it is random.
 
     References
     ----------
@@ -102,15 +102,15 @@ def edge_markov(
     >>> graph.period, [int(graph.active(r).sum()) // 2 for r in range(3)]  # links in use
     (None, [4, 6, 6])
     """
-    chances = [fraction(chance, f"edge-markov: {name}") for chance, name in ((on, "on"), (off, "off"))]
+    chances = [require_fraction(chance, f"edge-markov: {name}") for chance, name in ((on, "on"), (off, "off"))]
     if not all(chances):
         raise GraphError(f"edge-markov: on is {on} and off is {off}; expected numbers above 0, at most 1")
-    root = whole(seed, "edge-markov: seed", 0)
+    root = require_integer(seed, "edge-markov: seed", 0)
     known = getattr(FAMILIES.get(str(over).replace("_", "-").lower()), "__kwdefaults__", None) or {}
     options: dict[str, Any] = {"seed": root} if "seed" in known else {}
     built = build(over, n, **options)
     if isinstance(built, TimeVaryingGraph):
-        raise GraphError(f"edge-markov: over is {over!r}, whose links change by themselves; take another graph")
+        raise GraphError(f"edge-markov: over is {over!r}, a time-varying graph; expected a static one, such as 'ring'")
     graph = built if isinstance(built, CSRGraph) else CSRGraph.from_networkx(built)
     return switch_links(graph, chances[0], chances[1], root)
 
@@ -162,7 +162,8 @@ TIME_VARYING: dict[str, Callable[..., TimeVaryingGraph]] = {
     "random-waypoint": random_waypoint,
 }
 
-FIXED = frozenset({"karate", "davis", "les-miserables", "florentine", "file", "gallery"})  # have their own size
+# Families with a fixed number of devices.
+FIXED = frozenset({"karate", "davis", "les-miserables", "florentine", "file", "gallery"})
 
 LIGHT: dict[str, Callable[..., CSRGraph]] = {
     "ring": large.ring,
@@ -176,15 +177,11 @@ LIGHT: dict[str, Callable[..., CSRGraph]] = {
     "barabasi-albert": large.barabasi_albert,
 }
 
-DETERMINISTIC = frozenset({
-    "ring",
-    "grid",
-    "torus",
-    "exponential",
-    "hypercube",
-})  # of `LIGHT`: the same graph, light or not
+# Families in `LIGHT` that give the same graph, light or not.
+DETERMINISTIC = frozenset({"ring", "grid", "torus", "exponential", "hypercube"})
 
-LARGE = 100_000  # devices; beyond, a graph of Python objects takes longer to build than to use
+# Devices above which a graph of Python objects takes longer to build than to use.
+LARGE = 100_000
 
 
 def build(name: str, n: int | None = None, *, light: bool | None = None, **options: Any) -> AnyGraph:
@@ -193,15 +190,15 @@ def build(name: str, n: int | None = None, *, light: bool | None = None, **optio
     Parameters
     ----------
     name : str
-        A key of `FAMILIES` or `TIME_VARYING`, or what another package adds to them; `-` and `_` are equal.
+        A key of `FAMILIES` or `TIME_VARYING`, or the name of a plug-in; `-` and `_` are equivalent.
     n : int, optional
-        The number of devices; those in `FIXED` do without.
+        Number of devices; not required for families in `FIXED`.
     light : bool, optional
-        Whether to return a CSRGraph. None: for more than `LARGE` devices of a family in `LIGHT`. The families of
-        chance draw it by generators of their own: the same distribution, but another draw for the same seed. Other
-        families are built by networkx and converted. Time-varying ones are light anyway.
+        Whether to return a CSRGraph. None: if a family in `LIGHT` has more than `LARGE` devices. Light random graphs
+        are drawn by separate generators: they have the same distribution, but the same seed gives another graph. Graphs
+        of other families are built with networkx and converted. Time-varying graphs are always light.
     **options
-        The options of the family.
+        Options of the family.
 
     Returns
     -------
@@ -210,7 +207,7 @@ def build(name: str, n: int | None = None, *, light: bool | None = None, **optio
     Raises
     ------
     GraphError
-        If the name or an option is unknown, or the family refuses a value.
+        If the name or an option is unknown, or a value is invalid.
 
     Examples
     --------
@@ -228,19 +225,20 @@ def build(name: str, n: int | None = None, *, light: bool | None = None, **optio
     for option in options.keys() - known.keys() - required:
         raise GraphError(f"unknown option {option!r} of graph {key!r}. {_nearest(option, known.keys() | required)}")
     if not required <= options.keys():
-        raise GraphError(f"graph {key!r} needs {min(required)}=, what to read")
-    refuse_dense(key, n, options)
-    wanted = light if light is not None else isinstance(n, int) and n > LARGE and key in LIGHT
-    if wanted and key in LIGHT:
+        raise GraphError(f"graph {key!r} requires the option {min(required)}=")
+    check_density(key, n, options)
+    is_light = light if light is not None else isinstance(n, int) and n > LARGE and key in LIGHT
+    if is_light and key in LIGHT:
         return LIGHT[key](n, **options)
     graph = families[key](n, **options)
-    done = not wanted or isinstance(graph, (CSRGraph, TimeVaryingGraph))
+    done = not is_light or isinstance(graph, (CSRGraph, TimeVaryingGraph))
     return graph if done else CSRGraph.from_networkx(graph, key)
 
 
-def _nearest(given: str, known: Any) -> str:
+def _nearest(name: str, known: Any) -> str:
+    """Suggest the most similar known name, and list all."""
     from difflib import get_close_matches
 
-    near = get_close_matches(given, known, n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]!r}? " if near else ""
+    similar = get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"Did you mean {similar[0]!r}? " if similar else ""
     return f"{hint}Known: {', '.join(known) or 'none'}."

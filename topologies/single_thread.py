@@ -1,8 +1,7 @@
-"""Limit of BLAS, LAPACK and OpenMP to one thread, so that the bits of their results do not depend on their threads.
+"""Limit of BLAS, LAPACK and OpenMP to one thread, so that their results do not depend on the number of threads.
 
-A library that divides a matrix product among threads adds in another order than with one thread. On one thread the
-order depends on the library and the processor alone, and a process of `mpirun` computes the same bits as a process
-without it.
+A library that divides a matrix product among threads adds in another order than with one thread. With one thread, the
+order depends only on the library and the processor, so a process started by `mpirun` computes bit-identical results.
 """
 
 import os
@@ -15,33 +14,35 @@ from typing import Any
 
 
 class _Libraries:
-    """Libraries of this process that have threads, and the lock that admits one Python thread at a time to the limit.
+    """Multithreaded libraries of this process, and a lock that lets one Python thread at a time set the limit.
 
-    Some libraries have one limit for the process, others one for each thread: with the lock both are one limit.
+    Some libraries have one limit per process, others one per thread; with the lock, both behave the same.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._modules = 0
-        self._found: Any = None
+        self._n_modules = 0
+        self._controller: Any = None
 
     def find(self) -> Any:
-        """Return a controller of these libraries; looked for, which takes milliseconds, only after an import."""
+        """Return a controller of the libraries."""
         from threadpoolctl import ThreadpoolController
 
-        if self._modules != len(sys.modules):
-            self._found, self._modules = ThreadpoolController(), len(sys.modules)
-        for library in self._found.lib_controllers:
-            # Some versions of threadpoolctl ignore, for OpenBLAS, all Python threads but the first that set a limit.
+        # The search takes milliseconds, so it is repeated only after an import, which may have loaded a library.
+        if self._n_modules != len(sys.modules):
+            self._controller = ThreadpoolController()
+            self._n_modules = len(sys.modules)
+        for library in self._controller.lib_controllers:
+            # For OpenBLAS, some versions of threadpoolctl ignore all Python threads except the first that set a limit.
             getattr(library, "clear_controlling_thread", lambda *, force: None)(force=True)
-        return self._found
+        return self._controller
 
 
 _libraries = _Libraries()
 
 
 def _renew() -> None:
-    """Begin with a free lock in a forked process, in which the thread that held it does not exist."""
+    """Create a new lock in a forked process, because the thread that held the old one does not exist there."""
     global _libraries
     _libraries = _Libraries()
 
@@ -54,13 +55,13 @@ if hasattr(os, "register_at_fork"):
 def single_thread(*modules: str) -> Iterator[None]:
     """Limit BLAS, LAPACK and OpenMP to one thread, as a context or as a decorator.
 
-    Another Python thread that enters waits until the first one has left.
+    Other Python threads that enter wait until the first one has left.
 
     Parameters
     ----------
     *modules : str
-        Modules besides NumPy that are used inside and bring such a library, such as ``scipy.linalg``. They are imported
-        first, because a library that is loaded inside has no limit yet.
+        Modules in addition to NumPy that load such a library and are used inside, such as ``scipy.linalg``. They are
+        imported first, because the limit does not apply to libraries that are loaded later.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Checks of single values of a graph, the order of its nodes, and their names."""
+"""Checks of single values, order of nodes, and names of nodes."""
 
 import math
 import operator
@@ -12,31 +12,32 @@ from topologies.errors import GraphError
 if TYPE_CHECKING:
     from networkx import Graph as Graph
 else:
-    Graph = Any  # networkx is imported when a graph is built, not before; the annotation must still resolve
+    Graph = Any  # networkx is imported only when a graph is built; the annotation must still resolve
 
-NAMES = ("name", "label")  # node attributes that name devices, in this order
-UNDIRECTED = "the penalty between neighbors is symmetric; make it undirected"
+NAMES = ("name", "label")  # node attributes that name devices, in order of preference
+UNDIRECTED = "the penalty between neighbors is symmetric. Make it undirected"
 INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,4000}(?:\.[0-9]{1,4000})?")
 _DIGITS = re.compile(r"([0-9]+)")
 
 
 def is_weight(value: object) -> bool:
-    """Return whether a value is a finite number above 0; True and False are not numbers here."""
+    """Return whether a value is a finite number above 0; bool is not a number here."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
     try:
         return math.isfinite(value) and float(value) > 0
-    except OverflowError:  # an int too large for a float
+    except OverflowError:
+        # An int that is too large for a float.
         return False
 
 
 def sort_nodes(graph: Graph) -> list[Any]:
-    """List the nodes in natural order, which is the order of devices: device i is the i-th.
+    """List the nodes in natural order, which is the order of devices: device i is the i-th node.
 
-    The order in which a graph or a file lists them does not matter. If every label is a decimal number, they are sorted
-    by value (`10`, ``"10"`` and ``"10.0"`` alike). Otherwise they are sorted as text in which each run of digits counts
-    as one whole number, so that ``n2`` comes before ``n10``. Labels that are equal so far are sorted as plain text.
+    The order in the graph or file does not matter. If every label is a decimal number, nodes are sorted by value (`10`,
+    ``"10"`` and ``"10.0"`` are equal). Otherwise they are sorted as text in which each sequence of digits counts as one
+    integer, so that ``n2`` comes before ``n10``. Labels that are equal by this rule are sorted as plain text.
 
     Parameters
     ----------
@@ -59,14 +60,14 @@ def sort_nodes(graph: Graph) -> list[Any]:
 
 
 def _order_numbers(label: str) -> Any:
-    """Return the value of a decimal number, exact for any number of digits."""
+    """Parse a decimal number exactly, for any number of digits."""
     from decimal import Decimal
 
     return int(label) if INTEGER.fullmatch(label) else Decimal(label)
 
 
 def _order_text(label: str) -> list[Any]:
-    """Return text and whole numbers in turn, each number as its count of digits and its digits without zeros ahead."""
+    """Split a label into texts and integers, each integer as number of digits and digits without leading zeros."""
     parts: list[Any] = _DIGITS.split(label)
     for i in range(1, len(parts), 2):
         digits = parts[i].lstrip("0")
@@ -75,16 +76,15 @@ def _order_text(label: str) -> list[Any]:
 
 
 def is_name(value: object) -> bool:
-    """Return whether a value can name a node: text that is not empty."""
+    """Return whether a value can name a node: a text that is not blank."""
     return isinstance(value, str) and bool(value.strip())
 
 
 def name_nodes(graph: Graph) -> dict[Any, str] | None:
-    """Return the name of every node, or None if the nodes are merely numbered.
+    """Return the name of every node, or None if the nodes are only numbered.
 
-    The names are the node attribute `name` or else `label`, if all nodes have one that is text and not empty, and no
-    two the same; else the nodes themselves, if they are text or whole numbers. Numbers 0 to n-1 or 1 to n do not count
-    as names.
+    Names are the values of the node attribute `name` or else `label`, if they are texts that are not blank, and all
+    different; else the nodes themselves, if they are texts or integers. Numbers 0 to n - 1 or 1 to n are not names.
 
     Parameters
     ----------
@@ -98,18 +98,18 @@ def name_nodes(graph: Graph) -> dict[Any, str] | None:
     {'Turku': 'Turku', 'Oulu': 'Oulu'}
     """
     for key in NAMES:
-        found = dict(graph.nodes(data=key))
-        if all(map(is_name, found.values())) and len(set(found.values())) == len(found):
+        names = dict(graph.nodes(data=key))
+        if all(map(is_name, names.values())) and len(set(names.values())) == len(names):
             break
     else:
         if not all(isinstance(node, (str, int)) for node in graph):
             return None
-        found = {node: str(node) for node in graph}
-    return found if are_names(list(found.values())) else None
+        names = {node: str(node) for node in graph}
+    return names if are_names(list(names.values())) else None
 
 
 def are_names(names: list[str]) -> bool:
-    """Return whether these are names, and not the numbers 0 to n-1 or 1 to n in any order.
+    """Return whether labels are names, and not the numbers 0 to n - 1 or 1 to n in any order.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def are_names(names: list[str]) -> bool:
 
 
 def assemble(n: int, links: Iterable[tuple[int, int]]) -> Graph:
-    """Build the graph of nodes 0 to n-1, in this order, and the given links."""
+    """Build the graph of nodes 0 to n - 1, in this order, with the given links."""
     import networkx
 
     graph = networkx.Graph()
@@ -133,8 +133,8 @@ def assemble(n: int, links: Iterable[tuple[int, int]]) -> Graph:
     return graph
 
 
-def whole(value: object, what: str, least: int) -> int:
-    """Return a whole number of at least `least`, as a plain int, or raise GraphError."""
+def require_integer(value: object, what: str, least: int) -> int:
+    """Convert an integer of at least `least` to int, or raise GraphError."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -144,8 +144,8 @@ def whole(value: object, what: str, least: int) -> int:
     return number
 
 
-def fraction(value: object, what: str) -> float:
-    """Return a number from 0 to 1 as a float, or raise GraphError."""
+def require_fraction(value: object, what: str) -> float:
+    """Convert a number from 0 to 1 to float, or raise GraphError."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= 1:
         raise GraphError(f"{what} is {value!r}; expected a number from 0 to 1")
     return float(value)

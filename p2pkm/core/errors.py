@@ -57,7 +57,7 @@ class TopologyError(P2PKMError, ValueError):
     >>> p2pkm.Topology.from_graph(nx.DiGraph([(0, 1)]))
     Traceback (most recent call last):
         ...
-    p2pkm.core.errors.TopologyError: the graph is directed, ... make it undirected, e.g. graph.to_undirected()
+    p2pkm.core.errors.TopologyError: the graph is directed; ... Make it undirected, for example graph.to_undirected()
     """
 
     code = 3

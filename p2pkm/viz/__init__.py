@@ -1,4 +1,4 @@
-"""Figures of a run: what a result shows, drawn with matplotlib, which is loaded when the first one is drawn.
+"""Figures of runs and studies, drawn with matplotlib, which is loaded when the first figure is drawn.
 
 Examples
 --------
@@ -35,10 +35,11 @@ from p2pkm.viz.figures.progress import plot_progress
 from p2pkm.viz.figures.seeds import plot_differences, plot_seeds
 from p2pkm.viz.figures.study import draw_study, plot_heatmap, plot_measures, plot_study_quality
 
-_ABOVE = ("plot_accuracy", "plot_features", "plot_nearest")  # figures of deep clustering, from the package above
+# Figures of deep clustering. `p2pkm.deep` imports this package, so they are bound when they are first used.
+_DEEP_FIGURES = ("plot_accuracy", "plot_features", "plot_nearest")
 
 __all__ = [
-    *_ABOVE,
+    *_DEEP_FIGURES,
     "animate",
     "draw_all",
     "draw_comparison",
@@ -70,6 +71,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    if name not in _ABOVE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _DEEP_FIGURES:
+        raise AttributeError(f"module {__name__!r} does not have the attribute {name!r}")
     return provide(name)

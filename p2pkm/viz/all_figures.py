@@ -1,4 +1,4 @@
-"""All figures of a run, in a folder."""
+"""All figures of a run, as files in a folder or as panels of one figure."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -36,11 +36,11 @@ FIGURES: dict[str, Callable[..., "Figure"]] = {
 }
 
 
-_PANELS = 6  # of three rows
+_PANELS = 6  # panels in three rows of two; a run with more figures gets a fourth row
 
 
-def figures_of(result: "Result") -> dict[str, Callable[..., "Figure"]]:
-    """Return the figures that a run has, by name."""
+def list_figures(result: "Result") -> dict[str, Callable[..., "Figure"]]:
+    """List the figures that a run has, by name."""
     summary = result.summary
     more: dict[str, Callable[..., Figure]] = {"k": plot_k} if summary["k_chosen"] else {}
     more |= {"drift": plot_drift} if summary["stream"] else {}
@@ -53,39 +53,42 @@ def figures_of(result: "Result") -> dict[str, Callable[..., "Figure"]]:
 
 @with_own_settings
 def overview(result: "Run") -> "Figure":
-    """Return all figures of a run in one, for notebooks, whatever the style."""
+    """Draw all figures of a run as panels of one figure, for notebooks; the current style is ignored."""
     from p2pkm.viz.picture import Picture
 
     result = open_run(result)
     figure = Picture(figsize=(15, 15), dpi=DPI)
-    panels = figure.subplots(
-        4 if len(figures_of(result)) > _PANELS else 3, 2, gridspec_kw={"hspace": 0.35, "wspace": 0.3}
-    ).ravel()
+    rows = 4 if len(list_figures(result)) > _PANELS else 3
+    panels = figure.subplots(rows, 2, gridspec_kw={"hspace": 0.35, "wspace": 0.3}).ravel()
     with style(None):
-        for ax, draw in zip_longest(panels, figures_of(result).values()):
+        for ax, draw in zip_longest(panels, list_figures(result).values()):
             draw(result, ax) if draw else ax.axis("off")
     return figure
 
 
 def draw_all(result: "Run", folder: str | os.PathLike[str], kinds: Sequence[str] = USUAL) -> list[Path]:
-    """Draw every figure of a run, and write what it draws as a table; the same result gives the same bytes.
+    """Write every figure of a run, and its data as a table; equal results give equal bytes.
 
     Parameters
     ----------
     result : Result, or path of a run folder
     folder : path
-        Made if it does not exist. A file appears under its name only when it is complete.
-    kinds : sequence of {"png", "svg", "pdf", "pgf"}
+        Created if it does not exist. A file appears under its name only when it is complete.
+    kinds : sequence of {"png", "svg", "pdf", "pgf"}, default=("png", "svg")
+        File formats.
 
     Returns
     -------
     list of pathlib.Path
-        convergence, graph, points, partition and bytes; k if it was chosen, drift if points changed, profile of three
-        features or more, groups if there are several; each of every kind, and as .data.csv.
+        One file per figure and kind, and one ``.data.csv`` per figure. Always: convergence, graph, points, partition
+        and bytes. In addition: k if the run chose the number of clusters, drift if points changed, profile from three
+        features on, groups if there are several.
     """
-    place, result, known = Path(folder), open_run(result), read_kinds(kinds)
+    target = Path(folder)
+    result = open_run(result)
+    checked_kinds = read_kinds(kinds)
     return [
         path
-        for name, draw in figures_of(result).items()
-        for path in save_figure(partial(draw, result), place, name, known)
+        for name, draw in list_figures(result).items()
+        for path in save_figure(partial(draw, result), target, name, checked_kinds)
     ]

@@ -1,4 +1,4 @@
-"""What the colors of devices, links and points in a picture of the graph stand for."""
+"""Values that color devices, links and points in figures."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 class ColorScale(NamedTuple):
-    """A figure of every device, or of every directed edge.
+    """Values of all devices or all directed edges that are shown as colors.
 
     Attributes
     ----------
     values : float64[n] or float64[e]
-        NaN where it is not known; inf: a device without centroids.
+        NaN: unknown. inf: a device without centroids.
     label : str
-        What it is, with its unit.
+        Label of the color bar, with the unit.
     unknown : str
-        What is to be said of devices where it is not known.
+        Legend entry of devices whose value is unknown.
     unit : str
-        To be written after every number.
+        Written after each number of the color bar.
     numbers : str
-        What the values number, such as groups, each with a color of its own; empty: values are quantities.
+        Noun for values that are labels, such as "group": each then has its color. Empty for quantities.
     """
 
     values: Floats
@@ -39,14 +39,14 @@ class ColorScale(NamedTuple):
 
 
 class PointColors(NamedTuple):
-    """What colors the points of the sample.
+    """Classes or clusters that color the points of the sample.
 
     Attributes
     ----------
     kinds : int64[s]
-        Each with a color of its own; -1: not known.
+        Class or cluster of each point; -1: unknown.
     label : str
-        What they are; empty if nothing is known.
+        "true class" or "cluster"; empty if all are unknown.
     """
 
     kinds: Integers
@@ -54,7 +54,7 @@ class PointColors(NamedTuple):
 
 
 def read_points(result: "Result") -> PointColors:
-    """Return the true classes of the points in the sample, without labels the clusters that they were assigned to."""
+    """Return the true classes of the sampled points or, without labels, their assigned clusters."""
     census = result.census
     if (census.sample_class >= 0).any():
         return PointColors(census.sample_class, "true class")
@@ -63,18 +63,18 @@ def read_points(result: "Result") -> PointColors:
 
 
 def cost_per_point(losses: Floats, sizes: Integers) -> Floats:
-    """Return each device's cost per point, float64[n]; NaN without points, inf without a centroid for them."""
+    """Compute each device's cost per point, float64[n]; NaN without points, inf without centroids."""
     return np.where(sizes > 0, losses / np.maximum(sizes, 1), np.nan)
 
 
 def read_nodes(result: "Result", name: str) -> ColorScale:
-    """Return what a name of `DEVICES`, or the key of a figure that every device has, stands for, of all and a hub."""
-    figures = {key: partial(_read_figure, name=key) for key in result.devices}
-    return _find({**DEVICES, **figures}, name, "nodes")(result)
+    """Return the values of all devices, and of a server, for a name of `DEVICES` or the key of a metric per device."""
+    metrics = {key: partial(_read_metric, name=key) for key in result.devices}
+    return _find({**DEVICES, **metrics}, name, "nodes")(result)
 
 
 def read_edges(result: "Result", name: str) -> ColorScale:
-    """Return what a name of `LINKS` stands for, alike in both directions."""
+    """Return the values of all directed edges for a name of `LINKS`, equal in both directions."""
     return _find(LINKS, name, "edges")(result)
 
 
@@ -87,7 +87,7 @@ def _find(
 
 
 def _complete(result: "Result", values: Floats) -> Floats:
-    """Return the figures of the devices, and NaN for a hub."""
+    """Append NaN for a server to the values of the devices."""
     full = np.full(result.topology.n, np.nan)
     full[: len(values)] = values[: len(full)]
     return full
@@ -102,33 +102,32 @@ def _read_cost(result: "Result") -> ColorScale:
 def _read_disagreement(result: "Result") -> ColorScale:
     topology = result.topology
     sums = np.bincount(topology.sources, result.gtv, topology.n)[: topology.clients]
-    return ColorScale(
-        _complete(result, sums.astype(np.float64)), "disagreement with neighbors:\nGTV of a device's links", "server"
-    )
+    label = "total variation between a\ndevice and its neighbors"
+    return ColorScale(_complete(result, sums.astype(np.float64)), label, "server")
 
 
 def _read_ratio(result: "Result") -> ColorScale:
-    known = np.full(result.topology.n, np.nan) if result.ratios is None else result.ratios
-    return ColorScale(_complete(result, known), "cost on all points\nover central k-means", "ratio not known")
+    ratios = np.full(result.topology.n, np.nan) if result.ratios is None else result.ratios
+    return ColorScale(_complete(result, ratios), "cost ratio\n(central k-means: 1)", "cost ratio unknown")
 
 
 def _read_group(result: "Result") -> ColorScale:
-    known = np.full(result.topology.clients, np.nan) if result.groups is None else result.groups.astype(np.float64)
-    return ColorScale(_complete(result, known), "group", "no groups", numbers="group")
+    groups = np.full(result.topology.clients, np.nan) if result.groups is None else result.groups.astype(np.float64)
+    return ColorScale(_complete(result, groups), "group", "no groups", numbers="group")
 
 
-def _read_figure(result: "Result", name: str) -> ColorScale:
-    return ColorScale(_complete(result, result.devices[name]), find(name).axis, "not known")
+def _read_metric(result: "Result", name: str) -> ColorScale:
+    return ColorScale(_complete(result, result.devices[name]), find(name).axis, "unknown")
 
 
 def _read_gtv(result: "Result") -> ColorScale:
     values = np.where(np.isfinite(result.gtv), result.gtv, np.nan)
-    return ColorScale(values, "GTV of a link\n(squared distance)")
+    return ColorScale(values, "total variation of a link\n(squared distance)")
 
 
 def _read_bytes(result: "Result") -> ColorScale:
     volume = result.ledger.bytes.astype(np.float64)
-    return ColorScale(volume + volume[result.topology.mirror], "bytes over a link,\nboth ways", unit="B")
+    return ColorScale(volume + volume[result.topology.mirror], "bytes over a link,\nboth directions", unit="B")
 
 
 DEVICES: Mapping[str, Callable[["Result"], ColorScale]] = {

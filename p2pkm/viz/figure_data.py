@@ -1,4 +1,4 @@
-"""What a figure draws, as a table: a row for every mark, bar, cell and link, read from the figure itself."""
+"""Data of a figure as a table: one row per mark, bar, cell and link, read from its matplotlib artists."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """A mark: where it is, where it ends if it is a bar or a link, and what its color stands for; None: nothing."""
+    """Position of a mark, end of a bar or link, and value of the color; None: does not apply."""
 
     x: Any = None
     y: Any = None
@@ -25,30 +25,34 @@ class Row(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Marks that belong together."""
+    """Marks with one legend entry; `means` is the label of their color bar."""
 
     kind: str
     label: str
     rows: list[Row]
-    means: str = ""  # what the color stands for
+    means: str = ""
 
 
 COLUMNS = ("panel", "series", "kind", "number", *Row._fields, "x_label", "y_label", "value_label", "x_name", "y_name")
 
 
 def write_table(figure: "Figure") -> str:
-    """Return all that a figure draws from data, as CSV.
+    """Write the data of a figure as CSV.
 
-    Columns: title of the panel, label of the series, kind of mark (line, point, bar, step, interval, link, cell, area),
-    its number in the series, x and y, x_end and y_end of bars, intervals and links, the value of its color, the labels
-    of the axes and of the color bar, and the names that stand at x and y where axes have names. Empty: there is none.
+    Each row is a mark. Cells that do not apply are empty. The columns, see `COLUMNS`:
+
+    * title of the panel, and label of the series;
+    * kind of the mark: line, point, bar, step, interval, link, cell or area; its number in the series;
+    * x and y; x_end and y_end of bars, intervals and links; value of the color;
+    * labels of the axes and of the color bar;
+    * tick labels at x and y, if an axis has names.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    every = list_axes(figure)
-    bars = {id(bar.ax) for ax in every for bar in _find_bars(ax)}
-    for ax in every:
+    axes = list_axes(figure)
+    bars = {id(bar.ax) for ax in axes for bar in _find_bars(ax)}
+    for ax in axes:
         if id(ax) not in bars:
             writer.writerows(_list_rows(ax))
     return text.getvalue()
@@ -66,8 +70,8 @@ def _list_rows(ax: "Axes") -> Iterator[list[str]]:
     names = _read_names(ax.xaxis), _read_names(ax.yaxis)
     for series in (*_read_containers(ax), *_read_lines(ax), *_read_collections(ax), *_read_images(ax)):
         for number, row in enumerate(series.rows):
-            called = [known.get(at, "") for known, at in zip(names, row[:2], strict=True)]
-            yield [title, series.label, series.kind, str(number), *map(_write, row), *labels, series.means, *called]
+            ticks = [known.get(at, "") for known, at in zip(names, row[:2], strict=True)]
+            yield [title, series.label, series.kind, str(number), *map(_write, row), *labels, series.means, *ticks]
 
 
 def _write(value: Any) -> str:
@@ -77,7 +81,7 @@ def _write(value: Any) -> str:
 
 
 def _read_names(axis: Any) -> dict[float, str]:
-    """Return what stands at the places of an axis that numbers things with names."""
+    """Return the tick labels of an axis by position, if they are names."""
     from matplotlib.ticker import FixedFormatter, FixedLocator
 
     if not isinstance(axis.get_major_formatter(), FixedFormatter) or not isinstance(
@@ -88,27 +92,28 @@ def _read_names(axis: Any) -> dict[float, str]:
 
 
 def _name(artist: Any) -> str:
+    # matplotlib gives artists without a label one that begins with an underscore.
     label = str(artist.get_label())
     return "" if label.startswith("_") else label
 
 
-def _mean(marks: Any) -> str:
+def _read_bar_label(marks: Any) -> str:
     bar = marks.colorbar
     return "" if bar is None else " ".join((bar.ax.get_ylabel() or bar.ax.get_xlabel()).split())
 
 
 def _read_containers(ax: "Axes") -> Iterator[Series]:
-    """Return bars, and the intervals of error bars."""
+    """Yield bars, and the intervals of error bars."""
     from matplotlib.container import BarContainer, ErrorbarContainer
     from matplotlib.patches import StepPatch
 
-    for found in ax.containers:
-        if isinstance(found, BarContainer):
-            upright = found.orientation != "horizontal"
-            yield Series("bar", _name(found), [_read_bar(bar, upright=upright) for bar in found.patches])
-        elif isinstance(found, ErrorbarContainer):
-            for marks in found.lines[2]:
-                yield Series("interval", _name(found), list(_read_segments(marks)))
+    for container in ax.containers:
+        if isinstance(container, BarContainer):
+            upright = container.orientation != "horizontal"
+            yield Series("bar", _name(container), [_read_bar(bar, upright=upright) for bar in container.patches])
+        elif isinstance(container, ErrorbarContainer):
+            for marks in container.lines[2]:
+                yield Series("interval", _name(container), list(_read_segments(marks)))
     for patch in ax.patches:
         if isinstance(patch, StepPatch):
             values, edges, base = patch.get_data()
@@ -123,38 +128,40 @@ def _read_bar(bar: Any, *, upright: bool) -> Row:
 
 
 def _read_lines(ax: "Axes") -> Iterator[Series]:
-    """Return lines; of one across all axes only the place that is in the units of the data."""
+    """Yield lines; of a line across the whole panel, only the coordinate that has the units of the data."""
     from matplotlib.container import ErrorbarContainer
 
-    bars = [one for one in ax.containers if isinstance(one, ErrorbarContainer)]
-    caps = {id(cap) for one in bars for cap in one.lines[1]}
-    owner = {id(one.lines[0]): one for one in bars}
+    bars = [container for container in ax.containers if isinstance(container, ErrorbarContainer)]
+    caps = {id(cap) for bar in bars for cap in bar.lines[1]}
+    # Error bars carry the label of their data line.
+    owner = {id(bar.lines[0]): bar for bar in bars}
     for line in ax.lines:
         data: Any = line.get_data(orig=False)
         if id(line) in caps:
             continue
-        along = line.get_transform().contains_branch_seperately(ax.transData)
-        x, y = (part if known else [None] * len(part) for part, known in zip(data, along, strict=True))
+        in_data_units = line.get_transform().contains_branch_seperately(ax.transData)
+        x, y = (part if known else [None] * len(part) for part, known in zip(data, in_data_units, strict=True))
         rows = [Row(*row) for row in zip(x, y, strict=True)]
-        yield Series("line", _name(owner.get(id(line), line)), rows if all(along) else rows[:1])
+        yield Series("line", _name(owner.get(id(line), line)), rows if all(in_data_units) else rows[:1])
 
 
 def _read_collections(ax: "Axes") -> Iterator[Series]:
-    """Return points, links and areas; intervals of error bars are read elsewhere."""
+    """Yield points, links and areas; `_read_containers` yields the intervals of error bars."""
     from matplotlib.collections import LineCollection, PathCollection, PolyCollection
     from matplotlib.container import ErrorbarContainer
 
-    known = {id(part) for one in ax.containers if isinstance(one, ErrorbarContainer) for part in one.lines[2]}
+    bars = [container for container in ax.containers if isinstance(container, ErrorbarContainer)]
+    interval_parts = {id(part) for bar in bars for part in bar.lines[2]}
     for marks in ax.collections:
-        if id(marks) in known:
+        if id(marks) in interval_parts:
             continue
         if isinstance(marks, LineCollection):
-            yield Series("link", _name(marks), list(_read_segments(marks)), _mean(marks))
+            yield Series("link", _name(marks), list(_read_segments(marks)), _read_bar_label(marks))
         elif isinstance(marks, PathCollection):
             places = np.ma.filled(np.ma.asarray(marks.get_offsets(), np.float64), np.nan)
             values = _values(marks, len(places))
             rows = [Row(x, y, value=value) for (x, y), value in zip(places, values, strict=True)]
-            yield Series("point", _name(marks), rows, _mean(marks))
+            yield Series("point", _name(marks), rows, _read_bar_label(marks))
         elif isinstance(marks, PolyCollection):
             corners = [corner for path in marks.get_paths() for corner in np.asarray(path.vertices)]
             yield Series("area", _name(marks), [Row(x, y) for x, y in corners])
@@ -173,7 +180,7 @@ def _values(marks: Any, count: int) -> Iterable[Any]:
 
 
 def _read_images(ax: "Axes") -> Iterator[Series]:
-    """Return the cells of maps; colored pictures have no values."""
+    """Yield the cells of maps; images in RGB do not have values."""
     for image in ax.images:
         table = np.ma.filled(np.ma.asarray(image.get_array(), np.float64), np.nan)
         if table.ndim != 2:
@@ -185,4 +192,4 @@ def _read_images(ax: "Axes") -> Iterator[Series]:
         xs = left + (np.arange(columns) + 0.5) * (right - left) / columns
         ys = bottom + (np.arange(rows) + 0.5) * (top - bottom) / rows
         cells = [Row(x, y, value=table[i, j]) for i, y in enumerate(ys) for j, x in enumerate(xs)]
-        yield Series("cell", _name(image), [cell for cell in cells if np.isfinite(cell.value)], _mean(image))
+        yield Series("cell", _name(image), [cell for cell in cells if np.isfinite(cell.value)], _read_bar_label(image))

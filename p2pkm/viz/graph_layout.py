@@ -1,4 +1,4 @@
-"""Where devices stand in a drawing of their graph."""
+"""Layout of graphs: positions of devices in a drawing."""
 
 from typing import TYPE_CHECKING
 
@@ -10,20 +10,21 @@ from topologies.single_thread import single_thread
 if TYPE_CHECKING:
     from p2pkm.network.graph import Topology
 
-_EXACT = 400  # devices; above, only distances to a few pivots are looked at
-_SOLVED = 5_000  # devices; above, they stand in a circle
-_LONG = 150  # hops; graphs that are longer are bent to a circle
+_EXACT = 400  # devices; above, only the distances to `_PIVOTS` pivots count
+_SOLVED = 5_000  # devices; above, they are placed on a circle
+_LONG = 150  # hops; a longer graph is placed along a circle
 _PIVOTS = 16
-_STEPS = 50
-_POWER = 512  # iterations; vectors whose eigenvalue is 5 % smaller vanish
+_STEPS = 50  # iterations of the majorization
+# Exponent of the power iteration in closed form: an eigenvalue 5 % smaller than the largest is scaled by 4e-12.
+_POWER = 512
 
 
 def place_devices(topology: "Topology") -> Floats:
-    """Return where each device stands, float64[n, 2]; the same at every call and on every processor.
+    """Compute the position of each device, float64[n, 2], equal at every call and on every processor.
 
-    Rings and complete graphs are circles, stars a wheel. In other graphs distances on paper follow the numbers of
-    hops: stress majorisation (Gansner, Koren, North, 2004) up to 400 devices, pivot multidimensional scaling (Brandes,
-    Pich, 2006) up to 5,000, a circle in the order of the devices above. Very long ones are bent to a circle, too.
+    Rings and complete graphs are circles; stars are wheels. In other graphs, distances in the drawing approximate hop
+    counts: stress majorization (Gansner, Koren, North, 2004) up to 400 devices, pivot multidimensional scaling
+    (Brandes, Pich, 2006) up to 5,000. Larger graphs, and graphs with a path of more than 150 hops, are circles.
     """
     n, degrees = topology.n, topology.degrees
     if n > _SOLVED or n <= 3 or (degrees == n - 1).all():
@@ -40,7 +41,7 @@ def place_devices(topology: "Topology") -> Floats:
 
 
 def _circle(order: Integers) -> Floats:
-    """Return points on a circle, the first on top, clockwise; order[i] is the place of device i."""
+    """Place devices clockwise on a circle from the top; order[i] is the position of device i."""
     n = len(order)
     if n == 1:
         return np.zeros((1, 2))
@@ -51,37 +52,39 @@ def _circle(order: Integers) -> Floats:
 
 
 def _wheel(hub: int, n: int) -> Floats:
-    """Return the hub in the middle and all others on a circle."""
+    """Place the hub in the middle and all other devices on a circle."""
     places = np.zeros((n, 2))
     places[np.arange(n) != hub] = _circle(np.arange(n - 1))
     return places
 
 
 def _walk(topology: "Topology") -> Integers:
-    """Return each device's place along a ring, int64[n]."""
+    """Compute each device's place along a ring, int64[n]."""
     order = np.zeros(topology.n, np.int64)
-    before, here = -1, 0
+    previous, current = -1, 0
     for place in range(topology.n):
-        order[here] = place
-        left, right = topology.indices[topology.indptr[here] : topology.indptr[here + 1]]
-        before, here = here, int(left if left != before else right)
+        order[current] = place
+        left, right = topology.indices[topology.indptr[current] : topology.indptr[current + 1]]
+        previous, current = current, int(left if left != previous else right)
     return order
 
 
 def _sort_along(topology: "Topology") -> Integers:
-    """Return each device's place from one end of the graph to the other, int64[n]."""
+    """Compute each device's place from one end of the graph to the other, int64[n]."""
     end = int(topology.layers(0).argmax())
     return np.argsort(np.argsort(topology.layers(end), kind="stable"))
 
 
 def _count_hops(topology: "Topology") -> Floats:
-    """Return the number of hops between any two devices, float64[n, n]; between components, one more than the most."""
+    """Count the hops between all pairs, float64[n, n]; between components, one more than the largest count."""
     n = topology.n
-    ends = np.concatenate((topology.indices, np.arange(n)))  # with a loop each, so that nobody's part is empty
+    # One self-loop per device, because reduceat does not handle empty segments.
+    ends = np.concatenate((topology.indices, np.arange(n)))
     starts = np.concatenate((topology.sources, np.arange(n)))
     ends = ends[np.argsort(starts, kind="stable")]
     first = topology.indptr[:-1] + np.arange(n)
-    hops, reached = np.zeros((n, n)), np.eye(n, dtype=np.bool_)
+    hops = np.zeros((n, n))
+    reached = np.eye(n, dtype=np.bool_)
     while True:
         further = np.logical_or.reduceat(reached[ends], first, axis=0)
         if (further == reached).all():
@@ -94,25 +97,25 @@ def _count_hops(topology: "Topology") -> Floats:
 
 @single_thread()
 def _majorize(hops: Floats) -> Floats:
-    """Return the layout of least stress, sum over pairs of (distance - hops)^2 / hops^2, by majorisation."""
+    """Minimize the stress, the sum over pairs of (distance - hops)^2 / hops^2, by majorization."""
     n = len(hops)
-    apart = hops + np.eye(n)
-    weights = apart**-2.0
+    weights = (hops + np.eye(n)) ** -2.0
     np.fill_diagonal(weights, 0.0)
     laplacian = np.diag(weights.sum(axis=1)) - weights
     inverse = np.linalg.inv(laplacian + 1 / n) - 1 / n
-    wanted = weights * hops
-    places = _embed(hops**2) + 0.1 * _circle(np.arange(n))  # the circle parts devices with equal distances
+    targets = weights * hops
+    # The small circle separates devices that have equal distances to all others.
+    places = _embed(hops**2) + 0.1 * _circle(np.arange(n))
     for _ in range(_STEPS):
-        across, along = (np.subtract.outer(axis, axis) for axis in places.T)
-        pull = wanted / np.maximum(np.sqrt(across * across + along * along), 1e-9)
-        places = inverse @ (pull.sum(axis=1)[:, None] * places - pull @ places)
+        dx, dy = (np.subtract.outer(axis, axis) for axis in places.T)
+        forces = targets / np.maximum(np.sqrt(dx * dx + dy * dy), 1e-9)
+        places = inverse @ (forces.sum(axis=1)[:, None] * places - forces @ places)
     return places
 
 
 @single_thread()
 def _embed(squares: Floats) -> Floats:
-    """Return the two leading directions of doubly centered squared distances, float64[n, 2].
+    """Compute the two leading directions of doubly centered squared distances, float64[n, 2].
 
     Parameters
     ----------
@@ -120,31 +123,34 @@ def _embed(squares: Floats) -> Floats:
         Squared distances of the devices to some or all of them.
     """
     centered = squares - squares.mean(axis=0) - squares.mean(axis=1, keepdims=True) + squares.mean()
-    lengths, vectors = np.linalg.eigh(centered.T @ centered / 4)  # far cheaper than the singular values
+    # Eigenvectors of a p x p matrix are far cheaper than singular vectors of an n x p one.
+    lengths, vectors = np.linalg.eigh(centered.T @ centered / 4)
     lengths = np.maximum(lengths, 1e-12 * lengths[-1])
     return centered @ _choose_plane(lengths, vectors) / (2 * lengths[:-3:-1] ** 0.25)
 
 
 def _choose_plane(lengths: Floats, vectors: Floats) -> Floats:
-    """Return orthonormal vectors for the two largest eigenvalues, float64[p, 2], the same on every processor.
+    """Compute orthonormal vectors for the two largest eigenvalues, float64[p, 2], equal on every processor.
 
-    LAPACK's eigenvectors differ between processors: in their signs, and where eigenvalues are equal, as in symmetric
-    graphs, also in their directions. Power iteration of two fixed vectors, in closed form, depends on the matrix alone.
+    LAPACK's eigenvectors differ between processors: in their signs and, for equal eigenvalues, as in symmetric graphs,
+    in their directions. Power iteration of two fixed vectors, in closed form, depends on the matrix alone.
     """
-    angle = np.arange(len(lengths)) ** 2  # squared: neither vector has the symmetries of a torus or a hypercube
+    # The square makes both vectors differ from the symmetries of a torus or a hypercube.
+    angle = np.arange(len(lengths)) ** 2
     plane = np.zeros((len(lengths), 2))
     for column, fixed in enumerate((np.cos(angle), np.sin(angle))):
-        kept = np.minimum(lengths / lengths[-1 - column], 1.0) ** _POWER
-        vector = vectors @ (kept * (vectors.T @ fixed))
+        factors = np.minimum(lengths / lengths[-1 - column], 1.0) ** _POWER
+        vector = vectors @ (factors * (vectors.T @ fixed))
         vector -= plane @ (plane.T @ vector)
         plane[:, column] = vector / np.linalg.norm(vector)
     return plane
 
 
 def _scale_pivots(topology: "Topology") -> Floats:
-    """Return a layout from the numbers of hops to a few pivots, each as far as possible from those before."""
+    """Compute a layout from hop counts to a few pivots, each as far as possible from the previous ones."""
     hops: list[Integers] = []
-    pivot, nearest = 0, np.full(topology.n, topology.n)
+    pivot = 0
+    nearest = np.full(topology.n, topology.n)
     for _ in range(_PIVOTS):
         layer = topology.layers(pivot)
         hops.append(np.where(layer < 0, layer.max() + 1, layer))

@@ -1,4 +1,4 @@
-"""What figures are for: a column or a page of a paper, or a slide; they are fitted when they are complete."""
+"""Figure styles for a column or a page of a paper, or a slide, and the fitting of finished figures to them."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -10,17 +10,30 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_NARROW = 5.0  # inches; in narrower figures panels stand below one another, and legends below the axes
-_LARGE = 1.3  # points of text per inch of width above which it is brief
+_NARROW = 5.0  # inches; narrower figures stack their panels and have the legend below the axes
+_LARGE = 1.3  # font size in points over figure width in inches above which texts are shortened
 _FLAT = 0.6  # least height over width of the axes in narrow figures
-_PAD = 0.03  # inches around everything
-_SMALL = 8.0  # points; smaller text stays in proportion to it
-_SHARE = 0.8  # of the width of a figure that a legend may take before it is put below
-_PASSES = 4  # shrinking the axes moves what stands beside them
+_PAD = 0.03  # inches around the contents
+_SMALL = 8.0  # points; text below this size keeps its proportion to the font size of a style
+_SHARE = 0.8  # largest share of the width that a legend may take next to the axes
+# Passes of the fitting: resizing the axes moves labels and legends, which changes the room for the axes.
+_PASSES = 4
 
 
-class Look(NamedTuple):
-    """Size of a figure in inches (height None: as its contents need), text in points, and whether there is a title."""
+class FigureStyle(NamedTuple):
+    """Preset of figure size and fonts.
+
+    Attributes
+    ----------
+    width : float
+        Inches.
+    height : float or None
+        Inches; None: as large as the contents require.
+    points : float
+        Font size.
+    titled : bool
+        Whether figures have a title.
+    """
 
     width: float
     height: float | None
@@ -28,32 +41,34 @@ class Look(NamedTuple):
     titled: bool
 
 
-LOOKS = {
-    "column": Look(3.3, None, 8.0, titled=False),
-    "page": Look(7.0, None, 8.0, titled=False),
-    "slide": Look(10.0, 5.6, 16.0, titled=True),
+FIGURE_STYLES = {
+    "column": FigureStyle(3.3, None, 8.0, titled=False),
+    "page": FigureStyle(7.0, None, 8.0, titled=False),
+    "slide": FigureStyle(10.0, 5.6, 16.0, titled=True),
 }
-_current: list[Look | None] = [None]
+_current: list[FigureStyle | None] = [None]
 
 
 class style:  # noqa: N801 - used as a function
-    """Draw figures for a column or a page of a paper, or for a slide: at once, or until the end of a ``with`` block.
+    """Select the size and fonts of new figures: from now on, or until the end of a ``with`` block.
 
     Parameters
     ----------
     name : {"column", "page", "slide"} or None
-        ``"column"``: 3.3 inches wide, ``"page"``: 7 inches, both with text of 8 points and without a title, which
-        belongs in the caption; ``"slide"``: 10 x 5.6 inches with 16 points. None: as in reports.
+        * "column": 3.3 inches wide, text of 8 points, no title, which belongs in the caption.
+        * "page": the same, 7 inches wide.
+        * "slide": 10 x 5.6 inches, text of 16 points.
+        * None: as in reports.
 
     Raises
     ------
     ExperimentError
-        If the name is not known.
+        If the name is unknown.
 
     Notes
     -----
-    Figures that are drawn into axes of your own keep their size; matplotlib's settings for fonts are those of the
-    style, too, until it ends.
+    Figures drawn into axes that you pass as ``ax`` keep their size. Matplotlib's font settings are those of the style
+    until it ends, also for your figures.
 
     Examples
     --------
@@ -65,22 +80,22 @@ class style:  # noqa: N801 - used as a function
     """
 
     def __init__(self, name: str | None) -> None:
-        if name is not None and name not in LOOKS:
-            raise ExperimentError(f"style is {name!r}; expected {', '.join(LOOKS)}, or None")
+        if name is not None and name not in FIGURE_STYLES:
+            raise ExperimentError(f"style is {name!r}; expected {', '.join(FIGURE_STYLES)}, or None")
         from matplotlib import rcParams
 
         settings: Any = rcParams
-        rc: dict[str, Any] = {} if name is None else FONTS | {"font.size": LOOKS[name].points}
+        rc: dict[str, Any] = {} if name is None else FONTS | {"font.size": FIGURE_STYLES[name].points}
         self._before = _current[0], {key: settings[key] for key in rc}, dict(STYLE)
-        _current[0] = None if name is None else LOOKS[name]
+        _current[0] = None if name is None else FIGURE_STYLES[name]
         settings.update(rc)
         _replace(STYLE, rc)
 
     def __enter__(self) -> None:
-        """Do nothing: the style has begun."""
+        """Enter the block; the style is active since its construction."""
 
     def __exit__(self, *_: object) -> None:
-        """Return to what was before."""
+        """Restore the previous style."""
         from matplotlib import rcParams
 
         settings: Any = rcParams
@@ -90,40 +105,47 @@ class style:  # noqa: N801 - used as a function
 
 
 def _replace(content: dict[str, Any], other: dict[str, Any]) -> None:
-    """Give a dict the content of another one."""
+    """Replace the entries of a dict in place, because other modules refer to it."""
     content.clear()
     content.update(other)
 
 
-def current() -> Look | None:
-    """Return what figures are drawn for now."""
+def current_style() -> FigureStyle | None:
+    """Return the style of new figures, None outside of any style."""
     return _current[0]
 
 
 def is_narrow() -> bool:
-    """Return whether figures are so narrow now that panels should stand below one another."""
-    look = current()
-    return look is not None and look.width < _NARROW
+    """Return whether the current style is too narrow for panels side by side."""
+    preset = current_style()
+    return preset is not None and preset.width < _NARROW
 
 
 def is_tight() -> bool:
-    """Return whether text is so large against the figure now that it should be brief."""
-    look = current()
-    return look is not None and look.points > _LARGE * look.width
+    """Return whether the font of the current style is so large that texts should be short."""
+    preset = current_style()
+    return preset is not None and preset.points > _LARGE * preset.width
 
 
 def finish_figure(ax: "Axes", *, in_rows: bool = False) -> "Figure":
-    """Return the figure of axes in which all is drawn; one of p2pkm's own is fitted into the style.
+    """Return the figure of the axes, fitted to its style if p2pkm created it; call this after the last artist.
 
-    in_rows: what is drawn stands in rows of text, which need their height however narrow the figure is.
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    in_rows : bool, default=False
+        Whether the axes consist of rows of text: these keep their height in a narrow figure.
     """
     from p2pkm.viz.picture import Picture
 
-    figure = ax.figure.figure  # of a subfigure, too
+    # The first `figure` may be a subfigure, whose `figure` is the whole one.
+    figure = ax.figure.figure
     if isinstance(figure, Picture):
-        if figure.look is not None:
-            look, figure.look = cast(Look, figure.look), None
-            _fit(figure, ax, look, in_rows=in_rows)
+        if figure.figure_style is not None:
+            preset = cast(FigureStyle, figure.figure_style)
+            # A figure is fitted only once, also if it is drawn into again.
+            figure.figure_style = None
+            _fit(figure, ax, preset, in_rows=in_rows)
         elif figure.grows:
             figure.grows = False
             _contain(figure)
@@ -132,8 +154,9 @@ def finish_figure(ax: "Axes", *, in_rows: bool = False) -> "Figure":
 
 
 def _contain(figure: "Figure") -> None:
-    """Make a figure as much larger as needs what stands beside its axes, such as long names; these keep their size."""
-    box, (wide, tall) = figure.get_tightbbox(), figure.get_size_inches()
+    """Enlarge a figure so that it contains labels and legends next to its axes; the axes keep their size."""
+    box = figure.get_tightbbox()
+    wide, tall = figure.get_size_inches()
     left, below = (_PAD - low if low < 0 else 0.0 for low in (box.x0, box.y0))
     right, above = (high + _PAD - size if high > size else 0.0 for high, size in ((box.x1, wide), (box.y1, tall)))
     if not any((left, below, right, above)):
@@ -147,75 +170,80 @@ def _contain(figure: "Figure") -> None:
 
 
 def _allow_mathematics(figure: "Figure") -> None:
-    """Let the user replace a text by a formula later; text that has a dollar sign now stays plain."""
+    """Enable formulas in texts that do not contain a dollar sign, so that users can replace them by formulas."""
     from matplotlib.text import Text
 
     for text in cast(list[Text], figure.findobj(Text)):
         text.set_parse_math("$" not in text.get_text())
 
 
-def _fit(figure: "Figure", ax: "Axes", look: Look, *, in_rows: bool) -> None:
-    """Give a figure its width and its text, then move the axes so that all that stands beside them is inside."""
+def _fit(figure: "Figure", ax: "Axes", preset: FigureStyle, *, in_rows: bool) -> None:
+    """Set the width and fonts of a figure, then resize the axes so that labels and legends fit next to them."""
     wide, tall = figure.get_size_inches()
     box = ax.get_position(original=True)
     high = box.height * tall
     shape = high / (box.width * wide)
-    if look.width < _NARROW:
+    if preset.width < _NARROW:
         shape = max(shape, _FLAT)
-    if not look.titled:
+    if not preset.titled:
         for place in ("left", "center", "right"):
             ax.set_title("", loc=cast(Any, place))
-    _scale_text(figure, ax, look)
-    _scale_marks(figure, look.points / _SMALL * min(look.width / wide, 1.0))
-    figure.set_size_inches(look.width, look.height or look.width * tall / wide)
+    _scale_text(figure, ax, preset)
+    _scale_marks(figure, preset.points / _SMALL * min(preset.width / wide, 1.0))
+    figure.set_size_inches(preset.width, preset.height or preset.width * tall / wide)
     for number in range(_PASSES):
+        # Texts are wrapped in the first passes only; later ones settle the positions.
         if number < 2:
             wrap_labels(figure)
             wrap_title(ax)
             thin_ticks(figure)
-            _lower_legend(ax, look)
-        _place(figure, ax, look, high if in_rows else None, shape)
+            _lower_legend(ax, preset)
+        _place(figure, ax, preset, high if in_rows else None, shape)
     shrink_panel_titles(ax)
 
 
-def _scale_text(figure: "Figure", ax: "Axes", look: Look) -> None:
-    """Write all text in the size of the look, and keep what is set off from it by points in proportion."""
+def _scale_text(figure: "Figure", ax: "Axes", preset: FigureStyle) -> None:
+    """Set the font size of all texts to that of the style, and scale offsets in points in proportion."""
     from matplotlib.legend import Legend
     from matplotlib.text import Annotation
 
-    factor = look.points / _SMALL
+    factor = preset.points / _SMALL
     for legend in figure.findobj(Legend):
         cast(Any, legend).borderaxespad *= factor
     for text in find_texts(figure):
-        text.set_fontsize(look.points if text.get_fontsize() >= _SMALL else text.get_fontsize() * factor)
+        text.set_fontsize(preset.points if text.get_fontsize() >= _SMALL else text.get_fontsize() * factor)
         if isinstance(text, Annotation) and factor != 1:
             text.xyann = (factor * text.xyann[0], factor * text.xyann[1])
-    if look.titled:
+    if preset.titled:
         pad = float(cast(Any, ax).titleOffsetTrans.get_matrix()[1, 2]) * 72 / figure.dpi
         ax.set_title(ax.get_title(loc="left"), loc="left", pad=factor * pad)
 
 
 def _scale_marks(figure: "Figure", factor: float) -> None:
-    """Draw marks smaller in a smaller figure, and larger beside larger text."""
+    """Multiply the areas of all scatter marks by a factor."""
     from matplotlib.collections import PathCollection
 
     for marks in figure.findobj(PathCollection):
         cast(Any, marks).set_sizes(cast(Any, marks).get_sizes() * factor)
 
 
-def _lower_legend(ax: "Axes", look: Look) -> None:
-    """Put a legend below all else, in as many columns as there is room for, if the figure is narrow or too narrow."""
+def _lower_legend(ax: "Axes", preset: FigureStyle) -> None:
+    """Move a legend below the axes, in up to three columns, if the figure is narrow or the legend is too wide."""
     from matplotlib.transforms import ScaledTranslation
 
-    legend, figure = ax.get_legend(), ax.figure.figure
+    legend = ax.get_legend()
+    figure = ax.figure.figure
     if legend is None:
         return
     figure.draw_without_rendering()
-    drawn, whole = legend.get_window_extent(), look.width * figure.dpi
-    if look.width >= _NARROW and drawn.width < _SHARE * whole and drawn.x1 <= whole:
+    drawn = legend.get_window_extent()
+    figure_width = preset.width * figure.dpi
+    if preset.width >= _NARROW and drawn.width < _SHARE * figure_width and drawn.x1 <= figure_width:
         return
+    # Otherwise the bounding box below would contain the legend at its old position.
     legend.set_in_layout(False)
-    box, own = figure.get_tightbbox(), ax.get_position(original=True)
+    box = figure.get_tightbbox()
+    axes_box = ax.get_position(original=True)
     wide, tall = figure.get_size_inches()
     handles, labels = legend.legend_handles, [text.get_text() for text in legend.get_texts()]
     size = legend.get_texts()[0].get_fontsize() if labels else None
@@ -228,27 +256,36 @@ def _lower_legend(ax: "Axes", look: Look) -> None:
         if legend.get_window_extent().width <= (wide - 2 * _PAD) * figure.dpi:
             break
     wrap_legend(legend, (wide - 2 * _PAD) * figure.dpi)
-    # In inches from a corner of the axes, so that it goes with them and keeps its distance when they change their size.
-    offset = ScaledTranslation(_PAD - own.x0 * wide, box.y0 - 0.06 - own.y0 * tall, figure.dpi_scale_trans)
+    # In inches from a corner of the axes, so that the legend keeps its distance when the axes move or change size.
+    offset = ScaledTranslation(_PAD - axes_box.x0 * wide, box.y0 - 0.06 - axes_box.y0 * tall, figure.dpi_scale_trans)
     legend.set_bbox_to_anchor((0.0, 0.0), transform=ax.transAxes + offset)
 
 
-def _place(figure: "Figure", ax: "Axes", look: Look, high: float | None, shape: float) -> None:
-    """Move the axes so that they and all that stands beside them fill the figure.
+def _place(figure: "Figure", ax: "Axes", preset: FigureStyle, high: float | None, shape: float) -> None:
+    """Resize the axes so that they, their labels and legends fill the figure.
 
-    high: height of the axes in inches, None: `shape` times their width; a look with a height has the last word.
+    Parameters
+    ----------
+    figure, ax, preset
+    high : float or None
+        Height of the axes in inches; None: `shape` times their width. A style with a height overrides both.
+    shape : float
     """
     wide, tall = figure.get_size_inches()
-    whole, own = figure.get_tightbbox(), ax.get_position(original=True)
-    left, right = own.x0 * wide - whole.x0, whole.x1 - own.x1 * wide
-    below, above = own.y0 * tall - whole.y0, whole.y1 - own.y1 * tall
-    across = max(look.width - left - right - 2 * _PAD, 0.25 * look.width)
+    contents = figure.get_tightbbox()
+    axes_box = ax.get_position(original=True)
+    left = axes_box.x0 * wide - contents.x0
+    right = contents.x1 - axes_box.x1 * wide
+    below = axes_box.y0 * tall - contents.y0
+    above = contents.y1 - axes_box.y1 * tall
+    across = max(preset.width - left - right - 2 * _PAD, 0.25 * preset.width)
     up = high or across * shape
-    if look.height is not None:
-        up = max(look.height - below - above - 2 * _PAD, 0.25 * look.height)
+    if preset.height is not None:
+        up = max(preset.height - below - above - 2 * _PAD, 0.25 * preset.height)
     height = up + below + above + 2 * _PAD
-    figure.set_size_inches(look.width, height)
-    size = ((left + _PAD) / look.width, (below + _PAD) / height, across / look.width, up / height)
-    for one in figure.axes:  # twins share their place
-        if one.get_position(original=True).bounds == own.bounds:
-            one.set_position(size)
+    figure.set_size_inches(preset.width, height)
+    size = ((left + _PAD) / preset.width, (below + _PAD) / height, across / preset.width, up / height)
+    # Twin axes share the position of their axes.
+    for axes in figure.axes:
+        if axes.get_position(original=True).bounds == axes_box.bounds:
+            axes.set_position(size)

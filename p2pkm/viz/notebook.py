@@ -1,4 +1,4 @@
-"""What a notebook shows of an object: a small table, and beside it a picture where one can be drawn."""
+"""HTML cards of objects in notebooks: a small table and a figure."""
 
 import base64
 from collections.abc import Callable, Mapping
@@ -17,36 +17,39 @@ _DPI = 55
 
 
 def card(thing: Any) -> str:
-    """Return what a notebook shows of a Result, a Topology, Shards or a PartitionReport."""
+    """Return the HTML card of a Result, a Topology, Shards or a PartitionReport."""
     if isinstance(thing, Result):
-        figures = {metric.label: thing.summary.get(metric.key) for metric in metrics_shown_in(ShownIn.CARD)}
-        return show_card("p2pkm result", _known(figures),
-                         lambda: plot_graph(thing))  # fmt: skip
+        metrics = {metric.label: thing.summary.get(metric.key) for metric in metrics_shown_in(ShownIn.CARD)}
+        return show_card("p2pkm result", _known(metrics), lambda: plot_graph(thing))
     if isinstance(thing, Topology):
         degrees = thing.degrees
-        figures = {"devices": thing.clients, "links": len(thing.indices) // 2,
-                   "server": "yes" if thing.hub >= 0 else None,
-                   "links_of_a_device": f"{degrees.min()} to {degrees.max()}",
-                   "components": int(thing.components.max()) + 1}  # fmt: skip
-        return show_card("p2pkm topology", _known(figures), lambda: plot_topology(thing, "topology"))
+        rows = {
+            "devices": thing.clients,
+            "links": len(thing.indices) // 2,
+            "server": "yes" if thing.hub >= 0 else None,
+            "links_per_device": f"{degrees.min()} to {degrees.max()}",
+            "components": int(thing.components.max()) + 1,
+        }
+        return show_card("p2pkm topology", _known(rows), lambda: plot_topology(thing, "topology"))
     report = thing if isinstance(thing, PartitionReport) else partition_report(thing)
     return show_card("partition", report.figures, report.plot)
 
 
-def _known(figures: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in figures.items() if value is not None}
+def _known(entries: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entries.items() if value is not None}
 
 
-def show_card(title: str, figures: Mapping[str, Any], draw: Callable[[], Any]) -> str:
-    """Return a table as HTML, and the picture that `draw` returns; without it if drawing fails."""
+def show_card(title: str, entries: Mapping[str, Any], draw: Callable[[], Any]) -> str:
+    """Return a table as HTML, followed by the figure that `draw` returns unless drawing fails."""
     rows = "".join(
         f'<tr><th style="text-align:left">{escape(name.replace("_", " "))}</th>'
         f'<td style="text-align:left">{escape(_write(value))}</td></tr>'
-        for name, value in figures.items()
+        for name, value in entries.items()
     )
     table = f"<table><caption>{escape(title)}</caption>{rows}</table>"
     picture = ""
-    with suppress(Exception):  # whatever is wrong with matplotlib, the table is there
+    # A broken matplotlib must not hide the table, so every error is ignored.
+    with suppress(Exception):
         file = BytesIO()
         draw().figure.savefig(file, format="png", dpi=_DPI)
         data = base64.b64encode(file.getvalue()).decode()

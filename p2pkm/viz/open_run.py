@@ -1,4 +1,4 @@
-"""What pictures are drawn of: a result or the folder of one, other objects, and tables; anything else is refused."""
+"""Checks of the objects that figures draw: results, run folders and tables."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     Run: TypeAlias = Result | str | os.PathLike[str]
 
 _T = TypeVar("_T")
-_ADVICE = {  # what draws an object of this type
+# Functions that draw an object of another type, for error messages.
+_ADVICE = {
     "Result": "p2pkm.viz.plot_bytes(result), or result.plot() for all figures",
     "Study": "study.plot(), p2pkm.viz.plot_seeds(study) or p2pkm.viz.plot_study_quality(study)",
     "DeepTable": "p2pkm.viz.plot_accuracy(table)",
@@ -23,12 +24,12 @@ _ADVICE = {  # what draws an object of this type
 
 
 def open_run(run: "Run") -> "Result":
-    """Return the result, read from its run folder if that is given.
+    """Return a result, read from its run folder if `run` is a path.
 
     Raises
     ------
     ExperimentError
-        If it is neither.
+        If `run` is neither a result nor a path.
     """
     from p2pkm.metrics.result import Result
 
@@ -39,35 +40,35 @@ def open_run(run: "Run") -> "Result":
     return load(os.fspath(run))
 
 
-def require_type(thing: Any, kind: type[_T], wanted: str) -> _T:
-    """Return an object of this type.
+def require_type(thing: Any, kind: type[_T], expected: str) -> _T:
+    """Return `thing` if it has the type `kind`.
 
     Raises
     ------
     ExperimentError
-        If it is of another one; with what draws such an object, if anything does.
+        If it has another type; the message names the function that draws this type, if there is one.
     """
     if isinstance(thing, kind):
         return thing
     name = type(thing).__name__
     advice = f". Use {_ADVICE[name]}" if name in _ADVICE else ""
-    raise ExperimentError(f"the figure is given an object of type {name}; expected {wanted}{advice}")
+    raise ExperimentError(f"the object to draw has the type {name}; expected {expected}{advice}")
 
 
 def read_table(rows: Any, columns: Iterable[str], what: str) -> Sequence[Mapping[str, Any]]:
-    """Return the rows of a table, each a mapping with these columns at least; there must be one.
+    """Return the rows of a table; there must be at least one, and each must be a mapping with these columns.
 
     Raises
     ------
     ExperimentError
-        If they are something else.
+        If `rows` is not such a table.
     """
-    found: list[Any] = [] if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable) else list(rows)
-    if not found or not all(isinstance(row, Mapping) for row in found):
+    listed: list[Any] = [] if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable) else list(rows)
+    if not listed or not all(isinstance(row, Mapping) for row in listed):
         advice = f". Use {_ADVICE[type(rows).__name__]}" if type(rows).__name__ in _ADVICE else ""
-        given = "no rows" if isinstance(rows, list) and not rows else f"an object of type {type(rows).__name__}"
-        raise ExperimentError(f"the figure is given {given}; expected {what}, a list of at least one dict{advice}")
-    missing = sorted({name for row in found for name in set(columns) - row.keys()})
+        problem = "has 0 rows" if isinstance(rows, list) and not rows else f"has the type {type(rows).__name__}"
+        raise ExperimentError(f"the table to draw {problem}; expected {what}, a list of at least one dict{advice}")
+    missing = sorted({name for row in listed for name in set(columns) - row.keys()})
     if missing:
-        raise ExperimentError(f"the figure is given rows without {', '.join(missing)}; expected {what}")
-    return found
+        raise ExperimentError(f"the table to draw has rows without {', '.join(missing)}; expected {what}")
+    return listed

@@ -1,4 +1,4 @@
-"""Who has which points: a table and a figure of a partition."""
+"""Report of a partition: a table and a figure of the points and classes of each device."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from p2pkm.data.shards import Shards
 
-_LISTED = 20  # devices that the table shows one by one
+_LISTED = 20  # devices with a line in the printed table
 
 
 class PartitionReport(NamedTuple):
-    """How points are dealt to devices; print it, show it in a notebook, or `plot` it.
+    """Numbers of points per device and class; print it, show it in a notebook, or `plot` it.
 
     Attributes
     ----------
@@ -35,18 +35,21 @@ class PartitionReport(NamedTuple):
 
     @property
     def figures(self) -> dict[str, Any]:
-        """Return the main figures: devices, points, smallest, largest and empty devices, mean classes per device."""
-        found: dict[str, Any] = {
-            "devices": len(self.sizes), "points": int(self.sizes.sum()), "smallest": int(self.sizes.min()),
-            "largest": int(self.sizes.max()), "empty": int((self.sizes == 0).sum()),
-        }  # fmt: skip
+        """Main numbers: devices, points, smallest, largest and empty devices, mean number of classes per device."""
+        numbers: dict[str, Any] = {
+            "devices": len(self.sizes),
+            "points": int(self.sizes.sum()),
+            "smallest": int(self.sizes.min()),
+            "largest": int(self.sizes.max()),
+            "empty": int((self.sizes == 0).sum()),
+        }
         if self.classes is not None:
             present = (self.classes > 0).sum(axis=1)[self.sizes > 0]
-            found |= {"classes": self.classes.shape[1], "classes_per_device": float(np.mean(present))}
-        return found
+            numbers |= {"classes": self.classes.shape[1], "classes_per_device": float(np.mean(present))}
+        return numbers
 
     def __str__(self) -> str:
-        """Return the figures, and the first devices one by one."""
+        """Format the main numbers, and one line for each of the first devices."""
         lines = [", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in self.figures.items())]
         for i in range(min(len(self.sizes), _LISTED)):
             row = "" if self.classes is None else "  classes " + " ".join(f"{count:5d}" for count in self.classes[i])
@@ -62,14 +65,14 @@ class PartitionReport(NamedTuple):
         return str(call("card", self))
 
     def plot(self, ax: "Axes | None" = None) -> "Figure":
-        """Draw the devices x classes map (without labels: points per device)."""
+        """Draw a map of devices and classes, or points per device without labels."""
         from p2pkm.viz import plot_partition_of
 
         return plot_partition_of(self.sizes, self.classes, ax)
 
 
 def partition_report(shards: "Shards") -> PartitionReport:
-    """Report how points are dealt to devices.
+    """Count the points of each device, and of each class on each device.
 
     Parameters
     ----------
@@ -78,7 +81,7 @@ def partition_report(shards: "Shards") -> PartitionReport:
     Returns
     -------
     PartitionReport
-        A table if printed, a figure if plotted.
+        A table when printed, a figure when plotted.
 
     Examples
     --------
@@ -93,7 +96,8 @@ def partition_report(shards: "Shards") -> PartitionReport:
     if shards.labels is not None:
         count = int(shards.labels.max(initial=-1)) + 1
         classes = np.zeros((shards.n, count), np.int64)
-        for own, rows in iter_chunks(shards.offsets):
-            offsets, labels = shards.offsets[own.start : own.stop + 1] - rows.start, shards.labels[rows]
-            classes[own] = count_class_labels(offsets, labels, np.zeros_like(labels), count, 1)[:, :, 0]
+        for devices, rows in iter_chunks(shards.offsets):
+            offsets = shards.offsets[devices.start : devices.stop + 1] - rows.start
+            labels = shards.labels[rows]
+            classes[devices] = count_class_labels(offsets, labels, np.zeros_like(labels), count, 1)[:, :, 0]
     return PartitionReport(shards.sizes, classes)

@@ -1,4 +1,4 @@
-"""The figures that p2pkm draws: matplotlib's, which no pyplot state knows and a notebook shows by itself."""
+"""Figure class of p2pkm: a matplotlib figure outside pyplot's state, with a display method for notebooks."""
 
 from io import BytesIO
 from typing import Any
@@ -11,17 +11,17 @@ _SHOWN = 90  # dots per inch in a notebook
 
 
 class Picture(Figure):
-    """A matplotlib figure whose files hold their fonts; the last expression of a notebook's cell shows it.
+    """A matplotlib figure whose files embed their fonts; a notebook displays it as the result of a cell.
 
     Attributes
     ----------
-    look : Look or None
-        What it is to be made into when it is complete, see `p2pkm.style`; None: it stays as it is.
+    figure_style : FigureStyle or None
+        Style that the finished figure is fitted to, see `p2pkm.style`; None: it is not changed.
     grows : bool
-        Whether it may become larger when it is complete, to hold what stands beside its axes.
+        Whether the finished figure may be enlarged to contain labels and legends next to its axes.
     """
 
-    look: Any = None
+    figure_style: Any = None
     grows: bool = False
 
     def savefig(self, fname: Any, **options: Any) -> None:
@@ -30,7 +30,7 @@ class Picture(Figure):
             super().savefig(fname, **options)
 
     def draw(self, renderer: Any) -> None:
-        """Draw the figure, as `matplotlib.figure.Figure.draw` does: ticks are made then."""
+        """Draw the figure, as `matplotlib.figure.Figure.draw` does; ticks are created with p2pkm's settings."""
         with use_own_settings():
             super().draw(renderer)
 

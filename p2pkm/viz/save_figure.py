@@ -1,4 +1,4 @@
-"""Figures as files: in every kind that is asked for, with what they draw as a table beside them."""
+"""Figures as files of several formats, each with a table of its data."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -18,49 +18,50 @@ if TYPE_CHECKING:
 
 KINDS = ("png", "svg", "pdf", "pgf")
 USUAL = ("png", "svg")
-_DATES = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # left out
+# Metadata that would make two files of one figure differ.
+_DATES = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
-def read_kinds(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the kinds of files in a list such as ``png,pdf``, or in a sequence of words.
+def read_kinds(text: str | Sequence[str]) -> tuple[str, ...]:
+    """Parse file formats from a list such as ``png,pdf`` or a sequence of words.
 
     Raises
     ------
     ExperimentError
-        If one is not known, or needs a TeX that is not installed.
+        If a format is unknown, or requires TeX, which is not installed.
     """
-    given = given if isinstance(given, str) else ",".join(map(str, as_list(given, "kinds")))
-    kinds = tuple(dict.fromkeys(part.strip().lower().removeprefix(".") for part in given.split(",")))
-    wrong = [kind for kind in kinds if kind not in KINDS]
-    if wrong:
-        raise ExperimentError(f"figures is {given!r}; expected a list of {', '.join(KINDS)}, such as png,pdf")
+    text = text if isinstance(text, str) else ",".join(map(str, as_list(text, "kinds")))
+    kinds = tuple(dict.fromkeys(part.strip().lower().removeprefix(".") for part in text.split(",")))
+    if any(kind not in KINDS for kind in kinds):
+        raise ExperimentError(f"figures is {text!r}; expected a list of {', '.join(KINDS)}, such as png,pdf")
     if "pgf" in kinds:
-        _require_tex(given)
+        _require_tex(text)
     return kinds
 
 
-def _require_tex(given: str) -> None:
+def _require_tex(text: str) -> None:
+    """Check that the TeX program of matplotlib's pgf backend is installed."""
     from matplotlib import rcParams
 
     program = str(rcParams["pgf.texsystem"])
     if shutil.which(program) is None:
         raise ExperimentError(
-            f"figures is {given!r}, but pgf needs TeX, and there is no {program} on the PATH; install TeX Live, or "
-            "take pdf, which LaTeX includes as well"
+            f"figures is {text!r}; pgf requires {program}, which is not on the PATH. Install TeX Live, or use pdf, "
+            "which LaTeX can include"
         )
 
 
 def save_figure(
     draw: "Callable[[], Axes | Figure]", folder: Path, name: str, kinds: Sequence[str] = USUAL
 ) -> list[Path]:
-    """Write the figure that is drawn, and what it draws as ``NAME.data.csv``; the same figure gives the same bytes.
+    """Write the figure that `draw` returns, and its data as ``NAME.data.csv``; equal figures give equal bytes.
 
-    The folder is made if it does not exist; a file appears under its name only when it is complete.
+    The folder is created if it does not exist. A file appears under its name only when it is complete.
 
     Returns
     -------
     list of pathlib.Path
-        A file of every kind, then the table.
+        One file per kind, then the table.
     """
     from matplotlib import rc_context
 
@@ -73,7 +74,7 @@ def save_figure(
 
 
 def _write(figure: Any, place: Path, paths: Sequence[Path], kinds: Sequence[str]) -> None:
-    """Write a figure in every kind, then its table."""
+    """Write a figure in each format, then its table."""
     for path, kind in zip(paths, kinds, strict=False):
         figure.savefig(place / path.name, format=kind, dpi=DPI, metadata=_DATES.get(kind))
     (place / paths[-1].name).write_text(write_table(figure), "utf-8")

@@ -1,4 +1,4 @@
-"""Settings of matplotlib while p2pkm draws: its own, whatever the user's matplotlibrc or style sheet says."""
+"""Settings of matplotlib while p2pkm draws, independent of the user's matplotlibrc and style sheets."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -8,20 +8,22 @@ from typing import Any, ParamSpec, TypeVar
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+# Type 42 embeds TrueType fonts; "none" keeps text in SVG files as text.
 FONTS: Any = {
     "pdf.fonttype": 42,
     "ps.fonttype": 42,
     "svg.fonttype": "none",
-}  # TrueType in the file; SVG text stays text
-STYLE: dict[str, Any] = {}  # settings of the current style, see `p2pkm.style`
-# Settings that stay the user's: programs, windows, the LaTeX of pgf files, and what the caller has set for a file.
+}
+# Settings of the current style, see `p2pkm.style`.
+STYLE: dict[str, Any] = {}
+# Settings of the user that are not replaced: programs, windows, the LaTeX of pgf files, and the hash salt of a file.
 _USERS = ("animation.", "backend", "interactive", "macosx.", "pgf.", "svg.hashsalt", "tk.", "toolbar", "webagg.")
 
 
 def use_own_settings() -> Any:
-    """Return a context in which matplotlib has its own defaults, plain text, and the text size of the current style.
+    """Return a context with matplotlib's defaults, plain text, and the text size of the current style.
 
-    Text is not read as mathematics: a device may be called ``$1`` or ``a_$b$``.
+    Text is not parsed as mathematics, because device names may contain dollar signs, such as ``$1`` or ``a_$b$``.
     """
     from matplotlib import rc_context
 
@@ -38,14 +40,14 @@ def _read_defaults() -> dict[str, Any]:
 
 
 def with_own_settings(draw: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Decorate what draws a figure: it has p2pkm's settings unless it is given axes, whose figure is the caller's."""
+    """Decorate a drawing function: use p2pkm's settings unless the caller passes axes of another figure."""
 
     @wraps(draw)
-    def drawn(*given: _P.args, **options: _P.kwargs) -> _T:
+    def drawn(*arguments: _P.args, **options: _P.kwargs) -> _T:
         from matplotlib.axes import Axes
 
-        foreign = any(isinstance(one, Axes) for one in (*given, *options.values()))
+        foreign = any(isinstance(value, Axes) for value in (*arguments, *options.values()))
         with nullcontext() if foreign else use_own_settings():
-            return draw(*given, **options)
+            return draw(*arguments, **options)
 
     return drawn

@@ -1,4 +1,4 @@
-"""What all figures share: a fresh canvas without pyplot, colors that the color-blind can tell apart, axes."""
+"""Common parts of figures: new axes without pyplot, colors for color-blind readers, ticks, labels and color bars."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,30 +8,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
-from p2pkm.viz.looks import current
+from p2pkm.viz.looks import current_style
 from p2pkm.viz.open_run import require_type
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Normalize
 
-# Okabe and Ito, "Color Universal Design" (2008), without yellow, which is lost on white.
+# Okabe and Ito, "Color Universal Design" (2008), without yellow, which has too little contrast on white.
 CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31")
 BLUE, ORANGE, GREEN, RED, GRAY, PALE, INK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#9A9A9A", "#EFEFEF", "#222222"
 DPI = 120
-BARS = 100  # devices; above, bars become a line
-RASTER = 2_000  # marks; above, a vector file holds them as a picture
-_LONGEST, _HEAD = 40, 25  # letters of a name that are written, and of its beginning if it is longer
-_WRAPPED = 20  # letters of a line of a name beside the axes
-_LETTERS, _ASLANT = 60, 16  # letters of names beside one another on an axis, and of one that is written aslant
-_NUMBERED = 20  # devices or classes; above, not every one is numbered
-_FEW_DECADES = 500.0  # largest over smallest value up to which 2 and 5 are numbered, too
-_NARROW = 1e-3  # width of a linear axis over its largest number below which an offset is taken off
-_WIDE = 20.0  # largest over smallest value from which an axis or a color scale is logarithmic
+BARS = 100  # devices; above, bars are replaced by steps
+RASTER = 2_000  # marks; above, vector files contain them as an image
+_LONGEST = 40  # letters of a name; longer ones are abbreviated
+_HEAD = 25  # letters from the beginning of an abbreviated name
+_WRAPPED = 20  # letters per line of a name on a vertical axis
+_LETTERS = 60  # letters of all names on a horizontal axis; above, names are rotated
+_ASLANT = 16  # letters of the longest name up to which names are rotated by 35 degrees instead of 90
+_NUMBERED = 20  # devices or classes; above, not every tick has a number
+_FEW_DECADES = 500.0  # largest over smallest value up to which ticks at 2 and 5 times a power of ten have numbers
+_NARROW = 1e-3  # width of a linear axis over its largest number below which an offset is subtracted
+_WIDE = 20.0  # largest over smallest value above which an axis or a color scale is logarithmic
 
 
 def open_axes(ax: "Axes | None", width: float = 7.0, height: float = 4.5, **margins: float) -> "Axes":
-    """Return the given axes, or those of a new figure that no pyplot state knows.
+    """Return the axes `ax` or, if None, those of a new figure outside pyplot's state.
 
     Parameters
     ----------
@@ -48,16 +50,17 @@ def open_axes(ax: "Axes | None", width: float = 7.0, height: float = 4.5, **marg
     from p2pkm.viz.picture import Picture
 
     figure = Picture(figsize=(width, height), dpi=DPI)
-    figure.look, figure.grows = current(), True
+    figure.figure_style = current_style()
+    figure.grows = True
     edges = {"left": 0.1, "right": 0.97, "bottom": 0.13, "top": 0.9} | margins
     size = (edges["left"], edges["bottom"], edges["right"] - edges["left"], edges["top"] - edges["bottom"])
     return figure.add_axes(size)
 
 
 def label_axes(ax: "Axes", title: str, x: str, y: str) -> None:
-    """Write the title, the labels and the numbers of the axes, and take away the frame's upper and right side.
+    """Set the title, labels and tick format of axes, and hide the upper and right spine.
 
-    Axes whose numbers have a format of their own keep it.
+    Custom tick formats are kept.
     """
     from matplotlib.ticker import ScalarFormatter
 
@@ -70,13 +73,13 @@ def label_axes(ax: "Axes", title: str, x: str, y: str) -> None:
 
 
 def format_tick_labels(axis: Any) -> str:
-    """Write an axis' numbers as 0.01, 1 and 1e+06, as six digits can tell them apart; its limits must be known.
+    """Format the ticks of an axis with six digits, as 0.01, 1 and 1e+06; call this when its limits are final.
 
     Returns
     -------
     str
-        To be written after the label: where the numbers differ by less than a thousandth of their size, what has been
-        subtracted from all of them, such as " - 1000"; else nothing.
+        Suffix of the axis label. If the ticks differ by less than a thousandth of their size, the offset that was
+        subtracted from all of them, such as " - 1000"; else empty.
     """
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
@@ -92,7 +95,7 @@ def format_tick_labels(axis: Any) -> str:
 
 
 def _choose_offset(low: float, high: float) -> tuple[float, float]:
-    """Return what to subtract from the numbers of a linear axis, and what of them is but rounding."""
+    """Return the offset of the ticks of a linear axis, and the size below which a tick is a rounding error of 0."""
     width = abs(high - low)
     if not 0 < width < _NARROW * max(abs(low), abs(high)):
         return 0.0, 1e-9 * width
@@ -101,20 +104,20 @@ def _choose_offset(low: float, high: float) -> tuple[float, float]:
 
 
 def write_number(value: float) -> str:
-    """Write a number beside a mark: 1,234 or 0.0123."""
+    """Format a number next to a mark: 1,234 or 0.0123."""
     return f"{value:,.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
-def count_in_thousands(axis: Any, unit: str = "") -> None:
-    """Write an axis' counts as 250, 4 k, 1.5 M, with a unit."""
+def format_counts(axis: Any, unit: str = "") -> None:
+    """Format the ticks of an axis as counts: 250, 4 k, 1.5 M, with a unit."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(nbins=6, integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
     axis.set_major_formatter(EngFormatter(unit=unit, usetex=False))
 
 
-def count_one_by_one(axis: Any, n: int, names: Sequence[str] | None = None) -> None:
-    """Put the numbers of an axis at whole ones only, all of 0 to n - 1 if they are few; then with names, if any."""
+def set_integer_ticks(axis: Any, n: int, names: Sequence[str] | None = None) -> None:
+    """Set integer ticks, all of 0 to n - 1 up to 20, and label them with names if there are some."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
     few = n <= _NUMBERED
@@ -131,45 +134,55 @@ def count_one_by_one(axis: Any, n: int, names: Sequence[str] | None = None) -> N
                 label.set(horizontalalignment="right", rotation_mode="anchor")
 
 
-def contrast(one: Any, other: Any) -> float:
-    """Return the contrast ratio of two colors, 1 to 21, as WCAG 2.2 defines it; text needs 4.5."""
+def contrast(color: Any, other: Any) -> float:
+    """Compute the contrast ratio of two colors, 1 to 21, as defined by WCAG 2.2; text requires 4.5."""
     from matplotlib.colors import to_rgb
 
-    parts = np.array([to_rgb(one), to_rgb(other)])
+    parts = np.array([to_rgb(color), to_rgb(other)])
     linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
     low, high = np.sort(linear @ (0.2126, 0.7152, 0.0722))
     return float((high + 0.05) / (low + 0.05))
 
 
-def choose_ink(ground: Any) -> str:
-    """Return black or white, which can be read better on this color."""
+def choose_text_color(ground: Any) -> str:
+    """Return black or white, the one with more contrast to a color."""
     return max(("black", "white"), key=lambda ink: contrast(ink, ground))
 
 
 def write_names(names: Sequence[str]) -> list[str]:
-    """Return names as a figure writes them: in full, very long ones with their beginning and their end.
+    """Format names for a figure: names of more than 40 letters are abbreviated in the middle.
 
-    No two are written alike: where they would be, their number in the list follows. A name that begins with an
-    underscore has a space before it, as matplotlib leaves such names out of legends.
+    Names that would be equal then get their number in the list. A space is put before a leading underscore, because
+    matplotlib leaves labels with one out of legends.
     """
     plain = [" ".join(name.split()) for name in names]
     cut = [name if len(name) <= _LONGEST else f"{name[:_HEAD]}…{name[_HEAD + 1 - _LONGEST :]}" for name in plain]
-    alike = Counter(cut)
-    numbered = [name if alike[name] == 1 else f"{name} ({i})" for i, name in enumerate(cut)]
+    counts = Counter(cut)
+    numbered = [name if counts[name] == 1 else f"{name} ({i})" for i, name in enumerate(cut)]
     return [f" {name}" if name.startswith("_") else name for name in numbered]
 
 
 def break_name(name: str, width: int) -> str:
-    """Return a name in lines of about so many letters, broken at spaces and hyphens."""
+    """Break a name at spaces and hyphens into lines of about `width` letters."""
     return "\n".join(wrap(name, width)) if len(name) > width else name
 
 
-def add_bar(
-    ax: "Axes", marks: Any, label: str, box: tuple[float, float, float, float], *, whole: bool = False, unit: str = ""
+def add_color_bar(
+    ax: "Axes", marks: Any, label: str, box: tuple[float, float, float, float], *, counts: bool = False, unit: str = ""
 ) -> Any:
-    """Add a color bar in a box given in the coordinates of the axes, and return it.
+    """Add a color bar and return it.
 
-    whole: with whole numbers only, if these are counts; unit: counts as 4 k, with that unit.
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    marks : matplotlib artist with a color map
+    label : str
+    box : tuple of float
+        Left, bottom, width and height in coordinates of the axes.
+    counts : bool, default=False
+        Whether to set ticks at integers only.
+    unit : str, default=""
+        If not empty, ticks are written as 4 k, with this unit.
     """
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import LogLocator, MaxNLocator
@@ -177,11 +190,11 @@ def add_bar(
     bar = ax.figure.colorbar(marks, cax=ax.inset_axes(box))
     if isinstance(marks.norm, LogNorm):
         bar.set_ticks(LogLocator(subs=choose_steps(*marks.get_clim())))
-    elif whole:
+    elif counts:
         bar.set_ticks(MaxNLocator(nbins=8, integer=True))
     bar.ax.tick_params(labelsize=8)
     if unit:
-        count_in_thousands(bar.ax.yaxis, unit)
+        format_counts(bar.ax.yaxis, unit)
     else:
         label += format_tick_labels(bar.ax.yaxis)
     bar.set_label(label, fontsize=8.5)
@@ -189,7 +202,7 @@ def add_bar(
 
 
 def choose_steps(low: float, high: float) -> tuple[float, ...]:
-    """Return which multiples of the powers of ten a logarithmic scale should number, so that there are some."""
+    """Choose the multiples of powers of ten with a number on a logarithmic scale: more of them on a short scale."""
     return (1.0, 2.0, 5.0) if high < _FEW_DECADES * low else (1.0,)
 
 
@@ -200,26 +213,27 @@ def is_wide(values: Floats, factor: float = _WIDE) -> bool:
 
 
 def scale_colors(values: Floats, factor: float = _WIDE) -> "Normalize":
-    """Return a color scale for the finite values: logarithmic if they are positive and span that factor."""
+    """Return a color scale for the finite values: logarithmic if all are positive and span more than `factor`."""
     from matplotlib.colors import LogNorm, Normalize
 
     known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
     if low > 0 and is_wide(known, factor):
         return LogNorm(low, high)
-    if high - low <= 1e-12 * abs(high):  # all alike: a scale needs some width
+    # Equal values: a scale must have a positive width.
+    if high - low <= 1e-12 * abs(high):
         low, high = (0.0, high) if high > 0 else (0.0, 1.0)
     return Normalize(low, high)
 
 
 def draw_sample(count: int, limit: int) -> Integers:
-    """Return at most `limit` of the numbers 0 to count - 1, ascending; the same at every call."""
+    """Draw at most `limit` of the numbers 0 to count - 1, ascending; every call gives the same numbers."""
     if count <= limit:
         return np.arange(count)
     return np.sort(np.random.default_rng(0).choice(count, limit, replace=False))
 
 
 def average_steps(values: Floats | Integers) -> tuple[Floats, Integers]:
-    """Return means over at most 2,000 runs of values that follow one another, and the bounds of the runs."""
+    """Average successive values in at most 2,000 blocks; return the means and the bounds of the blocks."""
     bounds = np.unique(np.linspace(0, len(values), min(len(values), RASTER) + 1).astype(np.int64))
     return np.add.reduceat(values, bounds[:-1]) / np.diff(bounds), bounds

@@ -1,4 +1,4 @@
-"""A figure as SVG that can stand inside a page, beside others."""
+"""Figures as SVG elements inside an HTML page."""
 
 import io
 import re
@@ -9,23 +9,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_DPI = 110  # of what is a picture inside the figure
+_DPI = 110  # resolution of rasterized parts
 _LONG = re.compile(r"(\d+\.\d\d)\d+")
 _FONT = re.compile(r"(font(?:-family)?: [^;\"]*?)'DejaVu Sans'[^;\"]*")
 _NAME = re.compile(r'\bid="([^"]*)"')
-_ASKED = re.compile(r'(?:url\(|href=")#([^")]*)')
-_TAG = re.compile(r"<[^>]*>")  # matplotlib writes > in attributes as &gt;
+_REFERENCE = re.compile(r'(?:url\(|href=")#([^")]*)')
+# Sufficient because matplotlib writes > in attributes as &gt;.
+_TAG = re.compile(r"<[^>]*>")
 _PLACES = re.compile(r'\b(?:d|points|x[12]?|y[12]?|width|height)="[^"]*"|(?:translate|rotate)\([^)]*\)')
 
 
 def draw_inline(draw: "Callable[[], Axes | Figure]", name: str) -> str:
-    """Return a figure as an ``<svg>`` element without a background, in the fonts of the page.
+    """Draw a figure as an ``<svg>`` element without background, in the fonts of the page.
 
     Parameters
     ----------
     draw : callable
+        Returns the figure or its axes.
     name : str
-        Put before every id that the figure refers to, as a page must not hold an id twice.
+        Prefix of all ids, because ids must be unique within a page.
     """
     from matplotlib import rc_context
 
@@ -41,18 +43,16 @@ def draw_inline(draw: "Callable[[], Axes | Figure]", name: str) -> str:
 
 
 def _shrink(text: str, name: str) -> str:
-    """Drop what a picture in a page does not need: most decimals of places, metadata, ids that nothing refers to.
-
-    What is written in the picture stays as it is.
-    """
+    """Remove decimals beyond the second, metadata and unreferenced ids; the text of the figure is not changed."""
     text = re.sub(r"<metadata>.*?</metadata>\s*|<!--.*?-->\s*", "", text, flags=re.DOTALL)
-    asked = set(_ASKED.findall("".join(_TAG.findall(text))))
-    return _TAG.sub(lambda tag: _shrink_tag(tag[0], name, asked), text)
+    referenced = set(_REFERENCE.findall("".join(_TAG.findall(text))))
+    return _TAG.sub(lambda tag: _shrink_tag(tag[0], name, referenced), text)
 
 
-def _shrink_tag(tag: str, name: str, asked: set[str]) -> str:
-    tag = tag.replace('style="fill: #ffffff"', 'style="fill: none"')  # the background
-    tag = _NAME.sub(lambda found: f'id="{name}-{found[1]}"' if found[1] in asked else "", tag)
+def _shrink_tag(tag: str, name: str, referenced: set[str]) -> str:
+    # Transparent background, so that the page's color scheme shows.
+    tag = tag.replace('style="fill: #ffffff"', 'style="fill: none"')
+    tag = _NAME.sub(lambda match: f'id="{name}-{match[1]}"' if match[1] in referenced else "", tag)
     tag = re.sub(r'(url\(|href=")#', rf"\1#{name}-", tag)
-    tag = _PLACES.sub(lambda found: _LONG.sub(r"\1", found[0]), tag)
+    tag = _PLACES.sub(lambda match: _LONG.sub(r"\1", match[0]), tag)
     return _FONT.sub(r"\1system-ui, sans-serif", tag)

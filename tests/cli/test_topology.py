@@ -131,7 +131,7 @@ def test_the_table_of_compare_has_a_column_for_each_and_marks_estimates(tmp_path
     (devices,) = [line.split()[1:] for line in lines if line.startswith("  devices")]
     assert devices == ["1,200", "1,200", "34", "50"]
     picture = (tmp_path / "all.svg").read_text()
-    for word in ("grid", "rows=3", "karate", "spectral gap", "those of round 0", "1,200 devices, 1,997 links"):
+    for word in ("grid", "rows=3", "karate", "spectral gap", "dark links: round 0", "1,200 devices, 1,997 links"):
         assert word in picture
     assert picture.count("~") >= 5
 

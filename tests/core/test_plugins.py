@@ -179,7 +179,7 @@ def test_a_name_that_is_built_in_is_refused(site):
     assert solve()["graph"] == "ring"
     ending = call(*SMALL, "--out", "none", "--graph", "rink")
     assert ending.code == 2
-    assert "plug-in 'Ring'" in ending.err and "named like one that is built in" in ending.err
+    assert "plug-in 'Ring'" in ending.err and "has the name of one that is built in" in ending.err
 
 
 def test_nothing_is_read_for_what_is_built_in(plugin, monkeypatch):

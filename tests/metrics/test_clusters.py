@@ -123,7 +123,7 @@ def test_names_of_features_stay(hospitals):
     page = (folder / "run" / "report.html").read_text("utf-8")
     table = page[page.index("<caption>Centroids in the units of the data") :]
     assert not [name for name in FEATURES if f">{name}<" not in table]
-    assert "<caption>Points of the devices in the clusters" in page
+    assert "<caption>Points per device and cluster" in page
 
 
 @pytest.mark.parametrize("method", [p2pkm.ConsensusLloyd(3), p2pkm.FKM(3)], ids=str)

@@ -542,8 +542,8 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | decompresses to
 --graph file:pipe.edgelist                | 3 | is not a file
 --graph file:/dev/zero                    | 3 | is not a file
 --graph file:loop                         | 3 | is not a file
---graph gallery:../karate                 | 3 | the gallery has no '../karate'
---graph gallery:/etc/passwd               | 3 | the gallery has no '/etc/passwd'
+--graph gallery:../karate                 | 3 | gallery recipe is '../karate'
+--graph gallery:/etc/passwd               | 3 | gallery recipe is '/etc/passwd'
 --graph ring:degree=                      | 2 | It takes no keys
 --graph small-world:degree=               | 2 | degree is ''; expected a whole number
 --graph small-world:degree=1e30           | 2 | expected a whole number
@@ -556,8 +556,8 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | decompresses to
 --graph exponential:base=1                | 3 | base is 1
 --graph d-cliques:size=0                  | 3 | size is 0
 --graph random-geometric:radius=-1        | 3 | radius is -1.0
---graph complete --devices 1000000        | 3 | 5e+11 links, more than
---graph erdos-renyi --devices 90000       | 3 | links, more than
+--graph complete --devices 1000000        | 3 | 5e+11 links; expected at most
+--graph erdos-renyi --devices 90000       | 3 | links; expected at most
 --devices 1000000000000                   | 3 | does not fit into memory
 --devices 1e30                            | 2 | not a valid integer
 --devices ''                              | 2 | not a valid integer
@@ -691,7 +691,7 @@ plan --ranks 1000000000                   | 2 | is not in the range
 plan --latency 1e-4                       | 2 | No such option
 plan --measure                            | 2 | No such option
 plan --devices 0                          | 2 | devices is 0
-plan --graph complete --devices 1000000   | 3 | links, more than
+plan --graph complete --devices 1000000   | 3 | links; expected at most
 plan --graph file:billion.npz             | 3 | nodes, but only 2 values
 plan --stream drawn:share=2               | 2 | stream share is 2.0
 plan --data missing.csv                   | 3 | data file missing.csv does not exist
@@ -715,12 +715,12 @@ topology describe rnig                    | 2 | Did you mean 'ring'?
 topology describe ''                      | 2 | unknown graph ''
 topology describe ring --devices 0        | 2 | is not in the range
 topology describe ring --devices 99999999999999 | 3 | too little memory
-topology describe complete --devices 200000 | 3 | links, more than
+topology describe complete --devices 200000 | 3 | links; expected at most
 topology describe ring --seed -1          | 2 | is not in the range
 topology describe ring --coupling -1      | 2 | coupling is -1.0
 topology describe ring --alpha 1          | 2 | must be used together
 topology describe ring --alpha 1 --points 0 -k 2 | 2 | points is 0
-topology describe ring --decay 2          | 2 | from 0 to below 1
+topology describe ring --decay 2          | 2 | from 0 to less than 1
 topology describe file:bomb.graphml       | 3 | DOCTYPE declaration
 topology describe file:nested.json        | 3 | cannot be read as .json
 topology describe karate --devices 5      | 3 | karate has 34 devices
@@ -728,7 +728,7 @@ topology draw                             | 2 | Missing argument 'GRAPH'
 topology draw rnig                        | 2 | Did you mean 'ring'?
 topology draw ring --out x.exe            | 2 | ends in .png, .svg, .pdf or .pgf
 topology draw ring --out ''               | 2 | ends in .png, .svg, .pdf or .pgf
-topology draw gallery:../x                | 3 | the gallery has no
+topology draw gallery:../x                | 3 | gallery recipe is
 topology leaks                            | 2 | Missing argument 'GRAPH'
 topology leaks rnig                       | 2 | Did you mean 'ring'?
 topology leaks ring --gossips 0           | 2 | gossips is 0

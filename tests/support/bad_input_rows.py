@@ -259,8 +259,8 @@ CONTENT = """
 --graph erdos-renyi:seed=-1               | seed is -1
 --graph karate                            | 34 devices, but 4
 --graph file:missing.graphml              | is not a file
---graph gallery:nothing                   | the gallery has no 'nothing'
---graph hypercube --devices 12            | take 8 or 16
+--graph gallery:nothing                   | gallery recipe is 'nothing'
+--graph hypercube --devices 12            | Use 8 or 16
 --graph file:full                         | full is not a file
 --graph file:graph.dot                    | suffix '.dot'
 --graph file:directed.graphml             | is directed

@@ -257,7 +257,7 @@ def test_hover_shows_the_figures_of_the_file(browser, ring):
             assert figure(tip["cost per point"]) == pytest.approx(
                 frames["cost"][t, i] / result.census.sizes[i], rel=1e-3
             )
-            assert figure(tip["disagreement"]) == pytest.approx(frames["disagreement"][t, i], rel=1e-3)
+            assert figure(tip["total variation"]) == pytest.approx(frames["disagreement"][t, i], rel=1e-3)
             assert figure(tip["bytes so far"]) == frames["bytes"][t, linked].sum()
         opened.point((1, 1))
         assert opened.tip() == {}
@@ -309,9 +309,9 @@ def test_links_are_lit_by_bytes_of_the_step_or_gtv(browser, ring):
             strokes = opened.page.evaluate("drawn['replay-graph'].stroke")
             assert strokes[0][2] == 16 - lit  # dark ones first
             assert strokes[6][2] == 16
-        assert "GTV of a link" in opened.page.inner_text("#replay-graph-key")
+        assert "total variation of a link" in opened.page.inner_text("#replay-graph-key")
         opened.page.select_option("#replay-devices", "disagreement")
-        assert "disagreement with neighbors" in opened.page.inner_text("#replay-graph-key")
+        assert "total variation between a device and its neighbors" in opened.page.inner_text("#replay-graph-key")
 
 
 def test_a_server_is_a_square_in_the_middle(browser, tmp_path):

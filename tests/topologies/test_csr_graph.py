@@ -79,9 +79,9 @@ def test_random_geometric_links_exactly_what_is_near():
     light = large.random_geometric(300, radius=0.15, seed=3)
     from numpy.random import default_rng
 
-    from topologies.families.random import draws
+    from topologies.families.random import draw_seeds
 
-    for seed in draws(3, "random-geometric"):  # the first draw that is connected
+    for seed in draw_seeds(3, "random-geometric"):  # the first draw that is connected
         place = default_rng(seed).random((300, 2))
         apart = np.sqrt(((place[:, None] - place[None]) ** 2).sum(axis=2))
         graph = nx.from_numpy_array((apart <= 0.15) & ~np.eye(300, dtype=bool))
@@ -208,13 +208,13 @@ def test_families_without_a_light_form_are_converted():
 @pytest.mark.parametrize(
     ("name", "n", "options", "message"),
     [
-        ("grid", 7, {}, "give rows="),
+        ("grid", 7, {}, "Use another number of devices, or set rows=1"),
         ("small-world", 10, {"degree": 3}, "expected an even number"),
-        ("random-regular", 7, {"degree": 3}, "take an even degree"),
+        ("random-regular", 7, {"degree": 3}, "Use an even degree"),
         ("barabasi-albert", 2, {}, "the largest legal value is 1"),
         ("exponential", 8, {"base": 1}, "exponential: base is 1; expected a whole number, 2 or more"),
         ("random-geometric", 8, {"radius": 0}, "radius is 0; expected a finite number above 0"),
-        ("random-geometric", 30, {"radius": 0.01}, "none of 100 draws for 30 devices was connected; take a larger rad"),
+        ("random-geometric", 30, {"radius": 0.01}, "none of 100 draws for 30 devices was connected. Use a larger rad"),
         ("random-regular", 8, {"seed": -1}, "seed is -1"),
         ("ring", 0, {}, "ring: n is 0"),
         ("ring", 5, {"light_": 2}, "unknown option 'light_'"),
@@ -230,19 +230,19 @@ def test_both_forms_refuse_alike(name, n, options, message, light):
 @pytest.mark.parametrize(
     ("indptr", "indices", "weights", "message"),
     [
-        ([0], [], None, "indptr does not cut"),
-        ([1, 1], [], None, "indptr does not cut"),
-        ([0, 1, 2], [1, 0, 0], None, "indptr does not cut the 3 indices into devices"),
-        ([0, 2, 1, 2], [1, 0], None, "indptr does not cut"),
+        ([0], [], None, "indptr does not divide"),
+        ([1, 1], [], None, "indptr does not divide"),
+        ([0, 1, 2], [1, 0, 0], None, "indptr does not divide the 3 indices into devices"),
+        ([0, 2, 1, 2], [1, 0], None, "indptr does not divide"),
         ([0, 1, 2], [1, 2], None, "indices reach from 1 to 2; expected devices 0 to 1"),
         ([0, 1, 2], [-1, 0], None, "indices reach from -1"),
         ([0, 1, 2], [0, 1], None, "device 0 has a link to itself"),
-        ([0, 2, 3, 4], [2, 1, 0, 0], None, "not ascending, each once"),
-        ([0, 2, 4], [1, 1, 0, 0], None, "not ascending, each once"),
-        ([0, 1, 2, 3], [1, 0, 0], None, "at one of its ends only, but the penalty between neighbors is symmetric"),
+        ([0, 2, 3, 4], [2, 1, 0, 0], None, "must be strictly ascending"),
+        ([0, 2, 4], [1, 1, 0, 0], None, "must be strictly ascending"),
+        ([0, 1, 2, 3], [1, 0, 0], None, "at one of its ends only; the penalty between neighbors is symmetric"),
         ([0, 1, 2, 3], [1, 0, 0], [1.0, 1.0, 1.0], "at one of its ends only"),
         ([0, 1, 2, 3], [1, 2, 0], None, "at one of its ends only"),
-        ([0, 1, 2], [1, 0], [1.0], "there are 1 weights of 2 indices"),
+        ([0, 1, 2], [1, 0], [1.0], "the number of weights is 1; expected 2, one for each index"),
         ([0, 1, 2], [1, 0], [1.0, 0.0], "a weight is not a finite number above 0"),
         ([0, 1, 2], [1, 0], [np.nan, np.nan], "a weight is not a finite number above 0"),
         ([0, 1, 2], [1, 0], [1.0, 2.0], "the ends of a link have different weights"),

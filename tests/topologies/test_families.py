@@ -80,7 +80,7 @@ def test_real_graphs(name):
     assert not any(attributes for _, _, attributes in graph.edges(data=True))
     topologies.check(graph)
     assert edges(topologies.build(name, n)) == edges(graph)
-    with pytest.raises(GraphError, match=f"{name} has {n} devices, but 9 were requested; request {n}"):
+    with pytest.raises(GraphError, match=f"{name} has {n} devices, but 9 were requested. Request {n}"):
         topologies.build(name, 9)
 
 
@@ -171,22 +171,22 @@ def test_hypercube(digits):
 @pytest.mark.parametrize(
     ("name", "n", "options", "message"),
     [
-        ("hypercube", 12, {}, "12 devices is no power of two; take 8 or 16"),
+        ("hypercube", 12, {}, r"the number of devices is 12; expected a power of two\. Use 8 or 16"),
         ("hypercube", 0, {}, "n is 0"),
-        ("ladder", 7, {}, "7 devices is an odd number; take 6 or 8"),
+        ("ladder", 7, {}, r"the number of devices is 7; expected an even number\. Use 6 or 8"),
         ("circular-ladder", 1, {}, "n is 1; expected a whole number, 2 or more"),
         ("bipartite", 1, {}, "n is 1"),
         ("bipartite", 4, {"left": 4}, "left is 4 of 4 devices; expected 1 to 3"),
-        ("lollipop", 4, {"clique": 5}, "clique is 5, but there are only 4 devices; expected 1 to 4"),
-        ("margulis", 12, {}, "12 devices is no square; take 9 or 16"),
+        ("lollipop", 4, {"clique": 5}, "clique is 5; expected 1 to 4, the number of devices"),
+        ("margulis", 12, {}, r"the number of devices is 12; expected a square number\. Use 9 or 16"),
         ("d-cliques", 8, {"size": 0}, "size is 0"),
         ("d-cliques", 8, {"between": "star"}, "between is 'star'; expected 'complete' or 'ring'"),
         ("powerlaw-cluster", 2, {}, "the largest legal value is 1"),
         ("powerlaw-cluster", 9, {"triangle": 2}, "triangle is 2; expected a number from 0 to 1"),
-        ("stochastic-block-model", 4, {"blocks": 5}, "blocks is 5, but there are only 4 devices"),
-        ("stochastic-block-model", 40, {"between": 0}, "none of 100 draws .* take a larger inside or between"),
-        ("gallery", None, {}, "graph 'gallery' needs recipe="),
-        ("gallery", None, {"recipe": "nix"}, "the gallery has no 'nix'; known: .*karate"),
+        ("stochastic-block-model", 4, {"blocks": 5}, "blocks is 5; expected 1 to 4, the number of devices"),
+        ("stochastic-block-model", 40, {"between": 0}, r"none of 100 draws .*\. Use a larger inside or between"),
+        ("gallery", None, {}, "graph 'gallery' requires the option recipe="),
+        ("gallery", None, {"recipe": "nix"}, "gallery recipe is 'nix'; expected one of: .*karate"),
         ("gallery", 12, {"recipe": "karate"}, "gallery:karate has 34 devices, but 12 were requested"),
     ],
 )
@@ -216,7 +216,7 @@ def test_the_gallery_is_taken_by_name(tmp_path, monkeypatch):
     assert one["graph"] == "gallery:karate"
     assert one["centroids_sha256"] == other["centroids_sha256"]
     ending = here(*words, "gallery:nix")
-    assert ending.code == 3 and "the gallery has no 'nix'" in ending.err
+    assert ending.code == 3 and "gallery recipe is 'nix'" in ending.err
 
 
 def test_recipes_are_part_of_the_package():

@@ -150,7 +150,7 @@ BAD = [
     (fixed(np.full(8, "x")), "expected real numbers"),
     (fixed(0.3), r"shape \(\)"),
     (fixed(GOOD, np.arange(8) > 2), r"active\(0\) differs at the ends of link 0 - 3"),
-    (fixed(GOOD, np.isin(np.arange(8), (0, 2))), "of link 0 - 3 is above 0, but the link is not in use"),
+    (fixed(GOOD, np.isin(np.arange(8), (0, 2))), "of link 0 - 3 is above 0, but the link is not active"),
     (fixed(GOOD, np.ones(7, np.bool_)), r"active\(0\) is of type bool and shape \(7,\)"),
     (fixed(GOOD, np.ones(8)), r"active\(0\) is of type float64"),
     (fixed(GOOD, period=0), "period of the graph is 0"),

@@ -103,7 +103,7 @@ def test_contraction_over_links_that_change_is_that_of_a_period(graph):
     rate = (found[-1] / found[-1 - 20 * graph.period]) ** (1 / (20 * graph.period))
     predicted = predict(graph, coupling=3.0)
     assert predicted.contraction.value == pytest.approx(rate, rel=1e-5) and predicted.contraction.exact
-    assert predicted.disagreement.value is None and "change" in predicted.disagreement.how
+    assert predicted.disagreement.value is None and "time-varying" in predicted.disagreement.how
 
 
 def test_power_iteration_finds_the_same_contraction(monkeypatch):

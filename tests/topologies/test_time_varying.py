@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import topologies
 from topologies import GraphError
 from topologies.csr_graph import sources
-from topologies.families.random import draws
+from topologies.families.random import draw_seeds
 from topologies.time_varying import random as drawn
 from topologies.time_varying.graph import Exchange, record
 
@@ -314,7 +314,7 @@ def test_edge_markov_switches_the_links_of_another_graph():
 
 def test_random_waypoint_links_those_who_are_near():
     graph = topologies.random_waypoint(25, radius=0.3, speed=0.1, period=20, seed=6)
-    first = next(draws(6, "random-waypoint"))
+    first = next(draw_seeds(6, "random-waypoint"))
     places = drawn.random_waypoints(25, 0.1, np.random.default_rng(first))
     before = None
     for turn in range(20):
@@ -335,25 +335,25 @@ def test_random_waypoint_links_those_who_are_near():
     ("name", "n", "options", "message"),
     [
         ("one-peer-exponential", 0, {}, "one-peer-exponential: n is 0"),
-        ("hyper-hypercube", 12, {}, r"above peers \+ 1 = 2; take 8 or 16 devices, peers=2, or the graph simple-base"),
-        ("hyper-hypercube", 22, {"peers": 4}, r"take 20 or 24 devices, peers=10"),
+        ("hyper-hypercube", 12, {}, r"above peers \+ 1 = 2\. Use 8 or 16 devices, peers=2, or the graph simple-base"),
+        ("hyper-hypercube", 22, {"peers": 4}, r"Use 20 or 24 devices, peers=10"),
         ("hyper-hypercube", 12, {"peers": 0}, "peers is 0"),
         ("simple-base", 5, {"peers": 0}, "simple-base: peers is 0"),
-        ("inner-outer-exponential", 10, {}, "has to divide 10 devices, .* legal sizes: 1, 5, 10"),
-        ("inner-outer-ring", 10, {}, "inner-outer-ring: size is 4, .* legal sizes: 1, 5, 10"),
-        ("inner-outer-exponential", 2, {"size": 2}, "size is 2, .* legal sizes: 1"),
-        ("peer-sampler", 4, {}, "peer-sampler: degree is 4, .* the largest legal value is 3"),
+        ("inner-outer-exponential", 10, {}, "expected a divisor of 10, .* one of 1, 5, 10"),
+        ("inner-outer-ring", 10, {}, "inner-outer-ring: size is 4; .* one of 1, 5, 10"),
+        ("inner-outer-exponential", 2, {"size": 2}, "size is 2; .* one of 1"),
+        ("peer-sampler", 4, {}, "peer-sampler: degree is 4; .* the largest legal value is 3"),
         ("peer-sampler", 7, {"degree": 3}, "peer-sampler: degree is 3 for 7 devices"),
         ("peer-sampler", 9, {"period": 0}, "peer-sampler: period is 0"),
-        ("random-matchings", 9, {"period": 1}, "none of 100 draws for 9 devices was connected; take a larger period"),
+        ("random-matchings", 9, {"period": 1}, r"none of 100 draws for 9 devices was connected\. Use a larger period"),
         ("random-matchings", 9, {"seed": -1}, "seed is -1"),
         ("edge-markov", 9, {"on": 0}, "on is 0 and off is 0.3; expected numbers above 0"),
         ("edge-markov", 9, {"off": 1.5}, "off is 1.5; expected a number from 0 to 1"),
         ("edge-markov", 9, {"over": "rings"}, "unknown graph 'rings'. Did you mean 'ring'"),
-        ("edge-markov", 9, {"over": "random-matchings"}, "whose links change by themselves"),
+        ("edge-markov", 9, {"over": "random-matchings"}, "a time-varying graph; expected a static one"),
         ("random-waypoint", 9, {"speed": 0}, "speed is 0; expected a finite number above 0"),
         ("random-waypoint", 9, {"radius": -1}, "random-waypoint: radius is -1"),
-        ("random-waypoint", 30, {"radius": 0.001}, "none of 100 draws .* take a larger"),
+        ("random-waypoint", 30, {"radius": 0.001}, r"none of 100 draws .*\. Use a larger"),
         ("random-matching", 9, {}, "unknown graph 'random-matching'. Did you mean 'random-matchings'"),
     ],
 )

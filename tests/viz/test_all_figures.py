@@ -147,7 +147,7 @@ def test_every_device_has_a_panel_with_its_own_points_and_centroids(runs):
 def test_of_many_devices_some_are_drawn_and_the_title_says_so(runs):
     ax = plots.plot_devices(runs["ten features"]).axes[0]
     assert len(ax.child_axes) == 25
-    assert "30 devices (25 of them)\nprincipal components 1 and 2 of 10 features" in ax.get_title(loc="left")
+    assert "30 devices (25 shown)\nprincipal components 1 and 2 of 10 features" in ax.get_title(loc="left")
     chosen = plots.plot_devices(runs["ten features"], devices=[3, 29]).axes[0]
     assert [panel.get_title(loc="left").split(":")[0] for panel in chosen.child_axes] == ["device 3", "device 29"]
 
@@ -161,7 +161,7 @@ def test_progress_goes_by_the_records(runs):
 
 
 def test_progress_needs_a_network_and_a_comparison(runs):
-    with pytest.raises(DataError, match=r"no simulated time; .*link_model='wan'.*against='bytes'"):
+    with pytest.raises(DataError, match=r"not contain simulated time\. .*link_model='wan'.*against='bytes'"):
         plots.plot_progress(runs["groups"])
     rounds = [{**one, "ratio_mean": None} for one in runs["mesh"].rounds]
     with pytest.raises(DataError, match="not compared with central"):
@@ -199,9 +199,9 @@ def _durations(film):
 
 
 def test_films_that_cannot_be_made(runs, tmp_path, monkeypatch):
-    with pytest.raises(ExperimentError, match=r"expected a file that ends in \.gif or \.mp4"):
+    with pytest.raises(ExperimentError, match=r"expected a suffix \.gif or \.mp4"):
         plots.animate(runs["mesh"], tmp_path / "film.avi")
-    with pytest.raises(DataError, match="keeps no frames"):
+    with pytest.raises(DataError, match="has not recorded frames"):
         plots.animate(replace(runs["mesh"], frames=None), tmp_path / "film.gif")
     (tmp_path / "file").write_text("")
     with pytest.raises(ExperimentError, match="cannot be written"):

@@ -56,4 +56,4 @@ def test_the_report_has_the_figure(tmp_path):
     ending = here("--data", "grid16:points=1", "--devices", "3", "-k", "2", "--rounds", "1", "--stream",
                   "drawn:kind=jump", "--no-plot", "--out", run)  # fmt: skip
     assert ending.code == 0, ending.err
-    assert "Points that change" in draw_run(run)[0]
+    assert "Drift: points change during the run" in draw_run(run)[0]

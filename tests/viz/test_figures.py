@@ -15,7 +15,7 @@ from p2pkm.metrics.result import Census, Result
 from p2pkm.network.graph import Topology
 from p2pkm.network.ledger import Traffic
 from p2pkm.viz.color_by import cost_per_point, read_edges
-from p2pkm.viz.figures.convergence import line_up
+from p2pkm.viz.figures.convergence import place_rounds
 from p2pkm.viz.graph_layout import place_devices
 
 DRAWN = [plots.plot_convergence, plots.plot_graph, plots.plot_points, plots.plot_partition, plots.plot_bytes]
@@ -208,13 +208,13 @@ def test_import_is_free_and_pyplot_stays_out(tmp_path):
 
 
 def test_stages_stand_one_after_the_other():
-    places, spans = line_up(TWO_STAGES)
+    places, spans = place_rounds(TWO_STAGES)
     assert places.tolist() == [0, 1, 2, 4, 6]
     assert [(span.name, span.first, span.last) for span in spans] == [("local", 0, 1), ("gtvmin", 2, 6)]
 
 
 def test_a_stage_that_comes_again_is_another_stage():
-    _, spans = line_up([record("a", 0), record("a", 1), record("a", 0), record("a", 1), record("a", 2)])
+    _, spans = place_rounds([record("a", 0), record("a", 1), record("a", 0), record("a", 1), record("a", 2)])
     assert [(span.first, span.last) for span in spans] == [(0, 1), (2, 4)]
 
 
@@ -310,7 +310,8 @@ def test_graph_draws_every_device_and_link():
     for edge, value in drawn.items():
         assert value == pytest.approx(1 + 0.1 * max(edge) + 0.01 * min(edge))
     assert sorted(text.get_text() for text in ax.texts) == sorted(str(i) for i in range(12))
-    assert [bar.get_ylabel().split("\n")[0] for bar in ax.child_axes] == ["cost per point of a device", "GTV of a link"]
+    labels = [bar.get_ylabel().split("\n")[0] for bar in ax.child_axes]
+    assert labels == ["cost per point of a device", "total variation of a link"]
     assert "12 devices, 24 links" in ax.get_title(loc="left")
 
 

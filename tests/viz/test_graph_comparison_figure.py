@@ -6,7 +6,7 @@ from matplotlib.colors import to_hex
 import topologies
 from p2pkm.network.graph import Topology
 from p2pkm.viz.figures import graph_comparison
-from p2pkm.viz.figures.graph_comparison import _FIGURES, Panel, plot_graphs
+from p2pkm.viz.figures.graph_comparison import _MEASURES, Panel, plot_graphs
 from p2pkm.viz.graph_layout import place_devices
 from p2pkm.viz.style import BLUE, ORANGE
 
@@ -16,7 +16,7 @@ def panels():
     found = []
     for g, (name, n) in enumerate((("path", 3), ("ring", 5), ("star", 4), ("complete", 1))):
         topology = Topology.from_graph(topologies.build(name, n))
-        figures = {key: {"value": g + f / 10, "exact": g < 2} for f, key in enumerate(_FIGURES)}
+        figures = {key: {"value": g + f / 10, "exact": g < 2} for f, key in enumerate(_MEASURES)}
         figures["diameter"]["value"] = None if g == 1 else g
         found.append(Panel(name, topology, topology.sources * topology.indices == 0 if g == 1 else None, figures))
     return found
@@ -34,7 +34,7 @@ def test_every_graph_has_a_drawing_and_a_bar_for_each_measure():
         np.testing.assert_array_equal(devices.get_offsets(), place_devices(panel.topology))
         assert len(dark.get_segments()) == (2 if panel.name == "ring" else 0)
         assert len(pale.get_segments()) + len(dark.get_segments()) == len(panel.topology.indices) // 2
-    assert [ax.get_title(loc="left") for ax in columns] == list(_FIGURES.values())
+    assert [ax.get_title(loc="left") for ax in columns] == list(_MEASURES.values())
     assert [text.get_text() for text in columns[0].texts] == ["0", "\N{EN DASH}", "~2", "~3"]
     assert [text.get_text() for text in columns[5].texts] == ["0.5", "1.5", "~2.5", "~3.5"]
     assert [bar.get_width() for bar in columns[5].patches] == [0.5, 1.5, 2.5, 3.5]

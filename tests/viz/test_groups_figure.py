@@ -7,7 +7,7 @@ from matplotlib.colors import to_hex
 import p2pkm
 import topologies
 from p2pkm.viz import draw_all, plot_graph
-from p2pkm.viz.all_figures import figures_of
+from p2pkm.viz.all_figures import list_figures
 from p2pkm.viz.style import CATEGORIES
 from tests.support.run_cli import here
 
@@ -38,7 +38,7 @@ def test_only_runs_with_groups_have_the_figure(tmp_path):
     points, _ = p2pkm.grid16(points=4)
     shards = p2pkm.Shards.deal(points, np.arange(len(points)) % 4, devices=4)
     one = p2pkm.simulate(p2pkm.GTVMin(3), topologies.ring(4), shards, rounds=1, baselines=False)
-    assert one.groups.max() == 0 and "groups" not in figures_of(one)
+    assert one.groups.max() == 0 and "groups" not in list_figures(one)
     without = plot_graph(solve(), nodes="group").axes[0]
     assert [text.get_text() for text in without.get_legend().get_texts()] == ["no groups"]
 

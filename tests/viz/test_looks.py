@@ -18,9 +18,9 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.network.graph import Topology
 from p2pkm.viz.figure_data import COLUMNS, write_table
 from p2pkm.viz.figure_parts import list_axes, thin_ticks
-from p2pkm.viz.looks import LOOKS
+from p2pkm.viz.looks import FIGURE_STYLES
 from p2pkm.viz.save_figure import read_kinds, save_figure
-from p2pkm.viz.style import CATEGORIES, choose_ink, contrast
+from p2pkm.viz.style import CATEGORIES, choose_text_color, contrast
 from tests.support.run_cli import here
 
 
@@ -101,7 +101,7 @@ def test_a_notebook_shows_all_pictures_of_a_result(run):
 def test_styles_give_width_text_and_room(run, name, look):
     with p2pkm.style(look):
         figure = DRAWN[name](run)
-    width, height, points, titled = LOOKS[look]
+    width, height, points, titled = FIGURE_STYLES[look]
     assert figure.get_figwidth() == width and (height is None or figure.get_figheight() == pytest.approx(height))
     assert inside(figure)
     assert bool(figure.axes[0].get_title(loc="left")) is titled
@@ -112,12 +112,12 @@ def test_styles_give_width_text_and_room(run, name, look):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("look", FIGURE_STYLES)
 @pytest.mark.parametrize("name", DRAWN)
 def test_nothing_is_cut_in_any_style(run, name, look):
     with p2pkm.style(look):
         figure = DRAWN[name](run)
-    assert figure.get_figwidth() == LOOKS[look].width and inside(figure)
+    assert figure.get_figwidth() == FIGURE_STYLES[look].width and inside(figure)
 
 
 @pytest.mark.slow
@@ -199,7 +199,7 @@ def test_kinds_of_files():
 
 def test_pgf_needs_tex(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
-    with pytest.raises(ExperimentError, match="pgf needs TeX, and there is no xelatex on the PATH; install TeX Live"):
+    with pytest.raises(ExperimentError, match=r"pgf requires xelatex, which is not on the PATH\. Install TeX Live"):
         read_kinds("pgf")
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     assert read_kinds("pgf,pdf") == ("pgf", "pdf")
@@ -311,7 +311,7 @@ def test_ink_can_be_read_on_every_color():
         4.478, abs=1e-3
     )
     shades = [colormaps[name](at) for name in ("viridis", "cividis") for at in np.linspace(0, 1, 64)]
-    assert min(contrast(choose_ink(color), color) for color in [*shades, *CATEGORIES]) >= 4.5
+    assert min(contrast(choose_text_color(color), color) for color in [*shades, *CATEGORIES]) >= 4.5
 
 
 def test_numbers_that_touch_are_thinned_until_they_do_not():

@@ -9,7 +9,7 @@ import p2pkm
 import topologies
 from p2pkm import viz
 from p2pkm.viz.figure_parts import list_axes
-from p2pkm.viz.looks import LOOKS
+from p2pkm.viz.looks import FIGURE_STYLES
 from p2pkm.viz.style import write_names
 from tests.support.run_cli import here
 
@@ -61,7 +61,7 @@ def covers(figure):
     return found
 
 
-LOOKED = [None, "column", *(pytest.param(look, marks=pytest.mark.slow) for look in LOOKS if look != "column")]
+LOOKED = [None, "column", *(pytest.param(look, marks=pytest.mark.slow) for look in FIGURE_STYLES if look != "column")]
 
 
 @pytest.mark.parametrize("look", LOOKED)
@@ -76,7 +76,7 @@ def test_every_device_is_named_in_full_inside_the_figure(runs, name, look):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("look", [None, *LOOKS])
+@pytest.mark.parametrize("look", [None, *FIGURE_STYLES])
 @pytest.mark.parametrize("d", [1, 5])
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_figures_stay_inside_and_free_of_legends(runs, name, d, look):
@@ -137,4 +137,4 @@ def test_a_drawing_of_a_graph_from_a_file_has_its_names(tmp_path, suffix):
 def test_the_replay_of_a_report_has_the_names_and_writes_them(runs):
     page = runs[5].report().html
     assert all(name.replace("<", "\\u003c") in page or name in page for name in ("Oulu", "Universitätsklinikum"))
-    assert "writeNames(pen, spots, size)" in page and "told.names[i]" in page
+    assert "writeNames(pen, spots, size)" in page and "content.names[i]" in page

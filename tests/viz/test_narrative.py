@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import p2pkm
 from p2pkm.metrics.closing_rows import DESCENTS, TERMINATIONS
 from p2pkm.metrics.milestones import is_worse
-from p2pkm.viz.report.narrative import narrate, tell_ratio
+from p2pkm.viz.report.narrative import describe_ratio, narrate
 
 RATIO = st.floats(0.5, 1e4) | st.floats(0.98, 1.02)
 SHARE = st.none() | st.floats(0, 1)
@@ -59,22 +59,22 @@ def test_each_sentence_about_quality_is_that_of_its_figure(drawn):
     text, found = write(drawn)
     devices, sets, mean, worst = (drawn[name] for name in ("devices", "centroid_sets", "ratio_mean", "ratio_worst"))
     assert found(r"^([\d,]+) devices? ") == [str(devices)]
-    assert found(r"looked for ([\d,]+) clusters? with gtvmin\.") == [str(drawn["clusters"])]
+    assert found(r"computed ([\d,]+) clusters? with gtvmin\.") == [str(drawn["clusters"])]
     assert ("No device holds a centroid" in text) == (sets == 0)
     assert ("All devices hold the same centroids" in text) == (sets == 1 and devices > 1)
-    assert found(r"hold ([\d,]+) distinct sets") == [str(sets)] * (sets > 1)
+    assert found(r"hold ([\d,]+) distinct models") == [str(sets)] * (sets > 1)
     assert ("not compared" in text) == (mean is None and sets > 0)
-    assert found(r"their centroids cost (.+?) central") == ([] if mean is None else [tell_ratio(mean)])
-    apart = mean is not None and devices > 1 and worst > mean + 5e-4 and tell_ratio(worst) != tell_ratio(mean)
-    assert found(r"worst device (.+?) it") == ([tell_ratio(worst)] if apart else [])
+    assert found(r"their centroids cost (.+?) central") == ([] if mean is None else [describe_ratio(mean)])
+    differs = mean is not None and devices > 1 and worst > mean + 5e-4 and describe_ratio(worst) != describe_ratio(mean)
+    assert found(r"those of the worst device (.+?) it") == ([describe_ratio(worst)] if differs else [])
     alone = drawn["ratio_local_only"] if mean is not None and devices > 1 else None
-    assert found(r"local-only baseline, .+?, costs (.+?) it\b") == ([] if alone is None else [tell_ratio(alone)])
+    assert found(r"local-only baseline, .+?, costs (.+?) central") == ([] if alone is None else [describe_ratio(alone)])
     reached = drawn["method_rounds_to_1pct_of_central"]
     assert ("did not come within 1 %" in text) == (mean is not None and reached is None)
     assert found(r"came within 1 % of central k-means in ([\d,]+) rounds?") == [str(reached)] * (reached is not None)
     for percent in map(float, found(r"their centroids cost (\S+) % more than central")):
         assert percent >= 1 if reached is None else percent <= 1
-    fell = found(r"the ratio was (\S+) in round [\d,]+ of gtvmin"), found(r"and is (\S+) now")
+    fell = found(r"the cost ratio was (\S+) in round [\d,]+ of gtvmin"), found(r"and is (\S+) at the end")
     assert [len(one) for one in fell] == [is_worse(mean, drawn["ratio_best"])] * 2
     assert not [(before, now) for before, now in zip(*fell, strict=True) if not float(before) < float(now)]
 
@@ -95,8 +95,8 @@ def test_each_sentence_about_the_end_and_messages_is_that_of_its_figure(drawn, m
     even = sent > 0 and size > 0 and load.max() < 1.01 * load.mean()
     assert ("the same for all" in text) == even
     busiest = [load.argmax()] if load.any() and not even else []
-    assert found(r"hot spot is device (\d+) with") == [str(top) for top in busiest]
-    assert found(r" with (\S+) % of what was sent") == [f"{100 * load[top] / load.sum():.2g}" for top in busiest]
+    assert found(r"device (\d+) is the busiest with") == [str(top) for top in busiest]
+    assert found(r" with (\S+) % of all traffic") == [f"{100 * load[top] / load.sum():.2g}" for top in busiest]
     assert found(r", (\S+) times the mean") == [f"{load[top] / load.mean():.2g}" for top in busiest]
 
 

@@ -16,7 +16,7 @@ import p2pkm
 import topologies
 from p2pkm import viz as plots
 from p2pkm.viz.all_figures import FIGURES
-from p2pkm.viz.style import add_bar, label_axes, scale_colors, write_number
+from p2pkm.viz.style import add_color_bar, label_axes, scale_colors, write_number
 from p2pkm.viz.svg import draw_inline
 
 
@@ -59,8 +59,8 @@ def test_numbers_of_linear_axes_can_be_told_apart_and_are_right(middle, relative
     label_axes(ax, "", "x", "y")
     check_ticks(ax.xaxis)
     check_ticks(ax.yaxis)
-    bar = add_bar(ax, ax.scatter([0, 1], [0, 1], c=[0, 1], norm=scale_colors(np.array([middle, middle + width]))), "z",
-                  (1, 0, 0.1, 1))  # fmt: skip
+    marks = ax.scatter([0, 1], [0, 1], c=[0, 1], norm=scale_colors(np.array([middle, middle + width])))
+    bar = add_color_bar(ax, marks, "z", (1, 0, 0.1, 1))
     if bar.ax.yaxis.get_scale() == "linear":
         check_ticks(bar.ax.yaxis)
 

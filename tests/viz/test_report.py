@@ -15,7 +15,7 @@ from p2pkm.storage.load import load
 from p2pkm.storage.paired_tests import Verdicts
 from p2pkm.viz.report.encode_arrays import ABSENT, Box, bounding_box, pack, round_singles, shrink_counts, to_steps
 from p2pkm.viz.report.html import Html, embed_json, tabulate, tag, write
-from p2pkm.viz.report.narrative import tell_ratio
+from p2pkm.viz.report.narrative import describe_ratio
 from p2pkm.viz.report.study_page import average_seeds, judge, name_row, runs_by_seed
 from tests.support.animation import film, run
 from tests.support.run_cli import ROOT, here
@@ -111,7 +111,7 @@ def test_tables_know_numbers():
     [(1.0, "as much as"), (1.0013, "0.13 % more than"), (5.155, "5.16 times as much as"), (0.97, "3 % less than")],
 )
 def test_ratios_in_words(ratio, words):
-    assert tell_ratio(ratio) == words
+    assert describe_ratio(ratio) == words
 
 
 def test_coordinates_are_steps_of_a_box():
@@ -156,10 +156,10 @@ def test_a_run_says_what_it_was_and_how_to_repeat_it(ring):
     assert written == {"report": str(path), "kind": "run", "bytes": path.stat().st_size, "replay": True}
     summary, text = json.loads((ring / "summary.json").read_text()), read(path).text
     for words in (
-        "gtvmin on ring, 16 devices", "16 devices on ring looked for 16 clusters with gtvmin", "converged",
+        "gtvmin on ring, 16 devices", "16 devices on ring computed 16 clusters with gtvmin", "converged",
         f"python -m p2pkm --config {ring}/config.toml", f"python -m p2pkm verify {ring}", summary["chain_sha256"],
         summary["centroids_sha256"], f"{summary['bytes']:,}", f"{summary['messages']:,}", 'graph = "ring"',
-        tell_ratio(summary["ratio_mean"]), "numpy", "Busiest devices (10 of 16)", "Busiest links (10 of 16)",
+        describe_ratio(summary["ratio_mean"]), "numpy", "Busiest devices (10 of 16)", "Busiest links (10 of 16)",
     ):  # fmt: skip
         assert words in text, words
     assert not [name for name in ring.iterdir() if "partial" in name.name]
@@ -227,7 +227,7 @@ def test_at_most_sixty_frames_are_shown(tmp_path):
 def test_thinned_devices_are_said(ring):
     film(ring, 4, every=2)
     report(ring)
-    assert "Thinned: 8 of 16 devices and 0 of 16 links are shown" in read(ring / "report.html").text
+    assert "8 of 16 devices and 0 of 16 links are shown" in read(ring / "report.html").text
     owner = load(ring).census.sample_device
     np.testing.assert_array_equal(unpack(ring / "report.html")[1]["pointDevice"], np.where(owner % 2, -1, owner // 2))
 
@@ -235,7 +235,7 @@ def test_thinned_devices_are_said(ring):
 def test_a_run_without_frames_has_no_replay_and_says_why(ring):
     (ring / "frames.npz").unlink(missing_ok=True)
     assert report(ring)["replay"] is False
-    assert "this folder has no frames.npz" in read(ring / "report.html").text
+    assert "the run folder does not contain frames.npz" in read(ring / "report.html").text
 
 
 @pytest.mark.slow
@@ -256,7 +256,7 @@ def test_every_kind_of_run_has_a_page(options, tmp_path):
     assert report(folder)["replay"] is True
     unpack(folder / "report.html")
     text = read(folder / "report.html").text
-    assert ("the hot spot is the server" in text) == ("fkm" in options)
+    assert ("the server is the busiest" in text) == ("fkm" in options)
     assert ("per device, the same for all." in text) == ("iris" in options)
     assert ("principal components 1 and 2 of" in text) == ("--data" in options)
 
@@ -314,8 +314,8 @@ def test_names_cannot_become_elements(tmp_path):
 def test_a_comparison_has_its_table_differences_and_command(compared):
     assert report(compared)["kind"] == "comparison"
     text = read(compared / "report.html").text
-    for words in ("Comparison of 8 runs over algorithm, graph, seed", "8 runs ended, none failed", "gtvmin on ring",
-                  "local – gtvmin on star", "Beside gtvmin, same seeds and tests", "bytes of the busiest device",
+    for words in ("Comparison of 8 runs over algorithm, graph, seed", "8 runs completed, none failed", "gtvmin on ring",
+                  "local – gtvmin on star", "Relative to gtvmin, same seeds and tests", "bytes of the busiest device",
                   "Quality against traffic",
                   "compare --algorithm gtvmin,local,kfed --graph ring,star --seeds 0,1 --devices 4 "
                   "--data grid16:points=3 --no-plot"):  # fmt: skip
@@ -343,7 +343,7 @@ def test_the_verdict_of_many_runs_names_all_that_is_alike_what_is_never_reached_
             *runs("c", [one + 0.5 for one in noise], 1.02, None)]  # fmt: skip
     text = _told(rows)
     assert "Equivalent to it: b on ring. Not distinguished from it: w on ring." in text
-    assert "Last: c on ring" in text and "Never within 1 % of it: w on ring; c on ring." in text
+    assert "Worst: c on ring" in text and "Never within 1 % of it: w on ring; c on ring." in text
     assert "first: b on ring, after 4 rounds (6 with initialization)" in text
     assert "got worse before the end of c on ring, in 5 of 5 runs, most from ratio 1.0200 in round 7 of c" in text
     many = [row for number in range(9) for row in runs(f"m{number}", noise, None, 6)]
@@ -365,7 +365,7 @@ def test_failed_runs_are_named_with_their_errors(compared, tmp_path):
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, failed]))
     report(tmp_path)
     text = read(tmp_path / "report.html").text
-    assert "8 runs ended, 1 failed." in text and f"mufc with a server, seed 1DataError: {EVIL}" in text
+    assert "8 runs completed, 1 failed." in text and f"mufc with a server, seed 1DataError: {EVIL}" in text
 
 
 def test_a_study_has_its_axes_figures_and_file(tmp_path, monkeypatch):
@@ -393,7 +393,7 @@ def test_a_study_has_its_axes_figures_and_file(tmp_path, monkeypatch):
     (picture,) = [attrs for tag, attrs in reader.found if tag == "img"]
     assert picture["alt"] == "heat map" and picture["src"].startswith("data:image/svg+xml;base64,")
     labels = [attrs["aria-label"] for tag, attrs in reader.found if tag == "figure"]
-    assert [label[:18] for label in labels] == ["Small multiples: t", "Configurations bes", "heat map"]
+    assert [label[:18] for label in labels] == ["Small multiples: t", "Configurations rel", "heat map"]
     sentence = (
         "Over 2 seeds, gtvmin on star, coupling 1 has the lowest mean cost relative to central k-means of 4 "
         "configurations, 1.1000. Not distinguished from it: gtvmin on star, coupling 10 (excess 1 times, requires about"
@@ -419,7 +419,7 @@ def test_folders_that_hold_nothing_to_report(tmp_path, ring):
     assert refuse(ring / "summary.json")[0] == 3
     (tmp_path / "comparison.json").write_text("{}")
     code, message = refuse(tmp_path)
-    assert code == 3 and "this comparison has not ended; the same command goes on with it" in message
+    assert code == 3 and "this comparison has not ended. Run the same command again to complete it" in message
 
 
 @pytest.mark.parametrize(
@@ -455,7 +455,7 @@ def test_damaged_files_are_named(tmp_path):
     (folder / "frames.npz").unlink()
     arrays = film(folder)
     np.savez(folder / "frames.npz", **(arrays | {"cost": arrays["cost"][:, :3]}))
-    assert "frames.npz: cost does not match the shape of the centroids" in refuse(folder)[1]
+    assert "frames.npz: the shape of cost does not match the centroids. Restore the file" in refuse(folder)[1]
     (folder / "manifest.json").write_text("{")
     assert "cannot be read: JSONDecodeError" in refuse(folder)[1]
 
@@ -467,7 +467,7 @@ def test_out(ring, tmp_path):
     assert here("report", ring, "--out", tmp_path / "page.html").out.startswith(f"written: {tmp_path}/page.html (")
     assert refuse(ring, "--out", tmp_path)[0] == 2
     code, message = refuse(ring, "--out", tmp_path / "no" / "page.html")
-    assert code == 2 and "is not a writable folder" in message
+    assert code == 2 and "is not a writable folder. Choose another file" in message
 
 
 def test_the_wheel_holds_what_pages_are_made_of(tmp_path):

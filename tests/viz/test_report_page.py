@@ -13,7 +13,7 @@ import pytest
 
 import p2pkm
 import topologies
-from p2pkm.viz.all_figures import figures_of
+from p2pkm.viz.all_figures import list_figures
 from p2pkm.viz.report import findings
 from p2pkm.viz.report.run_page import repeat
 from p2pkm.viz.style import contrast
@@ -54,7 +54,7 @@ def test_colors_of_text_are_those_that_were_checked():
 
 
 def test_numbers_on_devices_can_be_read():
-    """The script chooses black or white by luminance, as `choose_ink` does."""
+    """The script chooses black or white by luminance, as `choose_text_color` does."""
     limit = float(re.search(r"luminance\(shade\) > ([\d.]+)", SCRIPT)[1])
     table = re.search(r"VIRIDIS = (\[\[.*?\]\]);", SCRIPT, re.DOTALL)[1]
     shades = np.array([[int(part) for part in one.split(",")] for one in re.findall(r"\[(\d+, \d+, \d+)\]", table)])
@@ -122,15 +122,15 @@ def test_the_replay_opens_on_the_last_frame(page):
 def test_every_figure_of_a_run_says_what_it_finds(page):
     result = p2pkm.load(page[0])
     told = re.findall(r'<figure tabindex="0" role="group" aria-label="([^"]*)"', page[1])
-    assert len(told) == len(figures_of(result)) and all(text.endswith(".") for text in told)
+    assert len(told) == len(list_figures(result)) and all(text.endswith(".") for text in told)
     known = [record["ratio_mean"] for record in result.rounds if record["ratio_mean"] is not None]
     first, last = (f"{100 * (ratio - 1):#.4g}" for ratio in (known[0], known[-1]))
-    assert f"goes from {first} % to {last} %" in told[0]
+    assert f"changes from {first} % to {last} %" in told[0]
     costs = result.losses / np.maximum(result.census.sizes, 1)
     known = np.flatnonzero(result.census.sizes > 0)
-    assert f"most on device {known[costs[known].argmax()]}, {costs[known].max():#.4g}" in told[1]
+    assert f"highest on device {known[costs[known].argmax()]}, {costs[known].max():#.4g}" in told[1]
     everything = {"convergence", "graph", "points", "partition", "bytes", "groups", "profile", "k", "drift"}
-    assert set(findings._FINDINGS) == everything
+    assert set(findings._DESCRIPTIONS) == everything
 
 
 @pytest.mark.parametrize(("ranks", "start"), [(1, "python"), (4, "mpirun -n 4 python")])
@@ -161,4 +161,4 @@ def test_a_run_from_python_has_a_graph_without_a_name():
     result = p2pkm.simulate(p2pkm.ConsensusLloyd(3), topologies.ring(4), shards, rounds=1)
     page = result.report().html
     assert "on None" not in page and "graph None" not in page
-    assert "4 devices on a graph of 4 links looked for 3 clusters with consensus." in page
+    assert "4 devices on a graph of 4 links computed 3 clusters with consensus." in page

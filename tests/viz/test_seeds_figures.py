@@ -45,8 +45,8 @@ def test_differences_show_effects_intervals_and_verdicts():
     assert float(ax.containers[-1].lines[0].get_xdata()[0]) == pytest.approx(last["effect"])
     (low, high), _ = ax.containers[-1].lines[2][0].get_segments()[0].T
     assert (low, high) == pytest.approx((last["low"], last["high"])) and low > 1.0
-    assert ax.get_title(loc="left").startswith("Beside the best")
-    assert ax.get_xlabel() == "cost, times that of the best"
+    assert ax.get_title(loc="left").startswith("Relative to the best")
+    assert ax.get_xlabel() == "cost, relative to the best"
 
 
 def test_with_few_seeds_there_are_dots_without_intervals_and_the_seeds_that_it_takes():

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from p2pkm.storage.study_table import Study
 from p2pkm.viz import draw_study, plot_heatmap, plot_measures, plot_study_quality
-from p2pkm.viz.figures.study import error_bars, find_swept, shorten_names, spread_apart
+from p2pkm.viz.figures.study import error_bars, find_swept, separate_places, shorten_names
 
 GRAPHS = {"ring": (0.1, 5.0, 40), "grid": (0.2, 8.0, 20), "complete": (1.0, 16.0, 2)}
 
@@ -97,7 +97,7 @@ def test_the_legend_of_many_methods_is_inside_the_figure(change):
 def test_quality_has_a_mark_per_configuration_with_its_extremes():
     ax = plot_study_quality(rows()).axes[0]
     assert len(ax.containers) == 12
-    assert ax.get_xscale() == "log" and "least to most" in ax.get_title(loc="left")
+    assert ax.get_xscale() == "log" and "minimum to maximum" in ax.get_title(loc="left")
 
 
 def test_quality_near_central_k_means_has_numbers_to_read_it_by():
@@ -143,7 +143,7 @@ def test_names_lose_what_all_of_a_family_share():
 @given(st.lists(st.floats(0, 1), max_size=12), st.floats(0.001, 0.3))
 def test_names_stand_apart_in_order_and_do_not_move_without_need(places, apart):
     before = np.sort(np.array(places, float))
-    after = spread_apart(before, apart)
+    after = separate_places(before, apart)
     assert np.all(np.diff(after) >= apart * (1 - 1e-9))
     if np.all(np.diff(before) > apart):
         assert np.allclose(after, before)

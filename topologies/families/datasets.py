@@ -1,26 +1,26 @@
-"""Graphs that have their own number of devices."""
+"""Graphs of data sets and files, with a fixed number of devices."""
 
 from topologies.errors import GraphError
 from topologies.io import read
-from topologies.validation import Graph, whole
+from topologies.validation import Graph, require_integer
 
 
 def karate(n: int | None = None, *, weighted: bool = False) -> Graph:
-    """Return the friendships of a karate club that broke in two: 34 members, node attribute `club`.
+    """Return the friendships of a karate club that split in two: 34 members, with the node attribute `club`.
 
     Cost: 78 edges, diameter 5.
 
     Parameters
     ----------
     n : int, optional
-        34 or nothing.
-    weighted : bool
-        Keep the number of places where two members met as edge attribute `weight`.
+        34 or None.
+    weighted : bool, default=False
+        Whether the edge attribute `weight` is the number of contexts in which two members met.
 
     Raises
     ------
     GraphError
-        If n is another number.
+        If `n` is another number.
 
     References
     ----------
@@ -40,20 +40,20 @@ def karate(n: int | None = None, *, weighted: bool = False) -> Graph:
 
 
 def davis(n: int | None = None) -> Graph:
-    """Return who came to which social event in a southern town: 18 women and 14 events, under their names.
+    """Return the attendance of 18 women at 14 social events in a southern town, with names.
 
-    Women are linked with events alone; node attribute `bipartite` is 0 for a woman, 1 for an event.
+    Each link connects a woman with an event; the node attribute `bipartite` is 0 for a woman, 1 for an event.
     Cost: 89 edges, diameter 4.
 
     Parameters
     ----------
     n : int, optional
-        32 or nothing.
+        32 or None.
 
     Raises
     ------
     GraphError
-        If n is another number.
+        If `n` is another number.
 
     References
     ----------
@@ -72,21 +72,21 @@ def davis(n: int | None = None) -> Graph:
 
 
 def les_miserables(n: int | None = None, *, weighted: bool = False) -> Graph:
-    """Return who meets whom in a novel: 77 characters, under their names.
+    """Return the encounters of the 77 characters of a novel, with names.
 
     Cost: 254 edges, diameter 5.
 
     Parameters
     ----------
     n : int, optional
-        77 or nothing.
-    weighted : bool
-        Keep the number of chapters in which two characters meet as edge attribute `weight`.
+        77 or None.
+    weighted : bool, default=False
+        Whether the edge attribute `weight` is the number of chapters in which two characters meet.
 
     Raises
     ------
     GraphError
-        If n is another number.
+        If `n` is another number.
 
     References
     ----------
@@ -105,19 +105,19 @@ def les_miserables(n: int | None = None, *, weighted: bool = False) -> Graph:
 
 
 def florentine(n: int | None = None) -> Graph:
-    """Return the marriages between families of Florence in the 15th century: 15 families, under their names.
+    """Return the marriages between 15 families of Florence in the 15th century, with names.
 
     Cost: 20 edges, diameter 5.
 
     Parameters
     ----------
     n : int, optional
-        15 or nothing.
+        15 or None.
 
     Raises
     ------
     GraphError
-        If n is another number.
+        If `n` is another number.
 
     References
     ----------
@@ -136,7 +136,7 @@ def florentine(n: int | None = None) -> Graph:
 
 
 def file(n: int | None = None, *, path: str) -> Graph:
-    r"""Read a graph from a file, as `read` does, and refuse a contradicting n.
+    r"""Read a graph from a file, see `read`, and check that it has `n` devices.
 
     Examples
     --------
@@ -150,20 +150,20 @@ def file(n: int | None = None, *, path: str) -> Graph:
     [('0', '1'), ('1', '2')]
     """
     graph = read(path)
-    agree(n, len(graph), f"file:{path}")
+    check_size(n, len(graph), f"file:{path}")
     return graph
 
 
 def _real(n: int | None, graph: Graph, what: str, weighted: bool) -> Graph:
-    """Return a graph that networkx ships, without its weights unless they are wanted."""
-    agree(n, len(graph), what)
+    """Return a graph of networkx, without its weights unless `weighted`."""
+    check_size(n, len(graph), what)
     if not weighted:
         for _, _, attributes in graph.edges(data=True):
             attributes.pop("weight", None)
     return graph
 
 
-def agree(n: int | None, fixed: int, what: str) -> None:
-    """Refuse a number of devices that contradicts the graph's own."""
-    if n is not None and whole(n, f"{what}: n", 1) != fixed:
-        raise GraphError(f"{what} has {fixed} devices, but {n} were requested; request {fixed} or leave the number out")
+def check_size(n: int | None, fixed: int, what: str) -> None:
+    """Check that the requested number of devices, if any, is that of the graph."""
+    if n is not None and require_integer(n, f"{what}: n", 1) != fixed:
+        raise GraphError(f"{what} has {fixed} devices, but {n} were requested. Request {fixed}, or omit the number")

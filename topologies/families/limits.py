@@ -1,13 +1,14 @@
-"""Families with a link for a share of all pairs: how many devices they can have within memory."""
+"""Limits of dense families, which have a link for a fixed share of all pairs of devices."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from topologies.errors import GraphError
 
-MOST_LINKS = 60_000_000  # of networkx objects: about 20 GB
+MOST_LINKS = 60_000_000  # about 20 GB of networkx objects
 
-_SHARES: dict[str, Callable[[Mapping[str, Any]], float]] = {  # of all pairs that are linked, at least
+# Lower bound of the share of linked pairs, from the options of the family.
+_SHARES: dict[str, Callable[[Mapping[str, Any]], float]] = {
     "complete": lambda options: 1.0,
     "barbell": lambda options: 0.5,
     "lollipop": lambda options: 0.25 if options.get("clique") is None else 0.0,
@@ -18,13 +19,13 @@ _SHARES: dict[str, Callable[[Mapping[str, Any]], float]] = {  # of all pairs tha
 }
 
 
-def refuse_dense(name: str, n: int | None, options: Mapping[str, Any]) -> None:
-    """Refuse a graph whose links would fill any memory, before one of them is made."""
+def check_density(name: str, n: int | None, options: Mapping[str, Any]) -> None:
+    """Check that the links of a graph fit into memory, before one of them is created."""
     if name not in _SHARES or not isinstance(n, int):
         return
     links = _SHARES[name](options) * n * (n - 1) / 2
     if links > MOST_LINKS:
         raise GraphError(
-            f"{name} with {n} devices has about {links:.2g} links, more than {MOST_LINKS}; take fewer devices, or a "
-            "graph with few links per device, such as small-world or random-regular"
+            f"{name} with {n} devices has about {links:.2g} links; expected at most {MOST_LINKS}. Use fewer devices, "
+            "or a graph with few links per device, such as small-world or random-regular"
         )

@@ -1,32 +1,32 @@
-"""Families drawn by chance: the same seed gives the same graph, and every graph is connected.
+"""Random families: equal seeds give equal graphs, and every graph is connected.
 
-A draw that is not connected is drawn again, at most `ATTEMPTS` times, with seeds derived from the seed.
-Every function returns a plain networkx.Graph with nodes 0 to n-1 and no weights, and raises GraphError if an
-option is out of range or no draw is connected.
+A disconnected graph is drawn again, at most `ATTEMPTS` times, with seeds derived from the seed. Every function returns
+a networkx.Graph with nodes 0 to n - 1 without weights, and raises GraphError if an option is out of range or all
+attempts are disconnected.
 """
 
 import math
 from collections.abc import Callable, Iterator
 
 from topologies.errors import GraphError
-from topologies.validation import Graph, assemble, fraction, is_weight, whole
+from topologies.validation import Graph, assemble, is_weight, require_fraction, require_integer
 
 ATTEMPTS = 100
 
 
 def small_world(n: int, *, degree: int = 4, rewire: float = 0.1, seed: int = 0) -> Graph:
-    """Draw a ring where each device knows its `degree` nearest, some links moved to random ends (Watts-Strogatz).
+    """Draw a ring lattice with `degree` links per device, some moved to random ends (Watts-Strogatz).
 
-    Cost: n degree / 2 edges; diameter about n / degree for rewire 0, about log(n) / log(degree) from 0.1 or so.
+    Cost: n degree / 2 edges. Diameter: about n / degree for rewire 0, about log(n) / log(degree) from about 0.1 on.
 
     Parameters
     ----------
     n : int
-    degree : int
-        Even, from 2 to below n; the mean degree.
-    rewire : float
+    degree : int, default=4
+        Mean degree; even, from 2 to less than n.
+    rewire : float, default=0.1
         Probability that a link is moved, 0 to 1.
-    seed : int
+    seed : int, default=0
 
     References
     ----------
@@ -55,9 +55,9 @@ def random_regular(n: int, *, degree: int = 4, seed: int = 0) -> Graph:
     Parameters
     ----------
     n : int
-    degree : int
-        Below n; n times degree has to be even; degree 1 for two devices only.
-    seed : int
+    degree : int, default=4
+        Less than n; n times degree must be even. Degree 1 is valid for two devices only.
+    seed : int, default=0
 
     References
     ----------
@@ -77,7 +77,8 @@ def random_regular(n: int, *, degree: int = 4, seed: int = 0) -> Graph:
         return redraw(
             size, seed, lambda s: networkx.random_regular_graph(links, size, seed=s), "random-regular", "degree"
         )
-    rest = size - 1 - links  # the draw takes minutes near the complete graph, and no time for what is missing there
+    # Near the complete graph, the draw takes minutes; its complement has few links and is drawn at once.
+    rest = size - 1 - links
 
     def draw(s: int) -> Graph:
         return networkx.complement(networkx.random_regular_graph(rest, size, seed=s))
@@ -86,16 +87,16 @@ def random_regular(n: int, *, degree: int = 4, seed: int = 0) -> Graph:
 
 
 def erdos_renyi(n: int, *, p: float = 0.3, seed: int = 0) -> Graph:
-    """Draw every possible link with the same probability, independently.
+    """Draw every possible link independently with the same probability.
 
-    Cost: about p n (n - 1) / 2 edges, diameter about log(n) / log(p n); connected, as a rule, for p > log(n) / n.
+    Cost: about p n (n - 1) / 2 edges, diameter about log(n) / log(p n); usually connected for p > log(n) / n.
 
     Parameters
     ----------
     n : int
-    p : float
+    p : float, default=0.3
         Probability of a link, 0 to 1.
-    seed : int
+    seed : int, default=0
 
     References
     ----------
@@ -108,20 +109,20 @@ def erdos_renyi(n: int, *, p: float = 0.3, seed: int = 0) -> Graph:
     >>> graph.number_of_nodes()
     20
     """
-    return _random(whole(n, "erdos-renyi: n", 1), seed, _chance(p, "erdos-renyi: p"), "erdos-renyi")
+    return _random(require_integer(n, "erdos-renyi: n", 1), seed, _chance(p, "erdos-renyi: p"), "erdos-renyi")
 
 
 def barabasi_albert(n: int, *, m: int = 2, seed: int = 0) -> Graph:
-    """Grow a graph from a star of m + 1 devices: each new one links to m others, the well-linked preferred.
+    """Grow a graph from a star of m + 1 devices by preferential attachment: each new device links to m others.
 
     Cost: m (n - m) edges, diameter about log(n) / log(log(n)); a few hubs.
 
     Parameters
     ----------
     n : int
-    m : int
-        Links of each new device, from 1 to below n.
-    seed : int
+    m : int, default=2
+        Links of each new device, from 1 to less than n.
+    seed : int, default=0
 
     References
     ----------
@@ -141,7 +142,7 @@ def barabasi_albert(n: int, *, m: int = 2, seed: int = 0) -> Graph:
 
 
 def random_geometric(n: int, *, radius: float | None = None, seed: int = 0) -> Graph:
-    """Throw the devices on the unit square and link those at most `radius` apart, as radio does.
+    """Place the devices at random in the unit square and link those within `radius`, like radios with that range.
 
     Cost: about pi radius^2 n^2 / 2 edges, diameter about 1.4 / radius.
 
@@ -149,9 +150,9 @@ def random_geometric(n: int, *, radius: float | None = None, seed: int = 0) -> G
     ----------
     n : int
     radius : float, optional
-        Above 0; by default sqrt(1.5 log(n) / (pi n)), for a mean degree of about 1.5 log(n), half as much again as
-        a connected graph needs.
-    seed : int
+        Above 0. Default: sqrt(1.5 log(n) / (pi n)), for a mean degree of about 1.5 log(n), which is 1.5 times the
+        threshold of connectivity.
+    seed : int, default=0
 
     References
     ----------
@@ -173,20 +174,20 @@ def random_geometric(n: int, *, radius: float | None = None, seed: int = 0) -> G
 
 
 def communities(n: int, *, p: float = 0.6, bridges: int = 1, seed: int = 0) -> Graph:
-    """Draw two communities, each by itself as in `erdos_renyi`, and a few links between them.
+    """Draw two communities, each as in `erdos_renyi`, and a few links between them.
 
-    The first (n + 1) // 2 devices are one community, the others the second; the bridges are distinct pairs, one end in
-    each, all equally likely. Cost: about p n^2 / 4 + bridges edges.
+    The first (n + 1) // 2 devices are one community, the others the second. Bridges are drawn uniformly among the pairs
+    with one device in each community. Cost: about p n^2 / 4 + bridges edges.
 
     Parameters
     ----------
     n : int
         At least 2.
-    p : float
+    p : float, default=0.6
         Probability of a link inside a community, 0 to 1.
-    bridges : int
-        From 1 to the number of pairs.
-    seed : int
+    bridges : int, default=1
+        Links between the communities, from 1 to the number of pairs.
+    seed : int, default=0
 
     Examples
     --------
@@ -197,11 +198,13 @@ def communities(n: int, *, p: float = 0.6, bridges: int = 1, seed: int = 0) -> G
     """
     from numpy.random import SeedSequence, default_rng
 
-    size, root = whole(n, "communities: n", 2), whole(seed, "communities: seed", 0)
-    links, first = whole(bridges, "communities: bridges", 1), (size + 1) // 2
+    size = require_integer(n, "communities: n", 2)
+    root = require_integer(seed, "communities: seed", 0)
+    links = require_integer(bridges, "communities: bridges", 1)
+    first = (size + 1) // 2
     pairs = first * (size - first)
     if links > pairs:
-        raise GraphError(f"communities: bridges is {links}, but there are only {pairs} pairs; take at most {pairs}")
+        raise GraphError(f"communities: bridges is {links}; expected at most {pairs}, the number of pairs")
     chance = _chance(p, "communities: p")
     halves = [_random(count, 2 * root + i, chance, "communities") for i, count in enumerate((first, size - first))]
     chosen = default_rng(SeedSequence([root, size])).choice(pairs, links, replace=False)
@@ -218,49 +221,50 @@ def _random(n: int, seed: int, p: float, family: str) -> Graph:
 
 
 def _chance(p: float, what: str) -> float:
-    chance = fraction(p, what)
-    return chance if 1 - chance < 1 else 0.0  # below the float's resolution; log(1 - p) would be 0
+    chance = require_fraction(p, what)
+    # Below the resolution of a float, log(1 - p) would be 0, and networkx divides by it.
+    return chance if 1 - chance < 1 else 0.0
 
 
 def small_world_options(n: int, degree: int, rewire: float) -> tuple[int, int, float]:
-    """Return the options of `small_world`, checked."""
-    size = whole(n, "small-world: n", 1)
-    links = whole(degree, "small-world: degree", 1)
-    below(links, size, (size - 1) // 2 * 2, "small-world: degree")
+    """Check the options of `small_world` and return them."""
+    size = require_integer(n, "small-world: n", 1)
+    links = require_integer(degree, "small-world: degree", 1)
+    check_below(links, size, (size - 1) // 2 * 2, "small-world: degree")
     if links % 2:
         raise GraphError(
-            f"small-world: degree is {links}, but every device gets as many links to the left as to the right; "
-            f"expected an even number: {_evens(size)}"
+            f"small-world: degree is {links}; expected an even number: {_evens(size)}. Half of the links lead to "
+            "either side of the ring"
         )
-    return size, links, fraction(rewire, "small-world: rewire")
+    return size, links, require_fraction(rewire, "small-world: rewire")
 
 
 def regular_options(n: int, degree: int, family: str = "random-regular") -> tuple[int, int]:
-    """Return the options of `random_regular`, checked."""
-    size = whole(n, f"{family}: n", 1)
-    links = whole(degree, f"{family}: degree", 1)
-    below(links, size, size - 1, f"{family}: degree")
+    """Check the options of `random_regular` and return them."""
+    size = require_integer(n, f"{family}: n", 1)
+    links = require_integer(degree, f"{family}: degree", 1)
+    check_below(links, size, size - 1, f"{family}: degree")
     if size * links % 2:
         raise GraphError(
-            f"{family}: degree is {links} for {size} devices, but devices times degree has to be even; "
-            f"take an even degree ({_evens(size)}) or an even number of devices"
+            f"{family}: degree is {links} for {size} devices; devices times degree must be even. "
+            f"Use an even degree ({_evens(size)}) or an even number of devices"
         )
     if links == 1 and size > 2:
-        raise GraphError(f"{family}: degree 1 only links pairs; for {size} devices take 2 to {size - 1}")
+        raise GraphError(f"{family}: degree is 1, which links pairs only; expected 2 to {size - 1} for {size} devices")
     return size, links
 
 
 def albert_options(n: int, m: int) -> tuple[int, int]:
-    """Return the options of `barabasi_albert`, checked."""
-    size = whole(n, "barabasi-albert: n", 1)
-    links = whole(m, "barabasi-albert: m", 1)
-    below(links, size, size - 1, "barabasi-albert: m")
+    """Check the options of `barabasi_albert` and return them."""
+    size = require_integer(n, "barabasi-albert: n", 1)
+    links = require_integer(m, "barabasi-albert: m", 1)
+    check_below(links, size, size - 1, "barabasi-albert: m")
     return size, links
 
 
 def geometric_options(n: int, radius: float | None, family: str = "random-geometric") -> tuple[int, float]:
-    """Return the number of devices and the radius of `random_geometric`."""
-    size = whole(n, f"{family}: n", 1)
+    """Check the options of `random_geometric`, and return the number of devices and the radius."""
+    size = require_integer(n, f"{family}: n", 1)
     if radius is None:
         return size, math.sqrt(1.5 * math.log(size) / (math.pi * size))
     if not is_weight(radius):
@@ -268,44 +272,44 @@ def geometric_options(n: int, radius: float | None, family: str = "random-geomet
     return size, float(radius)
 
 
-def draws(seed: int, family: str) -> Iterator[int]:
-    """Yield the seeds of the attempts, one after the other."""
+def draw_seeds(seed: int, family: str) -> Iterator[int]:
+    """Yield the seeds of the attempts."""
     from numpy import uint64
     from numpy.random import SeedSequence
 
-    root = whole(seed, f"{family}: seed", 0)
+    root = require_integer(seed, f"{family}: seed", 0)
     for attempt in range(ATTEMPTS):
         yield int(SeedSequence([root, attempt]).generate_state(1, uint64)[0])
 
 
-def unconnected(n: int, family: str, option: str) -> GraphError:
-    """Return the error to raise when no attempt gave a connected graph."""
+def disconnected_error(n: int, family: str, option: str) -> GraphError:
+    """Return the error for a family of which no attempt was connected."""
     return GraphError(
-        f"{family}: none of {ATTEMPTS} draws for {n} devices was connected; "
-        f"take a larger {option}, or fewer devices or another seed"
+        f"{family}: none of {ATTEMPTS} draws for {n} devices was connected. "
+        f"Use a larger {option}, fewer devices or another seed"
     )
 
 
 def redraw(n: int, seed: int, draw: Callable[[int], Graph], family: str, option: str) -> Graph:
-    """Draw until the graph is connected; nodes and links come out in sorted order."""
+    """Draw until the graph is connected; nodes and links of the result are sorted."""
     import networkx
 
-    for drawn in draws(seed, family):
-        graph = draw(drawn)
+    for attempt_seed in draw_seeds(seed, family):
+        graph = draw(attempt_seed)
         if networkx.is_connected(graph):
             return assemble(n, sorted((min(link), max(link)) for link in graph.edges))
-    raise unconnected(n, family, option)
+    raise disconnected_error(n, family, option)
 
 
-def below(value: int, n: int, largest: int, what: str) -> None:
-    """Refuse a degree that is not below the number of devices, naming the largest legal one."""
+def check_below(value: int, n: int, largest: int, what: str) -> None:
+    """Check that a degree is less than the number of devices; the error names the largest valid degree."""
     if value < n:
         return
-    legal = f"the largest legal value is {largest}" if largest > 0 else "none is legal for so few, take more devices"
-    raise GraphError(f"{what} is {value}, but has to be below the number of devices, {n}; {legal}")
+    limit = f"the largest legal value is {largest}" if largest > 0 else "no value is legal. Use more devices"
+    raise GraphError(f"{what} is {value}; expected less than the number of devices, {n}: {limit}")
 
 
 def _evens(n: int) -> str:
-    """Write the even numbers from 2 to below n."""
+    """List the even numbers from 2 to less than n."""
     largest = (n - 1) // 2 * 2
     return ", ".join(map(str, range(2, largest + 1, 2))) if largest <= 8 else f"2, 4, 6, ..., {largest}"

@@ -1,27 +1,27 @@
-"""Families drawn by chance whose devices flock together; connected, and the same for the same seed, as in `random`.
+"""Random families with clusters of devices; connected, and equal for equal seeds, as in `random`.
 
-Every function returns a plain networkx.Graph with nodes 0 to n-1 and no weights, and raises GraphError if an
-option is out of range or no draw is connected.
+Every function returns a networkx.Graph with nodes 0 to n - 1 without weights, and raises GraphError if an option is out
+of range or all attempts are disconnected.
 """
 
 from topologies.errors import GraphError
-from topologies.families.random import below, redraw
-from topologies.validation import Graph, fraction, whole
+from topologies.families.random import check_below, redraw
+from topologies.validation import Graph, require_fraction, require_integer
 
 
 def powerlaw_cluster(n: int, *, m: int = 2, triangle: float = 0.3, seed: int = 0) -> Graph:
-    """Grow a graph as `barabasi_albert` does, but close triangles on the way: hubs, and friends of friends.
+    """Grow a graph as `barabasi_albert` does, with additional triangles.
 
     Cost: at most m (n - m) edges, diameter about log(n) / log(log(n)); a few hubs.
 
     Parameters
     ----------
     n : int
-    m : int
-        Links of each new device, from 1 to below n.
-    triangle : float
-        Probability that a link goes to a neighbor of the device chosen before, 0 to 1; 0 is Barabasi-Albert.
-    seed : int
+    m : int, default=2
+        Links of each new device, from 1 to less than n.
+    triangle : float, default=0.3
+        Probability that a link leads to a neighbor of the previously chosen device, 0 to 1; 0 is Barabasi-Albert.
+    seed : int, default=0
 
     References
     ----------
@@ -36,9 +36,10 @@ def powerlaw_cluster(n: int, *, m: int = 2, triangle: float = 0.3, seed: int = 0
     """
     import networkx
 
-    size, links = whole(n, "powerlaw-cluster: n", 1), whole(m, "powerlaw-cluster: m", 1)
-    below(links, size, size - 1, "powerlaw-cluster: m")
-    chance = fraction(triangle, "powerlaw-cluster: triangle")
+    size = require_integer(n, "powerlaw-cluster: n", 1)
+    links = require_integer(m, "powerlaw-cluster: m", 1)
+    check_below(links, size, size - 1, "powerlaw-cluster: m")
+    chance = require_fraction(triangle, "powerlaw-cluster: triangle")
     return redraw(
         size, seed, lambda s: networkx.powerlaw_cluster_graph(size, links, chance, seed=s), "powerlaw-cluster", "m"
     )
@@ -47,19 +48,19 @@ def powerlaw_cluster(n: int, *, m: int = 2, triangle: float = 0.3, seed: int = 0
 def stochastic_block_model(
     n: int, *, blocks: int = 2, inside: float = 0.7, between: float = 0.1, seed: int = 0
 ) -> Graph:
-    """Draw every link with one probability inside a block of devices, and with another between blocks.
+    """Draw links with one probability inside blocks of devices, and with another between blocks.
 
-    Block b holds the devices from b n // blocks to below (b + 1) n // blocks. Cost, for blocks of s devices: about
+    Block b contains the devices from b n // blocks to (b + 1) n // blocks - 1. Cost, for blocks of s devices: about
     n (inside (s - 1) + between (n - s)) / 2 edges.
 
     Parameters
     ----------
     n : int
-    blocks : int
+    blocks : int, default=2
         From 1 to n.
-    inside, between : float
-        Probabilities of a link, 0 to 1.
-    seed : int
+    inside, between : float, default=0.7 and 0.1
+        Probabilities of a link inside a block and between blocks, 0 to 1.
+    seed : int, default=0
 
     References
     ----------
@@ -75,12 +76,14 @@ def stochastic_block_model(
     import networkx
 
     what = "stochastic-block-model"
-    size, count = whole(n, f"{what}: n", 1), whole(blocks, f"{what}: blocks", 1)
+    size = require_integer(n, f"{what}: n", 1)
+    count = require_integer(blocks, f"{what}: blocks", 1)
     if count > size:
-        raise GraphError(f"{what}: blocks is {count}, but there are only {size} devices; expected 1 to {size}")
-    near, far = fraction(inside, f"{what}: inside"), fraction(between, f"{what}: between")
+        raise GraphError(f"{what}: blocks is {count}; expected 1 to {size}, the number of devices")
+    p_inside = require_fraction(inside, f"{what}: inside")
+    p_between = require_fraction(between, f"{what}: between")
     sizes = [(b + 1) * size // count - b * size // count for b in range(count)]
-    chances = [[near if a == b else far for a in range(count)] for b in range(count)]
+    chances = [[p_inside if a == b else p_between for a in range(count)] for b in range(count)]
     return redraw(
         size, seed, lambda s: networkx.stochastic_block_model(sizes, chances, seed=s), what, "inside or between"
     )

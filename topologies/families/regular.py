@@ -1,20 +1,20 @@
-"""Families without chance: determined by the number of devices and the options.
+"""Deterministic families: functions of the number of devices and the options.
 
-Every function returns a plain networkx.Graph with nodes 0 to n-1 and no weights, and raises GraphError
-if an option is out of range.
+Every function returns a networkx.Graph with nodes 0 to n - 1 without weights, and raises GraphError if an option is out
+of range.
 """
 
 from itertools import combinations, pairwise
 from math import isqrt
 
 from topologies.errors import GraphError
-from topologies.validation import Graph, assemble, whole
+from topologies.validation import Graph, assemble, require_integer
 
 
 def ring(n: int) -> Graph:
     """Link every device with the next one, and the last with the first.
 
-    Cost: n edges, diameter n // 2. One device has no link, two have one.
+    Cost: n edges, diameter n // 2. Two devices have one link, a single one does not have any.
 
     Examples
     --------
@@ -23,7 +23,7 @@ def ring(n: int) -> Graph:
     >>> sorted(graph.edges)
     [(0, 1), (0, 3), (1, 2), (2, 3)]
     """
-    size = whole(n, "ring: n", 1)
+    size = require_integer(n, "ring: n", 1)
     return assemble(size, cycle(range(size)))
 
 
@@ -39,14 +39,14 @@ def path(n: int) -> Graph:
     >>> sorted(graph.edges)
     [(0, 1), (1, 2), (2, 3)]
     """
-    size = whole(n, "path: n", 1)
+    size = require_integer(n, "path: n", 1)
     return assemble(size, ((i, i + 1) for i in range(size - 1)))
 
 
 def star(n: int) -> Graph:
     """Link device 0, the hub, with all others.
 
-    Cost: n - 1 edges, diameter 2 (n > 2); the hub carries all traffic.
+    Cost: n - 1 edges, diameter 2 (n > 2); all messages begin or end at the hub.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def star(n: int) -> Graph:
     >>> sorted(graph[0])
     [1, 2, 3, 4]
     """
-    size = whole(n, "star: n", 1)
+    size = require_integer(n, "star: n", 1)
     return assemble(size, ((0, i) for i in range(1, size)))
 
 
@@ -71,7 +71,7 @@ def complete(n: int) -> Graph:
     >>> graph.number_of_edges()
     10
     """
-    size = whole(n, "complete: n", 1)
+    size = require_integer(n, "complete: n", 1)
     return assemble(size, combinations(range(size), 2))
 
 
@@ -87,13 +87,13 @@ def tree(n: int, *, branching: int = 2) -> Graph:
     >>> sorted(graph[1])
     [0, 3, 4]
     """
-    size = whole(n, "tree: n", 1)
-    children = whole(branching, "tree: branching", 1)
+    size = require_integer(n, "tree: n", 1)
+    children = require_integer(branching, "tree: branching", 1)
     return assemble(size, (((i - 1) // children, i) for i in range(1, size)))
 
 
 def grid(n: int, *, rows: int | None = None) -> Graph:
-    """Set the devices in rows, left to right, and link each with those beside, above and below.
+    """Place the devices in rows, left to right, and link each with those to the left, right, above and below.
 
     Cost, with c = n / rows columns: rows (c - 1) + c (rows - 1) edges, diameter rows + c - 2.
 
@@ -101,12 +101,12 @@ def grid(n: int, *, rows: int | None = None) -> Graph:
     ----------
     n : int
     rows : int, optional
-        A divisor of n; by default the largest that is at most the square root of n.
+        A divisor of n. Default: the largest divisor that is at most the square root of n.
 
     Raises
     ------
     GraphError
-        If rows does not divide n, or n is a prime above 3 and rows is not given.
+        If `rows` does not divide `n`, or `n` is a prime above 3 and `rows` is None.
 
     Examples
     --------
@@ -122,21 +122,20 @@ def grid(n: int, *, rows: int | None = None) -> Graph:
 
 
 def torus(n: int, *, rows: int | None = None) -> Graph:
-    """Set the devices on a grid whose rows and columns are rings.
+    """Place the devices on a grid whose rows and columns are rings.
 
-    Cost, with c = n / rows columns: 2 n edges if both sides are above 2 (a side of 2 is one link, of 1 none),
-    diameter rows // 2 + c // 2.
+    Cost, with c = n / rows columns: 2 n edges if both sides are above 2, fewer otherwise; diameter rows // 2 + c // 2.
 
     Parameters
     ----------
     n : int
     rows : int, optional
-        As for `grid`.
+        As in `grid`.
 
     Raises
     ------
     GraphError
-        As `grid` does.
+        As in `grid`.
 
     Examples
     --------
@@ -152,15 +151,15 @@ def torus(n: int, *, rows: int | None = None) -> Graph:
 
 
 def exponential(n: int, *, base: int = 2) -> Graph:
-    """Link every device with those 1, base, base^2, ... further on, around a ring: few hops over few links.
+    """Link every device with those at distances 1, base, base^2, ... around a ring.
 
     Cost: about n log(n) / log(base) edges, diameter at most about base log(n) / (2 log(base)).
 
     Parameters
     ----------
     n : int
-    base : int
-        Ratio of the distances, 2 or more; at n and above the graph is a ring.
+    base : int, default=2
+        Ratio of successive distances, 2 or more; from n on, the graph is a ring.
 
     References
     ----------
@@ -180,7 +179,7 @@ def exponential(n: int, *, base: int = 2) -> Graph:
 
 
 def barbell(n: int) -> Graph:
-    """Link two cliques of n // 2 devices: directly, or, for odd n, through one device between them.
+    """Link two cliques of n // 2 devices directly or, for odd n, through one device between them.
 
     Cost, with h = n // 2: h (h - 1) edges and one for the bridge (two for odd n), diameter 3 (odd: 4) if h > 1.
 
@@ -191,7 +190,7 @@ def barbell(n: int) -> Graph:
     >>> sorted(graph.edges(3))
     [(3, 0), (3, 1), (3, 2), (3, 4)]
     """
-    size = whole(n, "barbell: n", 1)
+    size = require_integer(n, "barbell: n", 1)
     half = size // 2
     links = [*combinations(range(half), 2), *combinations(range(size - half, size), 2)]
     bridge = range(half - 1, size - half) if half else ()
@@ -199,20 +198,20 @@ def barbell(n: int) -> Graph:
 
 
 def caveman(n: int, *, size: int = 4) -> Graph:
-    """Bend one link of each of n / size cliques over to the clique before: the connected caveman graph.
+    """Form n / size cliques, and redirect one link of each to the previous clique: the connected caveman graph.
 
-    Cost: n (size - 1) / 2 edges, diameter about n / size. A single clique only loses the link.
+    Cost: n (size - 1) / 2 edges, diameter about n / size. A single clique loses the link.
 
     Parameters
     ----------
     n : int
-    size : int
-        Devices per clique, 3 or more (cliques of 2 would lose their only link); a divisor of n.
+    size : int, default=4
+        Devices per clique, a divisor of n, 3 or more, because cliques of 2 would lose their only link.
 
     Raises
     ------
     GraphError
-        If size does not divide n; the message lists the sizes that do.
+        If `size` does not divide `n`; the message lists the divisors.
 
     References
     ----------
@@ -225,13 +224,13 @@ def caveman(n: int, *, size: int = 4) -> Graph:
     >>> graph.number_of_nodes(), graph.number_of_edges()
     (12, 18)
     """
-    total = whole(n, "caveman: n", 1)
-    cave = whole(size, "caveman: size", 3)
+    total = require_integer(n, "caveman: n", 1)
+    cave = require_integer(size, "caveman: size", 3)
     if total % cave:
         legal = ", ".join(map(str, divisors(total, least=3))) or "none"
         raise GraphError(
             f"caveman: size is {cave}, which does not divide the number of devices, {total}; "
-            f"sizes that do: {legal}. Or take another number of devices"
+            f"expected one of: {legal}. Otherwise use another number of devices"
         )
     links = []
     for first in range(0, total, cave):
@@ -242,33 +241,38 @@ def caveman(n: int, *, size: int = 4) -> Graph:
 
 
 def cycle(nodes: range) -> list[tuple[int, int]]:
-    """Return the links of a ring, each once: none for one node, one for two."""
+    """List the links of a ring, each once: none for one node, one for two."""
     links = list(pairwise(nodes))
     return [*links, (nodes[-1], nodes[0])] if len(nodes) > 2 else links
 
 
 def strides(n: int, base: int) -> tuple[int, list[int]]:
-    """Return the number of devices and the distances, at most n // 2, over which an exponential graph links."""
-    size, ratio = whole(n, "exponential: n", 1), whole(base, "exponential: base", 2)
-    found, step = set(), 1
+    """Return the number of devices and the distances of linked devices, at most n // 2, in an exponential graph."""
+    size = require_integer(n, "exponential: n", 1)
+    ratio = require_integer(base, "exponential: base", 2)
+    distances = set()
+    step = 1
     while step < size:
-        found.add(min(step, size - step))
+        distances.add(min(step, size - step))
         step *= ratio
-    return size, sorted(found)
+    return size, sorted(distances)
 
 
 def sides(n: int, rows: int | None, family: str) -> tuple[int, int]:
-    """Return rows and columns."""
-    size = whole(n, f"{family}: n", 1)
+    """Return the numbers of rows and columns."""
+    size = require_integer(n, f"{family}: n", 1)
     if rows is None:
         height = max(divisor for divisor in range(1, isqrt(size) + 1) if size % divisor == 0)
         if height == 1 and size > 3:
-            raise GraphError(f"{family}: {size} devices is a prime number; give rows= or another number of devices")
+            raise GraphError(
+                f"{family}: {size} devices is a prime number, so they cannot form rows and columns. Use another number "
+                "of devices, or set rows=1"
+            )
         return height, size // height
-    height = whole(rows, f"{family}: rows", 1)
+    height = require_integer(rows, f"{family}: rows", 1)
     if size % height:
         legal = ", ".join(map(str, divisors(size, least=1)))
-        raise GraphError(f"{family}: rows is {height}, which does not divide {size} devices; rows that do: {legal}")
+        raise GraphError(f"{family}: rows is {height}, which does not divide {size} devices; expected one of: {legal}")
     return height, size // height
 
 

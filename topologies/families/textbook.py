@@ -1,7 +1,7 @@
-"""Families from textbooks and papers on decentralized learning, without chance.
+"""Deterministic families from textbooks and papers on decentralized learning.
 
-Every function returns a plain networkx.Graph with nodes 0 to n-1 and no weights, and raises GraphError
-if an option is out of range; where a number of devices does not fit, the message names the nearest that do.
+Every function returns a networkx.Graph with nodes 0 to n - 1 without weights, and raises GraphError if an option is out
+of range; for an invalid number of devices, the message names the nearest valid ones.
 """
 
 from itertools import combinations, product
@@ -10,7 +10,7 @@ from typing import Literal
 
 from topologies.errors import GraphError
 from topologies.families.regular import cycle, path
-from topologies.validation import Graph, assemble, whole
+from topologies.validation import Graph, assemble, require_integer
 
 
 def hypercube(n: int) -> Graph:
@@ -39,7 +39,7 @@ def hypercube(n: int) -> Graph:
 
 
 def ladder(n: int) -> Graph:
-    """Lay two paths of n / 2 devices side by side, and link device i with device i + n / 2.
+    """Link two paths of n / 2 devices: device i with device i + n / 2.
 
     Cost: 3 n / 2 - 2 edges, degree 2 or 3, diameter n / 2.
 
@@ -61,7 +61,7 @@ def ladder(n: int) -> Graph:
 
 
 def circular_ladder(n: int) -> Graph:
-    """Lay two rings of n / 2 devices side by side, and link device i with device i + n / 2: a prism.
+    """Link two rings of n / 2 devices, device i with device i + n / 2: a prism.
 
     Cost: 3 n / 2 edges, degree 3, diameter n // 4 + 1 (n > 4).
 
@@ -83,7 +83,7 @@ def circular_ladder(n: int) -> Graph:
 
 
 def wheel(n: int) -> Graph:
-    """Link device 0, the hub, with all others, and these in a ring: a star that survives its hub.
+    """Link device 0, the hub, with all others, and these in a ring: connected even without the hub.
 
     Cost: 2 (n - 1) edges (n > 3), degree 3 and n - 1 at the hub, diameter 2 (n > 4).
 
@@ -94,7 +94,7 @@ def wheel(n: int) -> Graph:
     >>> sorted(graph[1])
     [0, 2, 5]
     """
-    size = whole(n, "wheel: n", 1)
+    size = require_integer(n, "wheel: n", 1)
     return assemble(size, [*((0, i) for i in range(1, size)), *cycle(range(1, size))])
 
 
@@ -108,7 +108,7 @@ def bipartite(n: int, *, left: int | None = None) -> Graph:
     n : int
         At least 2.
     left : int, optional
-        From 1 to n - 1; by default n // 2.
+        From 1 to n - 1. Default: n // 2.
 
     Examples
     --------
@@ -117,15 +117,15 @@ def bipartite(n: int, *, left: int | None = None) -> Graph:
     >>> sorted(graph[0])
     [2, 3, 4, 5]
     """
-    size = whole(n, "bipartite: n", 2)
-    first = size // 2 if left is None else whole(left, "bipartite: left", 1)
+    size = require_integer(n, "bipartite: n", 2)
+    first = size // 2 if left is None else require_integer(left, "bipartite: left", 1)
     if first >= size:
         raise GraphError(f"bipartite: left is {first} of {size} devices; expected 1 to {size - 1}")
     return assemble(size, product(range(first), range(first, size)))
 
 
 def lollipop(n: int, *, clique: int | None = None) -> Graph:
-    """Hang a path on a clique: of all graphs, random walks cross it most slowly.
+    """Attach a path to a clique: the graph with the slowest random walks.
 
     Cost, with c in the clique: c (c - 1) / 2 + n - c edges, largest degree c, diameter n - c + 1 (c > 1).
 
@@ -133,7 +133,7 @@ def lollipop(n: int, *, clique: int | None = None) -> Graph:
     ----------
     n : int
     clique : int, optional
-        Devices in the clique, from 1 to n; by default (n + 1) // 2. The slowest is about 2 n / 3.
+        Devices in the clique, from 1 to n. Default: (n + 1) // 2. Random walks are slowest for about 2 n / 3.
 
     References
     ----------
@@ -146,23 +146,23 @@ def lollipop(n: int, *, clique: int | None = None) -> Graph:
     >>> sorted(graph[9])
     [8]
     """
-    size = whole(n, "lollipop: n", 1)
-    dense = (size + 1) // 2 if clique is None else whole(clique, "lollipop: clique", 1)
+    size = require_integer(n, "lollipop: n", 1)
+    dense = (size + 1) // 2 if clique is None else require_integer(clique, "lollipop: clique", 1)
     if dense > size:
-        raise GraphError(f"lollipop: clique is {dense}, but there are only {size} devices; expected 1 to {size}")
+        raise GraphError(f"lollipop: clique is {dense}; expected 1 to {size}, the number of devices")
     return assemble(size, [*combinations(range(dense), 2), *((i - 1, i) for i in range(dense, size))])
 
 
 def margulis(n: int) -> Graph:
     """Link each place (x, y) of a square with (x + 2y, y), (x + 2y + 1, y), (x, y + 2x) and (x, y + 2x + 1).
 
-    Sides wrap around; self-links and repetitions are dropped. An expander without chance: the spectral gap does not
-    vanish, however many devices. Cost: at most 4 n edges, degree at most 8, diameter of the order of log(n).
+    Coordinates are modulo sqrt(n); self-loops and repetitions are removed. A deterministic expander: the spectral gap
+    has a positive lower bound for all n. Cost: at most 4 n edges, degree at most 8, diameter of the order of log(n).
 
     Parameters
     ----------
     n : int
-        A square; device x sqrt(n) + y stands at (x, y).
+        A square number; device x sqrt(n) + y is at (x, y).
 
     References
     ----------
@@ -176,10 +176,13 @@ def margulis(n: int) -> Graph:
     >>> graph.number_of_nodes()
     9
     """
-    size = whole(n, "margulis: n", 1)
+    size = require_integer(n, "margulis: n", 1)
     side = isqrt(size)
     if side * side != size:
-        raise GraphError(f"margulis: {size} devices is no square; take {side * side} or {(side + 1) ** 2}")
+        raise GraphError(
+            f"margulis: the number of devices is {size}; expected a square number. "
+            f"Use {side * side} or {(side + 1) ** 2}"
+        )
     links = set()
     for x, y in product(range(side), repeat=2):
         for u, v in ((x + 2 * y, y), (x + 2 * y + 1, y), (x, y + 2 * x), (x, y + 2 * x + 1)):
@@ -188,19 +191,20 @@ def margulis(n: int) -> Graph:
 
 
 def d_cliques(n: int, *, size: int = 4, between: Literal["complete", "ring"] = "complete") -> Graph:
-    """Gather the devices in cliques, and link every two cliques, or each with the next, by one link.
+    """Form cliques of devices, and link every two cliques, or each with the next, by one link.
 
-    Meant for cliques whose members together have points of every class; deal the points accordingly. Clique c holds
-    the devices c size to (c + 1) size - 1, the last what is left. Its links to others are spread evenly over it.
-    Cost, with c cliques: n (size - 1) / 2 + c (c - 1) / 2 edges and diameter 3 at most (ring: c more, about c).
+    Intended for cliques whose members together have points of every class; choose the partition accordingly. Clique c
+    contains the devices c size to (c + 1) size - 1, the last one the remaining devices. Links between cliques are
+    distributed evenly over the members. Cost, with c cliques: n (size - 1) / 2 + c (c - 1) / 2 edges and diameter at
+    most 3; for a ring of cliques, n (size - 1) / 2 + c edges and diameter about c.
 
     Parameters
     ----------
     n : int
-    size : int
-        Devices per clique; one is the complete graph, or the ring.
-    between : {"complete", "ring"}
-        Which cliques are linked.
+    size : int, default=4
+        Devices per clique; with 1, the graph is complete or a ring.
+    between : {"complete", "ring"}, default="complete"
+        Pairs of cliques that are linked: all, or successive ones.
 
     References
     ----------
@@ -214,7 +218,8 @@ def d_cliques(n: int, *, size: int = 4, between: Literal["complete", "ring"] = "
     >>> graph.number_of_nodes(), graph.number_of_edges()
     (12, 21)
     """
-    total, each = whole(n, "d-cliques: n", 1), whole(size, "d-cliques: size", 1)
+    total = require_integer(n, "d-cliques: n", 1)
+    each = require_integer(size, "d-cliques: size", 1)
     if not isinstance(between, str) or between not in ("complete", "ring"):
         raise GraphError(f"d-cliques: between is {between!r}; expected 'complete' or 'ring'")
     cliques = [range(first, min(first + each, total)) for first in range(0, total, each)]
@@ -232,17 +237,21 @@ def d_cliques(n: int, *, size: int = 4, between: Literal["complete", "ring"] = "
 
 def dimensions(n: int) -> int:
     """Return the dimension of the hypercube of n devices."""
-    size = whole(n, "hypercube: n", 1)
+    size = require_integer(n, "hypercube: n", 1)
     digits = size.bit_length() - 1
     if size != 1 << digits:
-        raise GraphError(f"hypercube: {size} devices is no power of two; take {1 << digits} or {2 << digits}")
+        raise GraphError(
+            f"hypercube: the number of devices is {size}; expected a power of two. Use {1 << digits} or {2 << digits}"
+        )
     return digits
 
 
 def _half(n: int, family: str) -> int:
-    size = whole(n, f"{family}: n", 2)
+    size = require_integer(n, f"{family}: n", 2)
     if size % 2:
-        raise GraphError(f"{family}: {size} devices is an odd number; take {size - 1} or {size + 1}")
+        raise GraphError(
+            f"{family}: the number of devices is {size}; expected an even number. Use {size - 1} or {size + 1}"
+        )
     return size // 2
 
 

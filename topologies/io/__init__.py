@@ -13,39 +13,42 @@ from topologies.io.edge_list import read_edge_list
 from topologies.io.xml import read_gexf, read_graphml
 from topologies.validation import UNDIRECTED, Graph, sort_nodes
 
-LARGEST = 2**30  # bytes
-_NODE_LINK = ("directed", "multigraph", "graph", "nodes")  # keys of node-link JSON, besides that of the links
-_FEW = 100_000  # nodes that can be made and looked at, whatever the file contains
+LARGEST = 2**30  # bytes of a file
+_NODE_LINK = ("directed", "multigraph", "graph", "nodes")  # keys of node-link JSON, in addition to that of the links
+_FEW = 100_000  # nodes that are created and checked without regard to the number of links
 
 
 def read(path: str | PathLike[str], *, isolated: bool = False) -> Graph:
-    r"""Read an undirected graph; its nodes come out in natural order (`sort_nodes`), under their own labels.
+    r"""Read an undirected graph from a file; nodes keep their labels and are sorted in natural order (`sort_nodes`).
 
-    Nodes and links at any depth of a GraphML or GEXF file are nodes and links of the graph, and default attributes are
-    applied. A file that holds something else which a graph cannot have is refused: several graphs, hyperedges, times.
+    Nodes and links at any depth of a GraphML or GEXF file become nodes and links of one graph, and default attributes
+    are applied. Files with several graphs, hyperedges or times are rejected.
 
     Parameters
     ----------
     path : str or path
-        .graphml, .gexf; .json (node-link, links under "edges" or "links"); .npz (an adjacency matrix from
-        scipy.sparse.save_npz, its values are weights); .edgelist, .edges, .txt, .csv, .tsv (`read_edge_list`).
-        At most 1 GiB. XML with a document type declaration is refused: entities can blow up to any size.
-    isolated : bool
-        Whether nodes without a link are accepted.
+        File of at most 1 GiB. Formats by suffix:
+
+        * .graphml, .gexf. XML with a document type declaration is rejected, because entities can expand to any size.
+        * .json: node-link format, with links under "edges" or "links".
+        * .npz: adjacency matrix from scipy.sparse.save_npz, whose values are weights.
+        * .edgelist, .edges, .txt, .csv, .tsv: see `read_edge_list`.
+    isolated : bool, default=False
+        Whether nodes without links are accepted.
 
     Returns
     -------
     networkx.Graph
-        With all attributes of the file. `weight` of links, `name` or `label` of nodes (`name_nodes`) and, with a link
-        model, `latency` and `bandwidth` of links, `access` and `speed` of nodes are used. The graph attribute
-        `file_summary` is one line about what was read and what is ignored, which runs show as a note.
+        With all attributes of the file. Used are `weight` of links, `name` or `label` of nodes (`name_nodes`) and, with
+        a link model, `latency` and `bandwidth` of links, `access` and `speed` of nodes. The graph attribute
+        `file_summary` is one line on the read and the ignored contents, which runs show as a note.
 
     Raises
     ------
     GraphError
         If the file is missing, empty, too large or cannot be parsed; if the graph is directed, has parallel links,
-        self-loops, bad weights or, with more than one node and unless `isolated`, nodes without a link; if the file
-        holds something that a graph cannot have.
+        self-loops or invalid weights; if one of several nodes is isolated, unless `isolated` is True; or if the file
+        has contents that a graph cannot represent.
 
     Examples
     --------
@@ -61,15 +64,16 @@ def read(path: str | PathLike[str], *, isolated: bool = False) -> Graph:
     try:
         source = Path(path)
     except TypeError:
-        raise GraphError(f"the path is {path!r}; expected that of a file, such as 'graph.graphml'") from None
-    _refuse_file(source)
+        raise GraphError(f"path is {path!r}; expected the path of a file, such as 'graph.graphml'") from None
+    _check_file(source)
     reader = _reader(source)
     ignored: list[str] = []
     try:
         graph = reader(source, ignored)
     except GraphError:
         raise
-    except Exception as error:  # parsers of broken files raise nearly anything
+    except Exception as error:
+        # Parsers of networkx, scipy and zipfile raise almost any exception for broken files.
         raise GraphError(
             f"{source} cannot be read as {source.suffix}: {type(error).__name__}: {error}. "
             "Check that the suffix fits the content and that the file is complete"
@@ -80,8 +84,8 @@ def read(path: str | PathLike[str], *, isolated: bool = False) -> Graph:
     except GraphError as error:
         raise GraphError(f"{source}: {error}") from None
     if not isolated:
-        _refuse_lonely(graph, source)
-    graph = _sorted(graph)
+        _check_isolated_nodes(graph, source)
+    graph = _sort_graph(graph)
     graph.graph[FILE_SUMMARY] = summarize(graph, source, ignored)
     return graph
 
@@ -96,35 +100,38 @@ def _reader(source: Path) -> Callable[[Path, list[str]], Graph]:
     readers |= dict.fromkeys((".edgelist", ".edges", ".txt", ".csv", ".tsv"), read_edge_list)
     suffix = source.suffix.lower()
     if suffix not in readers:
-        raise GraphError(f"{source} has the suffix {suffix!r}; a graph is read from {', '.join(readers)}")
+        raise GraphError(f"{source} has the suffix {suffix!r}; expected one of: {', '.join(readers)}")
     return readers[suffix]
 
 
-def _refuse_file(source: Path) -> None:
-    if not os.path.isfile(source):  # also if the name is too long to be one
-        raise GraphError(f"{source} is not a file; check the path (it counts from {Path.cwd()})")
+def _check_file(source: Path) -> None:
+    # os.path.isfile is False for names that are too long, for which Path.is_file raises.
+    if not os.path.isfile(source):
+        raise GraphError(f"{source} is not a file; check the path (relative paths start at {Path.cwd()})")
     size = source.stat().st_size
     if size == 0:
         raise GraphError(f"{source} is empty; expected a graph")
     if size > LARGEST:
-        raise GraphError(f"{source} has {size} bytes, more than {LARGEST}; save the adjacency matrix as .npz instead")
+        raise GraphError(
+            f"{source} has {size} bytes; expected at most {LARGEST}. Save the adjacency matrix as .npz instead"
+        )
 
 
-def _refuse_lonely(graph: Graph, source: Path) -> None:
-    """Refuse nodes without a link; a graph of one node is fine."""
+def _check_isolated_nodes(graph: Graph, source: Path) -> None:
+    """Check that no node is isolated, unless the graph has only one node."""
     if len(graph) == 0:
-        raise GraphError(f"{source} holds no nodes and no links; expected a graph")
+        raise GraphError(f"{source} contains no nodes and no links; expected a graph")
     if len(graph) == 1:
         return
     if graph.number_of_edges() == 0:
-        raise GraphError(f"{source} lists {len(graph)} nodes, but no links; add the links or choose a family instead")
-    lonely = [node for node in sort_nodes(graph) if graph.degree[node] == 0]
-    if lonely:
-        names = ", ".join(map(repr, lonely[:5])) + (", ..." if len(lonely) > 5 else "")
-        raise GraphError(f"{source}: {len(lonely)} nodes have no link: {names}; link them or take them out of the file")
+        raise GraphError(f"{source} lists {len(graph)} nodes, but no links. Add links, or use a graph family")
+    isolated = [node for node in sort_nodes(graph) if graph.degree[node] == 0]
+    if isolated:
+        names = ", ".join(map(repr, isolated[:5])) + (", ..." if len(isolated) > 5 else "")
+        raise GraphError(f"{source} has {len(isolated)} isolated nodes: {names}. Connect or remove them")
 
 
-def _sorted(graph: Graph) -> Graph:
+def _sort_graph(graph: Graph) -> Graph:
     import networkx
 
     plain = networkx.Graph(**graph.graph)
@@ -138,32 +145,33 @@ def _read_json(source: Path, ignored: list[str]) -> Graph:
 
     import networkx
 
-    data = json.loads(source.read_bytes(), object_pairs_hook=_refuse_repeated_keys)
-    found = [key for key in ("edges", "links") if isinstance(data, dict) and isinstance(data.get(key), list)]
-    if len(found) != 1 or not isinstance(data.get("nodes"), list):
+    data = json.loads(source.read_bytes(), object_pairs_hook=_check_repeated_keys)
+    keys = [key for key in ("edges", "links") if isinstance(data, dict) and isinstance(data.get(key), list)]
+    if len(keys) != 1 or not isinstance(data.get("nodes"), list):
         raise GraphError(
             f'{source}: expected node-link JSON, an object with a list "nodes" and a list "edges" or "links" '
             "(one of them), as json.dump(networkx.node_link_data(graph), file) writes it"
         )
-    ignored += [f"key {key!r}" for key in sorted(data.keys() - {*_NODE_LINK, found[0]})]
-    graph = networkx.node_link_graph(data, directed=False, multigraph=False, edges=found[0])
+    links = keys[0]
+    ignored += [f"key {key!r}" for key in sorted(data.keys() - {*_NODE_LINK, links})]
+    graph = networkx.node_link_graph(data, directed=False, multigraph=False, edges=links)
     if not graph.is_directed():
-        _refuse_miscounted(graph, data["nodes"], data[found[0]], source)
+        _check_counts(graph, data["nodes"], data[links], source)
     return graph
 
 
-def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; of a key that is given twice, json.loads would keep the last value in silence."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _check_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build a JSON object, and check that no key is repeated: json.loads would silently keep the last value."""
+    content = dict(pairs)
+    if len(content) != len(pairs):
         keys = [key for key, _ in pairs]
         repeated = next(key for key in keys if keys.count(key) > 1)
-        raise GraphError(f"an object of the JSON file has the key {repeated!r} more than once; give it one value")
-    return found
+        raise GraphError(f"an object of the JSON file has the key {repeated!r} more than once. Keep one of them")
+    return content
 
 
-def _refuse_miscounted(graph: Graph, nodes: list[Any], links: list[dict[str, Any]], source: Path) -> None:
-    """Refuse what networkx merges or adds in silence: nodes and links listed twice, links to unknown nodes."""
+def _check_counts(graph: Graph, nodes: list[Any], links: list[dict[str, Any]], source: Path) -> None:
+    """Check that networkx has not silently merged repeated nodes or links, or added nodes that are not listed."""
     if len(graph) != len(nodes):
         raise GraphError(
             f"{source} lists {len(nodes)} nodes, but its nodes and links name {len(graph)} different ones; "
@@ -190,25 +198,28 @@ def _read_npz(source: Path, ignored: list[str]) -> Graph:
 
     with zipfile.ZipFile(source) as archive:
         if sum(member.file_size for member in archive.infolist()) > LARGEST:
-            raise GraphError(f"{source} unpacks to more than {LARGEST} bytes; take a smaller graph")
-    matrix = sparse.load_npz(source)  # never unpickles
+            raise GraphError(f"{source} unpacks to more than {LARGEST} bytes. Use a smaller graph")
+    # load_npz never unpickles objects, so a file cannot run code.
+    matrix = sparse.load_npz(source)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise GraphError(f"{source} has the shape {matrix.shape}; an adjacency matrix is square")
-    if matrix.shape[0] > max(2 * matrix.nnz, _FEW):  # before anything is made for every node
+    # A small file may declare billions of nodes, so this is checked before anything is created per node.
+    if matrix.shape[0] > max(2 * matrix.nnz, _FEW):
         raise GraphError(
-            f"{source} has {matrix.shape[0]} nodes, but only {matrix.nnz} values, so most nodes have no link; "
-            "link them or take them out of the file"
+            f"{source} has {matrix.shape[0]} nodes, but only {matrix.nnz} values, so most nodes are isolated. "
+            "Connect or remove them"
         )
     if matrix.dtype.kind not in "biuf":
-        raise GraphError(f"{source} holds values of type {matrix.dtype}; expected real numbers, the weights")
+        raise GraphError(f"{source} contains values of type {matrix.dtype}; expected real numbers, the weights")
+    # With a damaged indptr, scipy would read memory outside of the arrays.
     if hasattr(matrix, "check_format"):
-        matrix.check_format(full_check=True)  # a damaged indptr would reach into foreign memory
-    matrix = _without_repetitions(sparse.coo_array(matrix).astype(numpy.float64), source)
+        matrix.check_format(full_check=True)
+    matrix = _check_repetitions(sparse.coo_array(matrix).astype(numpy.float64), source)
     if not numpy.isfinite(matrix.data).all():
         raise GraphError(f"{source} has weights that are NaN or infinite; expected finite numbers above 0")
     matrix.eliminate_zeros()
     if (matrix != matrix.T).nnz:
-        raise GraphError(f"{source} is not symmetric; {UNDIRECTED}, e.g. (matrix + matrix.T) / 2")
+        raise GraphError(f"{source} is not symmetric; {UNDIRECTED}, for example (matrix + matrix.T) / 2")
     half = sparse.triu(matrix).tocoo()
     graph = networkx.Graph()
     graph.add_nodes_from(range(matrix.shape[0]))
@@ -216,9 +227,9 @@ def _read_npz(source: Path, ignored: list[str]) -> Graph:
     return graph
 
 
-def _without_repetitions(entries: Any, source: Path) -> Any:
-    """Return a matrix by rows; entries that are listed twice, which scipy adds up, are refused."""
+def _check_repetitions(entries: Any, source: Path) -> Any:
+    """Convert a matrix to rows, and check that no entry is listed twice: scipy would add them."""
     matrix = entries.tocsr()
     if matrix.nnz < entries.nnz:
-        raise GraphError(f"{source} holds an entry more than once, and scipy would add them up; list every link once")
+        raise GraphError(f"{source} contains an entry more than once. List every link once")
     return matrix

@@ -1,4 +1,4 @@
-"""What theory knows of a graph: measures, each with a word on whether it is exact.
+"""Measures of graphs, and predictions for GTVMin; each value states whether it is exact.
 
 >>> import topologies
 >>> from topologies import measures
@@ -7,9 +7,9 @@ Measure(value=8, exact=True, how='')
 >>> round(measures.predict(topologies.ring(16), coupling=10).contraction.value, 4)
 0.9524
 
-Every measure takes a networkx.Graph or a CSRGraph. Up to 1,000 devices all but the connectivities of dense graphs are
-exact; above they are estimated by sampling and Lanczos' recurrence, so that a million devices take seconds, and `how`
-says in which way and how well.
+Every measure takes a networkx.Graph or a CSRGraph. Up to 1,000 devices, all measures except the connectivities of dense
+graphs are exact. Above, they are estimated by sampling and Lanczos' recurrence, so that a million devices take seconds;
+`how` names the method and its error.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -88,38 +88,44 @@ __all__ = [
 def describe(
     graph: AnyGraph, *, decay: float = DECAY, seed: int = 0, known: SharedResults | None = None
 ) -> dict[str, Measure]:
-    """Return all measures of a graph by name.
+    """Compute all measures of a graph.
 
     Parameters
     ----------
     graph : networkx.Graph, CSRGraph or TimeVaryingGraph
-        Of one that changes, `spectral_gap` and `effective_neighbors` are those of its rounds; the other measures look
-        at all links that are ever active.
-    decay : float
-        Of `effective_neighbors`.
-    seed : int
-        Of all that is sampled.
+        For a time-varying graph, `spectral_gap` and `effective_neighbors` are those of its rounds; the other measures
+        are those of all links that are ever active.
+    decay : float, default=0.95
+        Parameter of `effective_neighbors`.
+    seed : int, default=0
+        Seed of all samples.
     known : SharedResults, optional
-        Of a graph that does not change, with the same decay and seed: what `explore` found.
+        Results of `explore` for the same static graph, decay and seed.
+
+    Returns
+    -------
+    dict of str to Measure
     """
     links = read(graph)
     check_decay(decay)
     if known is not None:
-        mixing = _tell_mixing(links, known.mixing, known.near, decay)
-        return _tell(links, known.distances, known.resistors, seed) | mixing
-    with ThreadPoolExecutor(2 if len(links) > EXACT else 1) as pool:  # each of the three takes seconds on a large graph
-        walk = pool.submit(lambda: find_spectrum(*laplacian(links), seed))
+        mixing = _collect_mixing(links, known.mixing, known.mixing_sample, decay)
+        return _collect_measures(links, known.distances, known.resistors, seed) | mixing
+    # Each of the three computations takes seconds on a large graph.
+    with ThreadPoolExecutor(2 if len(links) > EXACT else 1) as pool:
+        spectrum = pool.submit(lambda: find_spectrum(*laplacian(links), seed))
         rounds = (
             pool.submit(_describe_rounds, graph, decay, seed)
             if varies(graph)
             else pool.submit(_describe_mixing, links, decay, seed)
         )
-        far, resistors = pool.submit(find_distances, links, seed).result(), walk.result()
-    return _tell(links, far, resistors, seed) | rounds.result()
+        distances = pool.submit(find_distances, links, seed).result()
+        resistors = spectrum.result()
+    return _collect_measures(links, distances, resistors, seed) | rounds.result()
 
 
-def _tell(links: CSRGraph, far: Distances, resistors: Spectrum, seed: int) -> dict[str, Measure]:
-    """Return the measures that graphs have whether they change or not."""
+def _collect_measures(links: CSRGraph, distances: Distances, resistors: Spectrum, seed: int) -> dict[str, Measure]:
+    """Collect the measures that static and time-varying graphs share."""
     low, mean, high = degrees(links)
     return {
         "devices": Measure(len(links)),
@@ -127,8 +133,8 @@ def _tell(links: CSRGraph, far: Distances, resistors: Spectrum, seed: int) -> di
         "degree_min": low,
         "degree_mean": mean,
         "degree_max": high,
-        "diameter": far.diameter,
-        "mean_path": far.mean_path,
+        "diameter": distances.diameter,
+        "mean_path": distances.mean_path,
         "clustering": clustering(links, seed=seed),
         "algebraic_connectivity": find_connectivity(links, resistors),
         "effective_resistance": find_resistance(links, resistors),
@@ -140,20 +146,20 @@ def _tell(links: CSRGraph, far: Distances, resistors: Spectrum, seed: int) -> di
 
 
 def _describe_mixing(links: CSRGraph, decay: float, seed: int) -> dict[str, Measure]:
-    """Return the measures of averaging over all links of a graph."""
-    return _tell_mixing(links, *find_mixing(links, decay, seed), decay)
+    """Compute the measures of averaging over all links of a static graph."""
+    return _collect_mixing(links, *find_mixing(links, decay, seed), decay)
 
 
-def _tell_mixing(links: CSRGraph, mixing: Spectrum, near: Spectrum, decay: float) -> dict[str, Measure]:
-    """Return them from the spectrum of I - W, and from what `sample_mixing` finds of it."""
-    return {"spectral_gap": find_gap(links, mixing), "effective_neighbors": count_neighbors(links, near, decay)}
+def _collect_mixing(links: CSRGraph, mixing: Spectrum, sample: Spectrum, decay: float) -> dict[str, Measure]:
+    """Collect the measures of averaging from the spectrum of I - W, and from the one that `sample_mixing` returns."""
+    return {"spectral_gap": find_gap(links, mixing), "effective_neighbors": count_neighbors(links, sample, decay)}
 
 
 def _describe_rounds(graph: Changing, decay: float, seed: int) -> dict[str, Measure]:
-    """Return the measures of a graph that changes."""
+    """Compute the measures of the rounds of a time-varying graph."""
     factor = contraction_per_round(graph, seed=seed)
     return {
-        "period": Measure(graph.period, how="" if graph.period else "it never repeats itself"),
+        "period": Measure(graph.period, how="" if graph.period else "not periodic"),
         "active_degree": active_degrees(graph),
         "spectral_gap": factor._replace(value=1 - (factor.value or 0.0)),
         "effective_neighbors": effective_neighbors_over_time(graph, decay=decay, seed=seed),

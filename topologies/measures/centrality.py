@@ -1,23 +1,23 @@
-"""Who sits where in a graph: closeness and betweenness of every device."""
+"""Centrality of devices: closeness, betweenness, and devices within a number of hops."""
 
-from topologies.measures.path_load import start
+from topologies.measures.path_load import build_search
 from topologies.measures.types import EXACT, AnyGraph, Floats, Integers, read, to_matrix
 
 _SOURCES = 64  # searches of an estimate
-_BLOCK = 32_000_000  # distances held at a time
+_BLOCK = 32_000_000  # distances in memory at a time
 
 
 def closeness(graph: AnyGraph, *, seed: int = 0) -> Floats:
-    """Return the closeness of every device: the share of the others that it reaches over its mean distance to them.
+    """Compute the closeness of every device: the share of reachable devices, divided by their mean distance in hops.
 
-    That is Wasserman and Faust's form, 0 for a device without links; distances count links. Above 1,000 devices the
-    distances are those to 64 random devices (Eppstein and Wang, "Fast approximation of centrality", 2004).
+    This is the form of Wasserman and Faust, 0 for a device without links. Above 1,000 devices, distances to 64 random
+    devices are used (Eppstein and Wang, "Fast approximation of centrality", 2004).
 
     Parameters
     ----------
     graph : networkx.Graph or CSRGraph
-    seed : int
-        Of the random devices of an estimate.
+    seed : int, default=0
+        Seed of the random devices of an estimate.
 
     Returns
     -------
@@ -29,26 +29,27 @@ def closeness(graph: AnyGraph, *, seed: int = 0) -> Floats:
     links = read(graph)
     n = len(links)
     sources = _sample(n, seed)
-    matrix, total, reached = to_matrix(links), np.zeros(n), np.zeros(n)
+    matrix = to_matrix(links)
+    total, reached = np.zeros(n), np.zeros(n)
     step = max(1, _BLOCK // n)
     for first in range(0, len(sources), step):
         hops = csgraph.shortest_path(matrix, unweighted=True, indices=sources[first : first + step])
-        there = np.isfinite(hops) & (hops > 0)
-        total += np.where(there, hops, 0.0).sum(axis=0)
-        reached += there.sum(axis=0)
-    return reached**2 / np.where(total > 0, total, 1.0) / _others(n, sources)
+        is_reached = np.isfinite(hops) & (hops > 0)
+        total += np.where(is_reached, hops, 0.0).sum(axis=0)
+        reached += is_reached.sum(axis=0)
+    return reached**2 / np.where(total > 0, total, 1.0) / _count_other_sources(n, sources)
 
 
 def betweenness(graph: AnyGraph, *, seed: int = 0) -> Floats:
-    """Return the betweenness of every device: the share of shortest paths between others that lead over it.
+    """Compute the betweenness of every device: the share of shortest paths between other devices that contain it.
 
-    By the sums of Brandes, see `path_load`; above 1,000 devices from the paths that begin at 64 random devices (Brandes
-    and Pich, "Centrality estimation in large networks", 2007).
+    Computed by the sums of Brandes, see `path_load`. Above 1,000 devices, only paths from 64 random devices are used
+    (Brandes and Pich, "Centrality estimation in large networks", 2007).
 
     Parameters
     ----------
     graph, seed
-        As of `closeness`.
+        As in `closeness`.
 
     Returns
     -------
@@ -60,28 +61,30 @@ def betweenness(graph: AnyGraph, *, seed: int = 0) -> Floats:
     n = len(links)
     sources = _sample(n, seed)
     passed = np.zeros(n)
-    for found in start(links).go(sources):
-        passed += found.sum(axis=0)
-    return passed / (_others(n, sources) * max(n - 2, 1))
+    for loads in build_search(links).run(sources):
+        passed += loads.sum(axis=0)
+    return passed / (_count_other_sources(n, sources) * max(n - 2, 1))
 
 
 def count_within(graph: AnyGraph, hops: int) -> Integers:
-    """Return how many other devices each device reaches over at most so many links, int64[n]."""
+    """Count the other devices that each device reaches over at most `hops` links, int64[n]."""
     import numpy as np
     from scipy.sparse import csgraph
 
     links = read(graph)
-    n, matrix = len(links), to_matrix(links)
-    found, step = np.zeros(n, np.int64), max(1, _BLOCK // n)
+    n = len(links)
+    matrix = to_matrix(links)
+    counts = np.zeros(n, np.int64)
+    step = max(1, _BLOCK // n)
     for first in range(0, n, step):
         sources = np.arange(first, min(first + step, n))
-        near = csgraph.dijkstra(matrix, unweighted=True, indices=sources, limit=float(hops))
-        found[sources] = (near <= hops).sum(axis=1) - 1
-    return found
+        distances = csgraph.dijkstra(matrix, unweighted=True, indices=sources, limit=float(hops))
+        counts[sources] = (distances <= hops).sum(axis=1) - 1
+    return counts
 
 
 def _sample(n: int, seed: int) -> Integers:
-    """Return all devices, or of many so many random ones, ascending."""
+    """Return all devices or, above 1,000 devices, 64 random ones, ascending."""
     import numpy as np
 
     if n <= EXACT:
@@ -89,10 +92,10 @@ def _sample(n: int, seed: int) -> Integers:
     return np.sort(np.random.default_rng(seed).permutation(n)[:_SOURCES])
 
 
-def _others(n: int, sources: Integers) -> Floats:
-    """Return how many of the sources are other devices than each device; 1 where there is none."""
+def _count_other_sources(n: int, sources: Integers) -> Floats:
+    """Count for each device the sources that are other devices; at least 1, because it is a divisor."""
     import numpy as np
 
-    others = np.full(n, float(len(sources)))
-    others[sources] -= 1.0
-    return np.maximum(others, 1.0)
+    counts = np.full(n, float(len(sources)))
+    counts[sources] -= 1.0
+    return np.maximum(counts, 1.0)

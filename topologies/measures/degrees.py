@@ -1,15 +1,15 @@
-"""Measures of the devices' own links: degrees, triangles, the busiest device."""
+"""Local measures of graphs: degrees, clustering, and the load of the busiest device."""
 
 from typing import NamedTuple
 
 from topologies.csr_graph import CSRGraph
 from topologies.measures.types import EXACT, AnyGraph, Measure, count_links, find_sources, read, to_matrix
 
-_PAIRS = 200_000  # of neighbors that an estimate draws
+_PAIRS = 200_000  # pairs of neighbors that an estimate draws
 
 
 class Degrees(NamedTuple):
-    """The numbers of links of the devices."""
+    """Smallest, mean and largest number of links per device."""
 
     min: Measure
     mean: Measure
@@ -17,34 +17,34 @@ class Degrees(NamedTuple):
 
 
 def degrees(graph: AnyGraph) -> Degrees:
-    """Return the smallest, the mean and the largest number of links of a device."""
-    found = count_links(read(graph))
-    return Degrees(Measure(int(found.min())), Measure(float(found.mean())), Measure(int(found.max())))
+    """Compute the smallest, mean and largest number of links per device."""
+    counts = count_links(read(graph))
+    return Degrees(Measure(int(counts.min())), Measure(float(counts.mean())), Measure(int(counts.max())))
 
 
 def hub_load(graph: AnyGraph) -> Measure:
-    """Return which share of all messages of an exchange begins or ends at the busiest device.
+    """Compute the share of all messages of an exchange that begin or end at the busiest device.
 
-    When every device sends to all neighbors a device sends and receives 2 deg_i of 2 links messages: so this is the
-    largest degree over the number of links, 1 at the hub of a star and 2 / n where all degrees are equal.
+    If every device sends to all neighbors, device i sends and receives 2 deg_i of the 2 links messages. So this is the
+    largest degree over the number of links: 1 at the hub of a star, 2 / n if all degrees are equal.
     """
     links = read(graph)
     if not len(links.indices):
-        return Measure(None, how="there are no links")
+        return Measure(None, how="no links")
     return Measure(int(count_links(links).max()) / links.number_of_edges())
 
 
 def clustering(graph: AnyGraph, *, seed: int = 0) -> Measure:
-    """Return the mean over devices of the share of pairs of neighbors that are linked; 0 with fewer than two.
+    """Compute the mean share of linked pairs among the neighbors of a device; 0 for fewer than two neighbors.
 
-    Watts and Strogatz, "Collective dynamics of 'small-world' networks", 1998. Above 1,000 devices from 200,000 random
-    devices and a random pair of neighbors of each.
+    Watts and Strogatz, "Collective dynamics of 'small-world' networks", 1998. Above 1,000 devices, it is estimated from
+    200,000 random devices and a random pair of neighbors of each.
 
     Parameters
     ----------
     graph : networkx.Graph or CSRGraph
-    seed : int
-        Of the random devices and pairs of an estimate.
+    seed : int, default=0
+        Seed of the random devices and pairs of an estimate.
     """
     links = read(graph)
     return _count_triangles(links) if len(links) <= EXACT else _sample_triangles(links, seed)
@@ -53,26 +53,32 @@ def clustering(graph: AnyGraph, *, seed: int = 0) -> Measure:
 def _count_triangles(links: CSRGraph) -> Measure:
     import numpy as np
 
-    matrix, found = to_matrix(links).toarray(), count_links(links)
+    matrix = to_matrix(links).toarray()
+    degrees = count_links(links)
     closed = np.einsum("ij,ij->i", matrix @ matrix, matrix)
-    pairs = found * (found - 1)
+    pairs = degrees * (degrees - 1)
     return Measure(float(np.mean(np.where(pairs > 0, closed / np.maximum(pairs, 1), 0.0))))
 
 
 def _sample_triangles(links: CSRGraph, seed: int) -> Measure:
     import numpy as np
 
-    n, found, draw = len(links), count_links(links), np.random.default_rng(seed)
-    if not (found > 1).any():
+    n = len(links)
+    degrees = count_links(links)
+    rng = np.random.default_rng(seed)
+    if not (degrees > 1).any():
         return Measure(0.0)
-    devices = draw.integers(n, size=_PAIRS)
-    devices = devices[found[devices] > 1]  # the others add 0
-    one = draw.integers(found[devices])
-    other = (one + draw.integers(1, found[devices])) % found[devices]
-    one, other = (links.indices[links.indptr[devices] + place] for place in (one, other))
-    keys, wanted = find_sources(links) * n + links.indices, one * n + other
-    linked = keys[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)] == wanted
+    devices = rng.integers(n, size=_PAIRS)
+    # Devices with fewer than two neighbors contribute 0.
+    devices = devices[degrees[devices] > 1]
+    first = rng.integers(degrees[devices])
+    second = (first + rng.integers(1, degrees[devices])) % degrees[devices]
+    u, v = (links.indices[links.indptr[devices] + place] for place in (first, second))
+    keys = find_sources(links) * n + links.indices
+    pairs = u * n + v
+    linked = keys[np.minimum(np.searchsorted(keys, pairs), len(keys) - 1)] == pairs
     share = int(linked.sum()) / _PAIRS
-    likely = (int(linked.sum()) + 1) / (_PAIRS + 2)  # never 0 or 1: what was not seen may still be there
-    spread = float(np.sqrt(likely * (1 - likely) / _PAIRS))
+    # Laplace's rule of succession: a share of 0 or 1 would give a standard error of 0.
+    smoothed = (int(linked.sum()) + 1) / (_PAIRS + 2)
+    spread = float(np.sqrt(smoothed * (1 - smoothed) / _PAIRS))
     return Measure(share, False, f"{_PAIRS:,} random pairs of neighbors; standard error {spread:.2g}")

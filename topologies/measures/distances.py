@@ -1,4 +1,4 @@
-"""How far it is: numbers of hops, from searches breadth first."""
+"""Distances in hops: diameter and mean path length, from breadth-first searches."""
 
 import math
 from collections.abc import Callable
@@ -9,13 +9,13 @@ from topologies.measures.types import EXACT, AnyGraph, Integers, Measure, read, 
 
 Layers: TypeAlias = Callable[[Integers, Integers, Integers], Integers]
 
-_WORK = 80_000_000  # devices and links that the searches of an estimate may look at
+_WORK = 80_000_000  # devices and links that all searches of an estimate may visit
 _FEWEST, _MOST = 16, 256  # searches of an estimate, half of them from random devices
-_PAIRS = "a single device has no pairs"
+_PAIRS = "a single device"
 
 
 class Distances(NamedTuple):
-    """What searches from some devices found, or from all.
+    """Distances between devices, exact or estimated from some searches.
 
     Attributes
     ----------
@@ -27,41 +27,41 @@ class Distances(NamedTuple):
 
 
 def diameter(graph: AnyGraph, *, seed: int = 0) -> Measure:
-    """Return the largest number of hops between two devices.
+    """Compute the largest number of hops between two devices.
 
-    Above 1,000 devices from at most 256 searches, random ones first, then those that the bounds on what is known of
-    every device point to (Takes and Kosters, "Determining the diameter of small world networks", 2011): exact if the
-    bounds meet, else the largest distance seen, which is at least half of the diameter.
+    Above 1,000 devices, at most 256 searches are made: half from random devices, then from those whose eccentricity
+    bounds are most informative (Takes and Kosters, "Determining the diameter of small world networks", 2011). The
+    diameter is exact if the bounds meet. Otherwise it is the largest distance seen, at least half of the diameter.
 
     Parameters
     ----------
     graph : networkx.Graph or CSRGraph
-    seed : int
-        Of the random devices of an estimate.
+    seed : int, default=0
+        Seed of the random devices of an estimate.
     """
     return find_distances(read(graph), seed).diameter
 
 
 def mean_path(graph: AnyGraph, *, seed: int = 0) -> Measure:
-    """Return the mean number of hops between two devices; above 1,000 devices from a sample of sources.
+    """Compute the mean number of hops between two devices; above 1,000 devices, from a sample of sources.
 
     Parameters
     ----------
     graph, seed
-        As of `diameter`.
+        As in `diameter`.
     """
     return find_distances(read(graph), seed).mean_path
 
 
 def find_distances(links: CSRGraph, seed: int, layers: Layers | None = None) -> Distances:
-    """Search from every device, or from a sample of them and those that bound the diameter best.
+    """Search from every device or, above 1,000 devices, from a sample and from those that bound the diameter best.
 
     Parameters
     ----------
     links : CSRGraph
     seed : int
     layers : callable, optional
-        Searches breadth first, as `p2pkm.kernels.reference.layers` does.
+        Breadth-first search with the interface of `p2pkm.kernels.reference.layers`.
     """
     import numpy as np
 
@@ -73,7 +73,11 @@ def find_distances(links: CSRGraph, seed: int, layers: Layers | None = None) -> 
     sample = n if n <= EXACT else searches // 2
     first = np.random.default_rng(seed).permutation(n)[:sample] if sample < n else np.arange(n)
     matrix = None if layers else to_matrix(links)
-    means, low, high = np.zeros(sample), np.zeros(n, np.int32), np.full(n, np.iinfo(np.int32).max, np.int32)
+    means = np.zeros(sample)
+    # Bounds of the eccentricity of every device. A search of eccentricity e at distance h gives max(h, e - h) and e +
+    # h.
+    low = np.zeros(n, np.int32)
+    high = np.full(n, np.iinfo(np.int32).max, np.int32)
     for number in range(searches):
         if number >= sample and (number % 2 or low.max() >= high.max()):
             source = int(high.argmax())
@@ -95,7 +99,7 @@ def find_distances(links: CSRGraph, seed: int, layers: Layers | None = None) -> 
 
 
 def _bound(seen: int, most: int, searches: int) -> Measure:
-    """Return the diameter, or the largest distance seen."""
+    """Return the diameter if the bounds meet, else a lower bound."""
     if most <= seen:
         return Measure(seen)
     return Measure(seen, False, f"a lower bound from {searches} searches; at most {most}")
@@ -114,24 +118,25 @@ def estimate_mean_path(n: int, means: Any) -> Measure:
 
 
 def _search(matrix: Any, source: int) -> tuple[Any, int]:
-    """Return the number of hops to each device, int32[n], and the largest; the graph is connected.
+    """Count the hops to each device of a connected graph, int32[n], and return them with the largest.
 
-    The order of a search is known with each device's place of its predecessor, which only rises: so a layer ends where
-    the predecessors of the next one do.
+    Devices are numbered in the order of the search; then predecessors ascend. A layer ends where the children of the
+    previous layer end, so its bounds follow from the cumulative number of children.
     """
     import numpy as np
     from scipy.sparse import csgraph
 
-    order, before = csgraph.breadth_first_order(matrix, source)
+    order, predecessors = csgraph.breadth_first_order(matrix, source)
     n = len(order)
     place = np.empty(n, np.int32)
     place[order] = np.arange(n, dtype=np.int32)
-    children = np.bincount(place[before[order[1:]]], minlength=n)
-    found = np.cumsum(children, out=children)
-    found += 1  # so many devices are known once this place was looked at
+    children = np.bincount(place[predecessors[order[1:]]], minlength=n)
+    # Devices that are known after the search has visited a place: the source and all children so far.
+    known = np.cumsum(children, out=children)
+    known += 1
     bounds = [0, 1]
     while bounds[-1] < n:
-        bounds.append(int(found[bounds[-1] - 1]))
+        bounds.append(int(known[bounds[-1] - 1]))
     hops = np.empty(n, np.int32)
     hops[order] = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))
     return hops, len(bounds) - 2

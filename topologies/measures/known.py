@@ -1,46 +1,54 @@
-"""What measures of a very large graph have in common: found once, with compiled kernels, for all of them."""
+"""Shared results of the measures of a very large graph, computed once with compiled kernels."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 from topologies.csr_graph import CSRGraph
 from topologies.measures.distances import Distances, find_distances
-from topologies.measures.lanczos import Path, Spectrum, gather_sample, gather_spectrum, walk_three
+from topologies.measures.lanczos import (
+    Recurrence,
+    Spectrum,
+    gather_sample,
+    gather_spectrum,
+    run_three_recurrences,
+)
 from topologies.measures.predictions import measure_strengths
 from topologies.measures.spectral import count_steps, laplacian, mixing_strengths
 from topologies.measures.types import Floats, Integers
 
-LARGE = 100_000  # devices; above, a walk through a spectrum takes one vector
+LARGE = 100_000  # devices; above, Lanczos' recurrence has one start vector
 
 
 class Kernels(Protocol):
-    """Compiled walks over the arrays of a graph, as `p2pkm.kernels.reference` documents them."""
+    """Compiled functions of graphs as arrays, documented in `p2pkm.kernels.reference`."""
 
     def layers(self, indptr: Integers, indices: Integers, roots: Integers) -> Integers:
-        """Return the number of hops from each device to the nearest root."""
+        """Count the hops from each device to the nearest root."""
 
     def lanczos(self, *arrays: Any) -> tuple[Floats, Floats, Floats, Floats]:
-        """Take steps of Lanczos' recurrence with three matrices at once."""
+        """Run steps of Lanczos' recurrence with three matrices at once."""
 
 
 class SharedResults(NamedTuple):
-    """What `describe` and `predict` need not look for again.
+    """Results of `explore` that `describe` and `predict` share.
 
     Attributes
     ----------
     distances : Distances
     resistors : Spectrum
-        Of the Laplacian.
-    mixing, near : Spectrum
-        Of I - W with the Metropolis matrix W, and what the effective neighbors take of it.
+        Spectrum of the Laplacian.
+    mixing : Spectrum
+        Spectrum of I - W with the Metropolis matrix W.
+    mixing_sample : Spectrum
+        The same with as many steps as the effective neighbors require.
     coupled : Spectrum
-        Of the Laplacian of the strengths of GTVMin.
+        Spectrum of the Laplacian of the link strengths of GTVMin.
     """
 
     distances: Distances
     resistors: Spectrum
     mixing: Spectrum
-    near: Spectrum
+    mixing_sample: Spectrum
     coupled: Spectrum
 
 
@@ -48,16 +56,16 @@ def explore(
     links: CSRGraph, kernels: Kernels, *, decay: float, seed: int, coupling: float | None = None,
     strength: float | None = None,
 ) -> SharedResults:  # fmt: skip
-    """Search a graph of more than 100,000 devices, and walk through three matrices of it side by side.
+    """Compute distances and three spectra of a graph of more than 100,000 devices at the same time.
 
     Parameters
     ----------
     links : CSRGraph
     kernels : Kernels
     decay, seed
-        As of `describe`.
+        As in `describe`.
     coupling, strength
-        As of `predict`.
+        As in `predict`.
 
     Returns
     -------
@@ -67,7 +75,7 @@ def explore(
     Raises
     ------
     GraphError
-        As `predict`.
+        As in `predict`.
     """
     import numpy as np
 
@@ -75,14 +83,16 @@ def explore(
     coupled = measure_strengths(links, coupling, strength)
     strengths = np.ones(len(links.indices)), mixing_strengths(links), coupled
 
-    def gather(number: int, path: Path) -> Spectrum:
-        return gather_spectrum(path, entries, lambda: laplacian(links, strengths[number]), seed)
+    def gather(number: int, recurrence: Recurrence) -> Spectrum:
+        return gather_spectrum(recurrence, entries, lambda: laplacian(links, strengths[number]), seed)
 
     with ThreadPoolExecutor(1) as pool:
-        far = pool.submit(find_distances, links, seed, kernels.layers)
-        paths = walk_three(kernels.lanczos, links, strengths, seed)
-        found = [gather(number, path) for number, path in enumerate(paths)]
-        near = gather_sample(
-            paths[1], entries, lambda: laplacian(links, strengths[1]), count_steps(len(links), decay), seed
+        distances = pool.submit(find_distances, links, seed, kernels.layers)
+        recurrences = run_three_recurrences(kernels.lanczos, links, strengths, seed)
+        resistors, mixing, coupled_spectrum = (
+            gather(number, recurrence) for number, recurrence in enumerate(recurrences)
         )
-        return SharedResults(far.result(), found[0], found[1], near, found[2])
+        mixing_sample = gather_sample(
+            recurrences[1], entries, lambda: laplacian(links, strengths[1]), count_steps(len(links), decay), seed
+        )
+        return SharedResults(distances.result(), resistors, mixing, mixing_sample, coupled_spectrum)

@@ -1,4 +1,4 @@
-"""How much noise a coupling leaves between devices: the bias theorem of docs/proofs.md as figures of a graph."""
+"""Noise that a coupling leaves between devices: the bias theorem of docs/proofs.md as a measure of a graph."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,37 +7,38 @@ from topologies.csr_graph import CSRGraph
 from topologies.measures.types import AnyGraph, Floats, Integers, count_links, find_sources, read, to_matrix
 from topologies.single_thread import single_thread
 
-EIGENVALUES = 2_000  # devices; up to here all eigenvalues are computed
-_SIGNS = 32_000  # random signs of an estimate, in two vectors at least
-_ONE = 100_000  # devices; above, one vector, in single precision
-_STEPS, _CLOSE = 2_000, 1e-4  # of conjugate gradients; relative residual at which they end
+EIGENVALUES = 2_000  # devices up to which all eigenvalues are computed
+_SIGNS = 32_000  # random signs of an estimate, in at least two vectors
+_ONE = 100_000  # devices; above, one vector in single precision
+_STEPS = 2_000  # most iterations of conjugate gradients
+_CLOSE = 1e-4  # relative residual at which conjugate gradients stop
 
 
 def residual_noise(graph: AnyGraph, couplings: Sequence[float], *, scaled: bool = True, seed: int = 0,
                    enough: float = 0.0) -> Floats:  # fmt: skip
-    """Return ``(1/n) sum_{q > components} (1 + 2 c mu_q)^-2`` for every coupling c, float64[couplings].
+    """Compute ``(1/n) sum_{q > components} (1 + 2 c mu_q)^-2`` for every coupling c, float64[couplings].
 
-    mu_q are the eigenvalues, ascending, of the Laplacian L with the weights ``w_ij / sqrt(deg_i deg_j)``. If every
-    device adds independent noise of variance v to a common value, GTVMin with one matched centroid solves
-    ``(I + 2 c L) w = m``, and the mean squared distance of the devices from the mean of their component is v times
-    this figure. One eigenvalue of each component is 0 and left out: its mode is the common mean.
+    mu_q are the ascending eigenvalues of the Laplacian L with the weights ``w_ij / sqrt(deg_i deg_j)``. If every device
+    adds independent noise of variance v to a common value, GTVMin with one matched centroid solves
+    ``(I + 2 c L) w = m``. Then v times this value is the mean squared distance of the devices from the mean of their
+    component. One eigenvalue of each component is 0 and excluded: its mode is the common mean.
 
-    Up to 2,000 devices all eigenvalues are computed. Above, Hutchinson's estimator: 32,000 random signs, in 2 vectors
-    or more, without the mean of each component, solved by conjugate gradients; with p vectors the error is about
-    ``sqrt(2 / p)`` over the root of the number of modes that count, a few percent. Above 100,000 devices it is one
-    vector, in single precision, which the residual of 1e-4 is far from.
+    Up to 2,000 devices, all eigenvalues are computed. Above, Hutchinson's estimator uses 32,000 random signs in at
+    least 2 vectors, without the mean of each component, and solves by conjugate gradients. With p vectors, the error is
+    about ``sqrt(2 / p)`` over the square root of the number of modes that contribute, a few percent. Above 100,000
+    devices, one vector in single precision is used, whose rounding is far below the residual of 1e-4.
 
     Parameters
     ----------
     graph : networkx.Graph, CSRGraph or Topology
     couplings : sequence of float
         At least 0.
-    scaled : bool
-        False: the weights are w_ij alone, as with a raw alpha.
-    seed : int
-        Of the signs.
-    enough : float
-        Above 2,000 devices figures after the first one of at most this are not computed: NaN.
+    scaled : bool, default=True
+        False: the weights are w_ij, as with a raw alpha.
+    seed : int, default=0
+        Seed of the signs.
+    enough : float, default=0.0
+        Above 2,000 devices, values after the first one of at most `enough` are not computed and NaN.
     """
     import numpy as np
     from scipy.sparse import csgraph, diags_array
@@ -55,16 +56,16 @@ def residual_noise(graph: AnyGraph, couplings: Sequence[float], *, scaled: bool 
     del adjacent
     probes = np.random.default_rng(seed).choice(np.array([-1.0, 1.0], kind), (n, count_signs(n)))
     probes -= _average(probes, component)[component]
-    found = np.full(len(couplings), np.nan)
+    noise = np.full(len(couplings), np.nan)
     for number, coupling in enumerate(couplings):
-        found[number] = (_solve(laplacian, coupling, probes) ** 2).sum(dtype=np.float64) / probes.size
-        if found[number] <= enough:
+        noise[number] = (_solve(laplacian, coupling, probes) ** 2).sum(dtype=np.float64) / probes.size
+        if noise[number] <= enough:
             break
-    return found
+    return noise
 
 
 def count_signs(n: int) -> int:
-    """Return how many vectors of random signs an estimate for n devices takes."""
+    """Return the number of vectors of random signs in an estimate for n devices."""
     return 1 if n > _ONE else max(2, _SIGNS // n)
 
 
@@ -80,7 +81,7 @@ def weigh_edges(links: CSRGraph, *, scaled: bool) -> Floats:
 
 
 def _average(columns: Floats, component: Integers) -> Floats:
-    """Return the mean of each column over each component, float64[components, columns]."""
+    """Average each column over each component, float64[components, columns]."""
     import numpy as np
 
     sums = np.stack([np.bincount(component, column) for column in columns.T], axis=1)
@@ -88,29 +89,31 @@ def _average(columns: Floats, component: Integers) -> Floats:
 
 
 def _solve(laplacian: Any, coupling: float, goals: Floats) -> Floats:
-    """Return x with (I + 2 c L) x = goal for each column, by conjugate gradients with a diagonal preconditioner."""
+    """Solve (I + 2 c L) x = goal for each column by conjugate gradients with a diagonal preconditioner."""
     import numpy as np
 
     kind = goals.dtype.type
     twice = kind(2 * coupling)
     scale = 1 / (1 + twice * laplacian.diagonal())[:, None]
-    found, rest = np.zeros_like(goals), goals.copy()
-    way = scale * rest
-    room = rest * way  # of large graphs each new array takes as long to make as to fill
-    size = room.sum(axis=0)
-    least = _CLOSE**2 * (goals * goals).sum(axis=0)
+    solution = np.zeros_like(goals)
+    residual = goals.copy()
+    direction = scale * residual
+    # Reused for intermediate results: allocating an array for a large graph takes as long as filling it.
+    scratch = residual * direction
+    size = scratch.sum(axis=0)
+    tolerance = _CLOSE**2 * (goals * goals).sum(axis=0)
     for _ in range(_STEPS):
-        if (np.multiply(rest, rest, out=room).sum(axis=0) <= least).all():
+        if (np.multiply(residual, residual, out=scratch).sum(axis=0) <= tolerance).all():
             break
-        image = laplacian @ way
+        image = laplacian @ direction
         image *= twice
-        image += way
-        step = size / np.multiply(way, image, out=room).sum(axis=0)
-        found += np.multiply(step, way, out=room)
+        image += direction
+        step = size / np.multiply(direction, image, out=scratch).sum(axis=0)
+        solution += np.multiply(step, direction, out=scratch)
         image *= step
-        rest -= image
-        ahead = np.multiply(scale, rest, out=image)
-        before, size = size, np.multiply(rest, ahead, out=room).sum(axis=0)
-        way *= size / before
-        way += ahead
-    return found
+        residual -= image
+        preconditioned = np.multiply(scale, residual, out=image)
+        previous_size, size = size, np.multiply(residual, preconditioned, out=scratch).sum(axis=0)
+        direction *= size / previous_size
+        direction += preconditioned
+    return solution

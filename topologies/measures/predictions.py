@@ -1,12 +1,13 @@
-"""What theory predicts for GTVMin on a graph before a run, and what a run shows of it.
+"""Predictions for GTVMin on a graph before a run, and the contraction that a run shows.
 
-For matched centroids of a cluster of which every device has the same number of points, and links of strength s_ij
-(alpha in units of that number), GTVMin solves (1 + 2 sum_j s_ij) w_i - 2 sum_j s_ij w_j = m_i, where m_i is the mean of
-the device's own points: w = (I + 2 L)^-1 m with the Laplacian L of the strengths.
+Consider the matched centroids of one cluster, of which every device has the same number of points, and links of
+strength s_ij (alpha in units of that number). GTVMin solves (1 + 2 sum_j s_ij) w_i - 2 sum_j s_ij w_j = m_i, where m_i
+is the mean of the local points: w = (I + 2 L)^-1 m with the Laplacian L of the strengths.
 
-Where links change, a round of the schedule jacobi is w <- (I + 2 R_t)^-1 (m + 2 S_t w) with the strengths S_t of the
-links in use, scaled by the degrees in use, and their row sums R_t. It comes to no rest, but to an orbit as long as the
-period T; towards this it contracts by the spectral radius of the product of T rounds, to the power 1 / T in one.
+On a time-varying graph, a round of the schedule jacobi is w <- (I + 2 R_t)^-1 (m + 2 S_t w), with the strengths S_t of
+the active links, scaled by active degrees, and their row sums R_t. The iteration converges to an orbit with the period
+T of the graph. Per round, the distance to the orbit contracts by the spectral radius of the product of T rounds to the
+power 1 / T.
 """
 
 import math
@@ -35,39 +36,40 @@ from topologies.measures.types import (
 )
 from topologies.single_thread import single_thread
 
-_GOAL = 1e-3  # of the distance at the start, at which `rounds` ends
-_PERIODS = 32  # of a power iteration
-_SWEEPS, _FEWEST = 400, 40  # the same, of the schedule colored: at most, and at least of large graphs
-_WORK = 720_000_000  # entries of the matrix, times sweeps, that they may take
-_LARGE = 100_000  # devices above which they are in single precision: it takes half of the memory to walk over
-_FLOOR = 1e-12  # of the largest change, below which changes are rounding
+_GOAL = 1e-3  # final distance of `rounds`, relative to the initial distance
+_PERIODS = 32  # periods of a power iteration on a time-varying graph
+_ROUNDS = 400  # most rounds of a power iteration with the schedule colored
+_FEWEST = 40  # least rounds of it, for large graphs
+_WORK = 720_000_000  # most entries of the matrix, times rounds, between the two
+_LARGE = 100_000  # devices; above, the power iteration is in single precision, which halves the memory traffic
+_FLOOR = 1e-12  # relative size of changes below which they are rounding errors
 
 
 class Prediction(NamedTuple):
-    """What theory expects of GTVMin for matched centroids.
+    """Predicted convergence of GTVMin for matched centroids.
 
     Attributes
     ----------
     contraction : Measure
-        Asymptotic factor by which a round of the schedule jacobi, theta = 1, brings the centroids closer to where they
-        end: 2c / (1 + 2c) on a regular graph at coupling c. Where links change, closer to the orbit that they end on.
+        Asymptotic factor per round of the distance to the limit, with schedule jacobi and theta = 1:
+        2c / (1 + 2c) on a regular graph at coupling c. On a time-varying graph, of the distance to the limiting orbit.
     rounds : Measure
-        Of this schedule until a thousandth of the distance is left at this rate: about 6.9 (1 + 2c).
+        Rounds of this schedule until a thousandth of the distance remains: about 6.9 (1 + 2c).
     disagreement : Measure
-        Share that is left of the longest-lived difference between devices: 1 / (1 + 2 c l) on a regular graph, l the
-        second smallest eigenvalue of the normalized Laplacian. None where links change.
+        Remaining share of the most persistent difference between devices: 1 / (1 + 2 c l) on a regular graph, with the
+        second smallest eigenvalue l of the normalized Laplacian. None on a time-varying graph.
     contraction_colored, rounds_colored : Measure
-        The same two of a round of the schedule colored: one color after the other, relaxed by theta. None without
-        colors and where links change.
+        The same as the first two for the schedule colored: one color after the other, with relaxation theta. None
+        without colors and on a time-varying graph.
     residual_noise : Measure
-        Share of the variance of the devices' means that is left in their differences, see `residual_noise`: over the
-        number of points that a device has of a cluster, the excess of the cost ratio from noise alone, with labels
-        fixed. None where links change.
+        Share of the variance of local means that remains in the differences between devices, see `residual_noise`.
+        Divided by the points per device and cluster, it is the excess of the cost ratio due to noise alone, for fixed
+        labels. None on a time-varying graph.
 
     Notes
     -----
-    Rates are those of the slowest mode, met when all others have died out. A run that starts near its end, as after a
-    recipe, or that stops as soon as moves are small, takes fewer rounds, often far fewer.
+    Rates are those of the slowest mode, after all others have decayed. A run takes fewer rounds, often far fewer, if
+    its initial centroids are close to the limit, or if it stops at the first small change.
     """
 
     contraction: Measure
@@ -79,16 +81,16 @@ class Prediction(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """How fast the records of a run approached their end.
+    """Fitted rate of convergence of the records of a run.
 
     Attributes
     ----------
     contraction : float or None
-        Factor per round; None if there are not three changes to fit to.
+        Factor per round; None with fewer than three changes.
     rounds : int
-        Over which it was fitted.
+        Rounds of the fit.
     determination : float or None
-        R^2 of the straight line through the logarithms of the changes: near 1, the approach was geometric.
+        R^2 of the linear fit to the logarithms of the changes: close to 1 for geometric convergence.
     """
 
     contraction: float | None
@@ -96,83 +98,96 @@ class Fit(NamedTuple):
     determination: float | None
 
 
-def predict(  # noqa: PLR0913 - what is known of the graph, and how it is used
+def predict(  # noqa: PLR0913 - the graph with known results, and the parameters of the method
     graph: AnyGraph, *, coupling: float | None = None, strength: float | None = None, seed: int = 0,
     colors: Integers | None = None, theta: float = 1.5, coupled: Spectrum | None = None,
 ) -> Prediction:  # fmt: skip
-    """Predict how fast GTVMin converges on a graph, and how much its devices will differ then.
+    """Predict the rate of convergence of GTVMin on a graph, and the differences between devices that remain.
 
     Parameters
     ----------
     graph : networkx.Graph, CSRGraph or TimeVaryingGraph
-        The weights of its links multiply their strength.
+        Weights of links multiply their strength.
     coupling : float, optional
-        c: the strength of a link is c / sqrt(deg_i deg_j).
+        Coupling c: the strength of a link is c / sqrt(deg_i deg_j).
     strength : float, optional
-        The same on every link instead: alpha over the number of points that a device has of a cluster.
-    seed : int
-        Of the random vectors of an estimate, which there is above 1,000 devices.
+        Strength of every link instead of `coupling`: alpha divided by the points per device and cluster.
+    seed : int, default=0
+        Seed of the random vectors of an estimate, above 1,000 devices.
     colors : int64[n], optional
-        Of the schedule colored: neighbors have different ones, from 0 on.
-    theta : float
+        Color of each device in the schedule colored, from 0 on; neighbors have different colors.
+    theta : float, default=1.5
         Relaxation of the schedule colored.
     coupled : Spectrum, optional
-        Of the Laplacian of the strengths, where it is known.
+        Spectrum of the Laplacian of the strengths, if known.
 
     Raises
     ------
     GraphError
-        Unless one of coupling and strength is given, a number of at least 0.
+        If not exactly one of `coupling` and `strength` is given, or if it is not a number of at least 0.
     """
-    given, links = _choose(coupling, strength), read(graph)
+    value = _choose(coupling, strength)
+    links = read(graph)
     if varies(graph):
-        contraction = _follow_rounds(graph, given, scaled=strength is None)
-        none = Measure(None, how="not predicted: links change")
+        contraction = _find_orbit_contraction(graph, value, scaled=strength is None)
+        none = Measure(None, how="not predicted for time-varying graphs")
         return Prediction(contraction, _count_rounds(contraction), none, none, none, none)
-    strengths = _measure_strengths(links, given, scaled=strength is None)
-    with ThreadPoolExecutor(2 if len(links) > EXACT else 1) as pool:  # each takes seconds on a large graph
-        sweeps = None if colors is None else pool.submit(_sweep, links, strengths, colors, theta, seed)
-        apart = pool.submit(_find_disagreement, links, strengths, seed, coupled)
-        left_over = pool.submit(residual_noise, links, (given,), scaled=strength is None, seed=seed)
+    strengths = _measure_strengths(links, value, scaled=strength is None)
+    # Each of the four computations takes seconds on a large graph.
+    with ThreadPoolExecutor(2 if len(links) > EXACT else 1) as pool:
+        colored = (
+            None if colors is None else pool.submit(_find_colored_contraction, links, strengths, colors, theta, seed)
+        )
+        disagreement = pool.submit(_find_disagreement, links, strengths, seed, coupled)
+        noise = pool.submit(residual_noise, links, (value,), scaled=strength is None, seed=seed)
         contraction = _find_contraction(links, strengths, seed)
-        swept = Measure(None, how="no colors") if sweeps is None else sweeps.result()
-        left, noise = apart.result(), float(left_over.result()[0])
-    rounds = swept if swept.value is None else _count_rounds(swept)
+        contraction_colored = Measure(None, how="no colors") if colored is None else colored.result()
+    rounds_colored = contraction_colored if contraction_colored.value is None else _count_rounds(contraction_colored)
     probes = count_signs(len(links))
     how = "" if len(links) <= EIGENVALUES else f"{probes} vector{'s' * (probes > 1)} of random signs"
-    return Prediction(contraction, _count_rounds(contraction), left, swept, rounds, Measure(noise, not how, how))
+    return Prediction(
+        contraction,
+        _count_rounds(contraction),
+        disagreement.result(),
+        contraction_colored,
+        rounds_colored,
+        Measure(float(noise.result()[0]), not how, how),
+    )
 
 
 @single_thread()
 def fit(values: Sequence[float], rounds: Sequence[int] | None = None) -> Fit:
-    """Fit v_t = v + a q^t to values that approach an unknown limit.
+    """Fit v_t = v + a q^t to values that converge to an unknown limit v.
 
-    The changes v_s - v_t over equal numbers of rounds follow the same q, so q is the slope of a straight line through
-    their logarithms. Its first third, where the start still shows, and changes that are rounding are left out.
+    Changes over equal numbers of rounds decrease by the same q, so log q is the slope of a linear fit to their
+    logarithms. The first third, which still depends on the initial values, and rounding errors are excluded.
 
     Parameters
     ----------
     values : sequence of float
-        Such as the objective of each record: its distance to the end is quadratic, so the centroids contract by the
-        square root of what is found.
+        For example the objective of each record. Its distance to the limit is quadratic in that of the centroids, so
+        the centroids contract by the square root of the fitted factor.
     rounds : sequence of int, optional
-        Of the records; None: 0, 1, 2, ...
+        Rounds of the records; None: 0, 1, 2, ...
     """
     import numpy as np
 
     heights = np.asarray(values, np.float64)
     times = np.arange(len(heights)) if rounds is None else np.asarray(rounds)
     if len(heights) != len(times):
-        raise GraphError(f"there are {len(heights)} values of {len(times)} rounds; give one for each")
+        raise GraphError(f"the number of values is {len(heights)}; expected {len(times)}, one for each round")
     steps = np.diff(times)
-    usual = steps == (steps[0] if len(steps) else 0)  # the last record of a stage may come early
-    changes, when = np.abs(np.diff(heights))[usual], times[:-1][usual]
+    # The last record of a stage may follow the previous one after fewer rounds.
+    usual = steps == (steps[0] if len(steps) else 0)
+    changes = np.abs(np.diff(heights))[usual]
+    starts = times[:-1][usual]
     real = changes > _FLOOR * max(changes.max(initial=0.0), np.abs(heights).max(initial=0.0))
     until = len(real) if real.all() else int(np.argmin(real))
     first = until // 3
     if until - first < 3:
         return Fit(None, 0, None)
-    t, logs = when[first:until], np.log(changes[first:until])
+    t = starts[first:until]
+    logs = np.log(changes[first:until])
     slope = np.polyfit(t, logs, 1)
     spread = float(((logs - logs.mean()) ** 2).sum())
     missed = float(((logs - np.polyval(slope, t)) ** 2).sum())
@@ -180,39 +195,39 @@ def fit(values: Sequence[float], rounds: Sequence[int] | None = None) -> Fit:
 
 
 def fitted(trace: Sequence[Mapping[str, Any]], what: str = "objective") -> Fit:
-    """Fit the contraction per round of the last stage of a run: see `fit`.
+    """Fit the contraction per round of the last stage of a run, see `fit`.
 
     Parameters
     ----------
     trace : sequence of mapping
-        The records of a run in order, each with `stage`, `round` and figures, None where one is not known.
-    what : str
-        Which figure: `objective`, or `gtv`, the distance between neighbors.
+        Records of a run in order, each with `stage`, `round` and metrics; unknown metrics are None.
+    what : str, default="objective"
+        Metric: `objective`, or `gtv` for the total variation.
     """
     known = [record for record in trace if record["stage"] == trace[-1]["stage"] and record[what] is not None]
     return fit([float(record[what]) for record in known], [int(record["round"]) for record in known])
 
 
 def measure_strengths(links: CSRGraph, coupling: float | None, strength: float | None) -> Floats:
-    """Return the strength of each directed edge, float64[2 * links], as `predict` takes it."""
+    """Compute the strength of each directed edge, float64[2 * links], from the parameters of `predict`."""
     return _measure_strengths(links, _choose(coupling, strength), scaled=strength is None)
 
 
 def _choose(coupling: float | None, strength: float | None) -> float:
-    """Return the one that is given."""
+    """Return the coupling or the strength, whichever is not None."""
     if (coupling is None) == (strength is None):
-        raise GraphError("give either coupling or strength")
-    given = coupling if strength is None else strength
-    if given is None or not 0 <= given < math.inf:
-        raise GraphError(f"coupling or strength is {given!r}; expected a number of at least 0")
-    return given
+        raise GraphError("exactly one of coupling and strength must be set")
+    value = coupling if strength is None else strength
+    if value is None or not 0 <= value < math.inf:
+        raise GraphError(f"coupling or strength is {value!r}; expected a number of at least 0")
+    return value
 
 
-def _measure_strengths(links: CSRGraph, given: float, *, scaled: bool, active: Mask | None = None) -> Floats:
-    """Return the strength of each directed edge, float64[2 * links]; 0 if it is not active."""
+def _measure_strengths(links: CSRGraph, value: float, *, scaled: bool, active: Mask | None = None) -> Floats:
+    """Compute the strength of each directed edge, float64[2 * links]; 0 if it is inactive."""
     import numpy as np
 
-    strengths = np.full(len(links.indices), float(given))
+    strengths = np.full(len(links.indices), float(value))
     if scaled:
         degrees = count_active(links, active)
         products = degrees.repeat(count_links(links)) * degrees[links.indices]
@@ -222,17 +237,18 @@ def _measure_strengths(links: CSRGraph, given: float, *, scaled: bool, active: M
 
 
 @single_thread()
-def _follow_rounds(graph: Changing, given: float, *, scaled: bool) -> Measure:
-    """Return the spectral radius of the product of the rounds of a period, to the power of one round.
+def _find_orbit_contraction(graph: Changing, coupling: float, *, scaled: bool) -> Measure:
+    """Compute the spectral radius of the product of the rounds of a period, to the power 1 / rounds.
 
-    Its entries are at least 0, so a positive vector that it is multiplied by again and again grows by it in the end.
+    The entries of the product are at least 0, so power iteration of a positive vector converges to the radius.
     """
     import numpy as np
 
-    chosen, links = choose_rounds(graph, None), read(graph)
+    rounds = choose_rounds(graph, None)
+    links = read(graph)
     matrices = []
-    for t in range(chosen):
-        matrix = to_matrix(links, 2 * _measure_strengths(links, given, scaled=scaled, active=graph.active(t)))
+    for t in range(rounds):
+        matrix = to_matrix(links, 2 * _measure_strengths(links, coupling, scaled=scaled, active=graph.active(t)))
         matrix.eliminate_zeros()
         matrices.append((matrix, 1 + matrix @ np.ones(len(links))))
     if len(links) <= EXACT:
@@ -242,15 +258,16 @@ def _follow_rounds(graph: Changing, given: float, *, scaled: bool) -> Measure:
         radius = Measure(float(np.abs(np.linalg.eigvals(product)).max()))
     else:
         radius = _grow(matrices, len(links))
-    value = (radius.value or 0.0) ** (1 / chosen)
-    return describe_window(graph, radius._replace(value=value), chosen)
+    value = (radius.value or 0.0) ** (1 / rounds)
+    return describe_window(graph, radius._replace(value=value), rounds)
 
 
 def _grow(matrices: list[tuple[Any, Floats]], n: int) -> Measure:
-    """Return by how much a positive vector grows, or shrinks, in a period: the mean over the later half of several."""
+    """Compute the factor by which a positive vector grows per period, the geometric mean over the later half."""
     import numpy as np
 
-    vector, grown = np.ones(n), []
+    vector = np.ones(n)
+    grown: list[float] = []
     for _ in range(_PERIODS):
         for matrix, rows in matrices:
             vector = (matrix @ vector) / rows
@@ -263,55 +280,60 @@ def _grow(matrices: list[tuple[Any, Floats]], n: int) -> Measure:
 
 
 def _find_contraction(links: CSRGraph, strengths: Floats, seed: int) -> Measure:
-    """Return the spectral radius of (I + 2 R)^-1 2 S with the strengths S and their row sums R."""
+    """Compute the spectral radius of (I + 2 R)^-1 2 S with the strengths S and their row sums R."""
     import numpy as np
 
     matrix = to_matrix(links, 2 * strengths)
     rows = matrix @ np.ones(len(links))
-    if rows.max() - rows.min() <= 1e-12 * rows.max():  # then (1, ..., 1) is the eigenvector
+    # With equal row sums, (1, ..., 1) is the eigenvector of the radius.
+    if rows.max() - rows.min() <= 1e-12 * rows.max():
         return Measure(float(rows[0] / (1 + rows[0])))
-    half = 1 / np.sqrt(1 + rows)
-    matrix.data *= np.repeat(half, count_links(links))
-    matrix.data *= half[links.indices]
+    # Similarity transformation to a symmetric matrix with the same eigenvalues.
+    scale = 1 / np.sqrt(1 + rows)
+    matrix.data *= np.repeat(scale, count_links(links))
+    matrix.data *= scale[links.indices]
     return find_radius(matrix, seed)
 
 
 @single_thread()
-def _sweep(links: CSRGraph, strengths: Floats, colors: Integers, theta: float, seed: int) -> Measure:
-    """Return the spectral radius of a round of successive over-relaxation, one color after the other.
+def _find_colored_contraction(links: CSRGraph, strengths: Floats, colors: Integers, theta: float, seed: int) -> Measure:
+    """Compute the spectral radius of a round of successive over-relaxation, one color after the other.
 
-    Up to 1,000 devices from all eigenvalues, above from how the norm of a random vector shrinks in the later half of
-    many rounds: complex eigenvalues make it swing, so that is a mean. There are 400, of large graphs fewer, but 40 at
-    least.
+    Up to 1,000 devices, all eigenvalues are computed. Above, it is the mean factor of the norm of a random vector in
+    the later half of 40 to 400 rounds; a mean, because complex eigenvalues make the factor oscillate.
     """
     import numpy as np
 
-    n, matrix = len(links), to_matrix(links, 2 * strengths)
+    n = len(links)
+    matrix = to_matrix(links, 2 * strengths)
     matrix.data *= np.repeat(1 / (1 + matrix @ np.ones(n)), count_links(links))
     members = [np.flatnonzero(colors == color) for color in range(int(colors.max()) + 1)]
     parts = [(rows, matrix[rows]) for rows in members]
 
-    def sweep(vectors: Floats) -> Floats:
+    def run_round(vectors: Floats) -> Floats:
         for rows, part in parts:
             vectors[rows] += theta * (part @ vectors - vectors[rows])
         return vectors
 
     if n <= EXACT:
-        return Measure(float(np.abs(np.linalg.eigvals(sweep(np.eye(n)))).max()))
-    vector, logs = np.random.default_rng(seed).normal(size=n), list[float]()
+        return Measure(float(np.abs(np.linalg.eigvals(run_round(np.eye(n)))).max()))
+    vector = np.random.default_rng(seed).normal(size=n)
+    logs = list[float]()
     if n > _LARGE:
-        vector, parts = vector.astype(np.float32), [(rows, part.astype(np.float32)) for rows, part in parts]
-    sweeps = int(np.clip(_WORK // (matrix.nnz + n), _FEWEST, _SWEEPS))
+        vector = vector.astype(np.float32)
+        parts = [(rows, part.astype(np.float32)) for rows, part in parts]
+    rounds = int(np.clip(_WORK // (matrix.nnz + n), _FEWEST, _ROUNDS))
+    # The rows of the matrix are copied into parts.
     del matrix
-    for _ in range(sweeps):
-        vector = sweep(vector)
+    for _ in range(rounds):
+        vector = run_round(vector)
         size = float(np.linalg.norm(vector))
         if size == 0.0:
             return Measure(0.0, False, f"power iteration, {len(logs) + 1} rounds")
         logs.append(math.log(size))
         vector /= size
-    later = logs[sweeps // 2 :]
-    return Measure(math.exp(sum(later) / len(later)), False, f"power iteration, {sweeps} rounds")
+    later = logs[rounds // 2 :]
+    return Measure(math.exp(sum(later) / len(later)), False, f"power iteration, {rounds} rounds")
 
 
 def _count_rounds(contraction: Measure) -> Measure:
@@ -320,11 +342,12 @@ def _count_rounds(contraction: Measure) -> Measure:
 
 
 def _find_disagreement(links: CSRGraph, strengths: Floats, seed: int, known: Spectrum | None) -> Measure:
-    """Return 1 / (1 + 2 l), l the second smallest eigenvalue of the Laplacian of the strengths."""
+    """Compute 1 / (1 + 2 l) with the second smallest eigenvalue l of the Laplacian of the strengths."""
     if len(links) == 1:
         return Measure(None, how="a single device")
     if not strengths.any() or not links.connected:
         return Measure(1.0)
     low = (known or find_spectrum(*laplacian(links, strengths), seed)).low()
-    how = low.how.replace("an upper bound", "a lower bound")  # what rises with the eigenvalue falls here
+    # The value decreases with the eigenvalue, so an upper bound of l gives a lower bound.
+    how = low.how.replace("an upper bound", "a lower bound")
     return Measure(1 / (1 + 2 * (low.value or 0.0)), low.exact, how)

@@ -1,4 +1,4 @@
-"""What measures read and return: a graph as arrays, and figures with a mark whether they are exact."""
+"""Input and output of measures: graphs as arrays, and values that state whether they are exact."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
@@ -14,22 +14,23 @@ if TYPE_CHECKING:
     Floats = NDArray[float64]
     Mask = NDArray[bool_]
 else:
-    Integers = Floats = Mask = Any  # numpy is imported when something is measured, not before
+    Integers = Floats = Mask = Any  # numpy is imported only when a graph is measured
 
-EXACT = 1_000  # devices; up to here nothing is estimated but what flows in dense graphs cost
+# Devices up to which all measures are exact, except the connectivities of dense graphs.
+EXACT = 1_000
 
 
 class Measure(NamedTuple):
-    """A figure, and what it is worth.
+    """Value of a measure and its reliability.
 
     Attributes
     ----------
     value : int, float or None
-        math.inf where there is no path; None where the figure has no meaning, such as a mean over no pairs.
+        math.inf without a path; None if the measure is undefined, such as a mean over an empty set.
     exact : bool
-        Whether it is the value itself, up to rounding.
+        Whether the value is exact up to rounding.
     how : str
-        In which way it was found, if not exactly, or why there is none.
+        Method and error of an estimate, or the reason why the value is undefined.
     """
 
     value: float | None
@@ -38,15 +39,15 @@ class Measure(NamedTuple):
 
 
 class Changing(Protocol):
-    """A graph that changes from round to round: all links that are ever active, and a mask for each round.
+    """Protocol of time-varying graphs: all links that are ever active, and a mask for each round.
 
     Attributes
     ----------
     indptr : int64[n + 1]
     indices : int64[2 * links]
-        Neighbors over all links, ascending within a device.
+        Neighbors over all links, ascending for each device.
     period : int or None
-        After so many rounds everything begins again; None: never.
+        Number of rounds after which the graph repeats; None: never.
     """
 
     @property
@@ -59,19 +60,19 @@ class Changing(Protocol):
     def period(self) -> int | None: ...  # noqa: D102
 
     def active(self, t: int, /) -> Any:
-        """Return which directed edges are in use in round t, bool[2 * links], the same at both ends of a link."""
+        """Return the mask of active directed edges in round t, bool[2 * links], equal at both ends of a link."""
 
 
 AnyGraph: TypeAlias = "Graph | CSRGraph | Changing"
 
 
 def read(graph: AnyGraph) -> CSRGraph:
-    """Return a graph of any kind as arrays; of one that changes, all links that are ever active.
+    """Convert any graph to arrays; for a time-varying graph, with all links that are ever active.
 
     Raises
     ------
     GraphError
-        If it is a networkx graph that `topologies.check` refuses.
+        If `topologies.check` rejects a networkx graph.
     """
     if isinstance(graph, CSRGraph):
         return graph
@@ -89,21 +90,21 @@ def count_links(links: CSRGraph) -> Integers:
 
 
 def count_active(links: CSRGraph, active: Mask | None) -> Integers:
-    """Return how many links of each device are active, int64[n]; None: all."""
+    """Count the active links of each device, int64[n]; None: all are active."""
     import numpy as np
 
     return count_links(links) if active is None else np.bincount(find_sources(links)[active], minlength=len(links))
 
 
 def find_sources(links: CSRGraph) -> Integers:
-    """Return the device that each directed edge leads from, int64[2 * links]."""
+    """Return the source device of each directed edge, int64[2 * links]."""
     import numpy as np
 
     return np.repeat(np.arange(len(links)), np.diff(links.indptr))
 
 
 def to_matrix(links: CSRGraph, values: Any = None) -> Any:
-    """Return the adjacency matrix with these values of the directed edges (1 if None), csr_array[n, n]."""
+    """Build the adjacency matrix with values of the directed edges (None: 1), csr_array[n, n]."""
     import numpy as np
     from scipy.sparse import csr_array
 

@@ -1,1 +1,1 @@
-"""Graphs that change from round to round."""
+"""Time-varying graphs, whose active links change from round to round."""

@@ -1,7 +1,7 @@
-"""Time-varying families without chance, made to average everything in as few rounds as possible.
+"""Deterministic time-varying families, designed for exact averages in as few rounds as possible.
 
-Every function returns a `TimeVaryingGraph` whose `mixing` is the paper's; where a paper sends in one direction, the
-mean of its matrix and its transpose.
+Every function returns a `TimeVaryingGraph` with the mixing matrix of its paper. If devices send in one direction in the
+paper, it is the mean of that matrix and its transpose.
 """
 
 from collections.abc import Iterator
@@ -12,16 +12,16 @@ from topologies.csr_graph import Integers
 from topologies.errors import GraphError
 from topologies.families.regular import divisors
 from topologies.time_varying.graph import Exchange, TimeVaryingGraph, record
-from topologies.validation import whole
+from topologies.validation import require_integer
 
 
 def one_peer_exponential(n: int) -> TimeVaryingGraph:
-    """Link every device, in round t, with the one 2^t further on around a ring; t counts modulo ceil(log2 n).
+    """Link every device in round t with the one at distance 2^t around a ring; t counts modulo ceil(log2 n).
 
-    In the paper device i only sends that way, and both halves of what it has and gets make its new value; here both
-    ends receive from each other, and the shares are 1/2 for itself and 1/4 for either side (1/2 if they are the same
-    device). For a power of two, either gives every device the exact mean after each period. Cost: at most n links in a
-    round, degree 1 or 2; together they are the exponential graph of base 2.
+    In the paper, devices only send in that direction, and the new value is the mean of the local and the received
+    value. Here, both ends of a link receive: the shares are 1/2 for the device and 1/4 for either neighbor (1/2 if they
+    are the same device). For a power of two, both variants give every device the exact mean after each period. Cost: at
+    most n links per round, degree 1 or 2; all links together are the exponential graph of base 2.
 
     Parameters
     ----------
@@ -41,27 +41,27 @@ def one_peer_exponential(n: int) -> TimeVaryingGraph:
     """
     import numpy as np
 
-    size = whole(n, "one-peer-exponential: n", 1)
+    size = require_integer(n, "one-peer-exponential: n", 1)
     devices = np.arange(size)
     rounds = (_send(devices, (devices + step) % size) for step in _powers(size))
     return record(size, rounds, "one-peer-exponential")
 
 
 def inner_outer_exponential(n: int, *, size: int = 4) -> TimeVaryingGraph:
-    """Let one device of every machine communicate with another machine, and the others among themselves.
+    """Link one device of every machine with another machine, and the other devices within their machine.
 
-    Machine m holds the devices m size to (m + 1) size - 1. In round t the member t modulo `size` of each goes outside:
-    it is linked with the same member of the machine 2^s further on, s = (t // size) modulo ceil(log2 machines). The
-    other members, as a ring without it, are linked with those 2^r further on, r = t modulo ceil(log2(size - 1)). (In
-    BlueFog s is t itself, modulo the same number, so that some members use some distances only.) Sent one way in
-    BlueFog, received by both ends here, with shares as in `one_peer_exponential`. Cost: at most n links in a round,
-    degree 1 or 2, most of them inside a machine.
+    Machine m has the devices m size to (m + 1) size - 1. In round t, the outer member of each machine is member t
+    modulo `size`. It is linked with the same member of the machine at distance 2^s, s = (t // size) modulo ceil(log2
+    machines). The inner members form a ring and are linked with those at distance 2^r, r = t modulo ceil(log2(size -
+    1)). (In BlueFog, s is t modulo the same number, so that some members use only some distances.) Devices send in one
+    direction in BlueFog; here both ends receive, with shares as in `one_peer_exponential`. Cost: at most n links per
+    round, degree 1 or 2, most of them inside a machine.
 
     Parameters
     ----------
     n : int
-    size : int
-        Devices per machine, a divisor of n, not 2: of two, the one that stays has no partner.
+    size : int, default=4
+        Devices per machine, a divisor of n, not 2: then the inner member would be isolated.
 
     References
     ----------
@@ -80,15 +80,15 @@ def inner_outer_exponential(n: int, *, size: int = 4) -> TimeVaryingGraph:
 
 
 def inner_outer_ring(n: int, *, size: int = 4) -> TimeVaryingGraph:
-    """Let one device of every machine communicate with the next machine, and the others to the next among themselves.
+    """Link one device of every machine with the next machine, and the other devices as a ring within their machine.
 
-    As `inner_outer_exponential` with all distances 1: rings inside of the machines, and one between them. Sent one way
-    in BlueFog, received by both ends here. Cost: at most n links in a round, degree 1 or 2; few links, and slow.
+    The same as `inner_outer_exponential` with all distances 1. Devices send in one direction in BlueFog; here both ends
+    receive. Cost: at most n links per round, degree 1 or 2; few links, slow averaging.
 
     Parameters
     ----------
     n, size
-        As of `inner_outer_exponential`.
+        As in `inner_outer_exponential`.
 
     References
     ----------
@@ -107,47 +107,51 @@ def inner_outer_ring(n: int, *, size: int = 4) -> TimeVaryingGraph:
 
 
 def _count_machines(n: int, size: int, family: str) -> tuple[int, int]:
-    """Return the number of machines, and of devices in each."""
-    total, each = whole(n, f"{family}: n", 1), whole(size, f"{family}: size", 1)
+    """Check the options, and return the number of machines and of devices in each."""
+    total = require_integer(n, f"{family}: n", 1)
+    each = require_integer(size, f"{family}: size", 1)
     if total % each or each == 2:
         legal = ", ".join(str(divisor) for divisor in divisors(total, least=1) if divisor != 2)
         raise GraphError(
-            f"{family}: size is {each}, but has to divide {total} devices, and of two in a machine one "
-            f"would have no partner; legal sizes: {legal}"
+            f"{family}: size is {each}; expected a divisor of {total}, the number of devices, except 2, which leaves a "
+            f"device without a neighbor: one of {legal}"
         )
     return total // each, each
 
 
 def _alternate(machines: int, each: int, outer: list[int], inner: list[int], family: str) -> TimeVaryingGraph:
-    """Let one member of every machine after the other go outside; by which steps there, and by which inside."""
+    """Build the graph in which each member of a machine is the outer one in turn, with given distances of links."""
     import numpy as np
 
     first = np.arange(0, machines * each, each)
 
-    def play(turn: int) -> Exchange:
-        out = turn % each
-        stay = np.delete(np.arange(each), out)
-        far = first + out, np.roll(first, -outer[turn // each % len(outer)]) + out
-        near = [(first[:, None] + who).ravel() for who in (stay, np.roll(stay, -inner[turn % len(inner)]))]
-        return _send(np.concatenate((far[0], near[0])), np.concatenate((far[1], near[1])))
+    def build_round(turn: int) -> Exchange:
+        outer_member = turn % each
+        members = np.delete(np.arange(each), outer_member)
+        partners = np.roll(members, -inner[turn % len(inner)])
+        next_first = np.roll(first, -outer[turn // each % len(outer)])
+        u = np.concatenate((first + outer_member, (first[:, None] + members).ravel()))
+        v = np.concatenate((next_first + outer_member, (first[:, None] + partners).ravel()))
+        return _send(u, v)
 
     period = lcm(each * len(outer), len(inner))
-    return record(machines * each, map(play, range(period)), family)
+    return record(machines * each, map(build_round, range(period)), family)
 
 
 def hyper_hypercube(n: int, *, peers: int = 1) -> TimeVaryingGraph:
-    """Write the number of each device with digits to mixed bases, the factors of n; a round links along one digit.
+    """Link devices along one digit of their number per round, with digits in mixed bases: the factors of n.
 
-    With as few factors as possible, each at most peers + 1. In round t the devices that differ in digit t alone form a
-    clique and take its mean: after a period every device has the exact mean. For n a power of two and one peer: the
-    dimensions of a hypercube, one by one. Cost: degree at most `peers`, n (f - 1) / 2 links in a round of factor f.
+    There are as few factors as possible, each at most peers + 1. In round t, devices whose numbers differ only in digit
+    t form a clique and compute its mean: after a period, every device has the exact mean. For a power of two and one
+    peer, the rounds are the dimensions of a hypercube. Cost: degree at most `peers`, n (f - 1) / 2 links in a round
+    with factor f.
 
     Parameters
     ----------
     n : int
-        Without a prime factor above peers + 1; `simple_base` takes any.
-    peers : int
-        The most others that a device communicates with in a round.
+        Without a prime factor above peers + 1; `simple_base` accepts any number.
+    peers : int, default=1
+        Most neighbors of a device in a round.
 
     References
     ----------
@@ -163,35 +167,40 @@ def hyper_hypercube(n: int, *, peers: int = 1) -> TimeVaryingGraph:
     """
     import numpy as np
 
-    size, most = whole(n, "hyper-hypercube: n", 1), whole(peers, "hyper-hypercube: peers", 1) + 1
+    size = require_integer(n, "hyper-hypercube: n", 1)
+    most = require_integer(peers, "hyper-hypercube: peers", 1) + 1
     if not is_smooth(size, most):
-        near = [_seek(size, most, step) for step in (-1, 1)]
+        lower, upper = (_find_smooth(size, most, step) for step in (-1, 1))
         raise GraphError(
-            f"hyper-hypercube: {size} devices has a prime factor above peers + 1 = {most}; take {near[0]} or {near[1]} "
-            f"devices, peers={_largest_prime(size) - 1}, or the graph simple-base, which takes any number"
+            f"hyper-hypercube: the number of devices, {size}, has a prime factor above peers + 1 = {most}. Use {lower} "
+            f"or {upper} devices, peers={_largest_prime(size) - 1}, or the graph simple-base, which accepts any number"
         )
     return record(size, _cube(np.arange(size), most), "hyper-hypercube")
 
 
 def simple_base(n: int, *, peers: int = 1) -> TimeVaryingGraph:
-    """Average any number of devices exactly, in few rounds with few peers: the Simple Base-(peers + 1) Graph.
+    """Link any number of devices for exact averages in few rounds with few peers: the Simple Base-(peers + 1) Graph.
 
-    With b = peers + 1 and n = sum of a_l b^p_l, falling powers, the devices are parted into V_1, V_2, ..., and V_l
-    into a_l parts of b^p_l devices. First every V_l averages by itself (a hyper-hypercube). Then, for l = 1, 2, ...,
-    each device of V_l+1, V_l+2, ... trades with one of each part of V_l, with share
-    ``|V_l| / (a_l (|V_l| + |V_l+1| + ...))``; so each part of V_l has the mean of all as its own, and averages once
-    more. Those of V_l without a partner meet in groups of b meanwhile. If n has no prime factor above b, it is
-    the hyper-hypercube alone. Cost: degree at most `peers`, a period of at most 2 log(n) / log(b) + 2 rounds.
+    Let b = peers + 1 and n = sum of a_l b^p_l with descending powers. The devices are divided into V_1, V_2, ..., and
+    V_l into a_l parts of b^p_l devices.
+
+    1. Every V_l averages internally (a hyper-hypercube).
+    2. For l = 1, 2, ...: each device of V_l+1, V_l+2, ... exchanges with one device of each part of V_l, with share
+       ``|V_l| / (a_l (|V_l| + |V_l+1| + ...))``. Then the mean of each part of V_l is the mean of all, and the parts
+       average again. Devices of V_l without a partner form groups of b in that round.
+
+    If all prime factors of n are at most b, the graph is the hyper-hypercube. Cost: degree at most `peers`, a period of
+    at most 2 log(n) / log(b) + 2 rounds.
 
     Parameters
     ----------
     n : int
-    peers : int
-        The most others that a device communicates with in a round.
+    peers : int, default=1
+        Most neighbors of a device in a round.
 
     References
     ----------
-    As for `hyper_hypercube`, algorithm 2.
+    As in `hyper_hypercube`, algorithm 2.
 
     Examples
     --------
@@ -202,32 +211,38 @@ def simple_base(n: int, *, peers: int = 1) -> TimeVaryingGraph:
     """
     import numpy as np
 
-    size, most = whole(n, "simple-base: n", 1), whole(peers, "simple-base: peers", 1) + 1
+    size = require_integer(n, "simple-base: n", 1)
+    most = require_integer(peers, "simple-base: peers", 1) + 1
     rounds = _cube(np.arange(size), most) if is_smooth(size, most) else _base_rounds(size, most)
     return record(size, rounds, "simple-base")
 
 
 def _base_rounds(n: int, base: int) -> Iterator[Exchange]:
-    """Yield the rounds of a period for n devices that no hyper-hypercube fits."""
-    parts = _part(n, base)
-    halls = [_cube(part.ravel(), base) for part in parts]
-    # a part of single devices has its mean already; to average again among all of them does no harm
-    cubes = [_cube(part, base) if part.shape[1] > 1 else halls[i] for i, part in enumerate(parts)]
+    """Yield the rounds of a period for n devices that are not smooth, see `simple_base`."""
+    parts = _divide_devices(n, base)
+    # Rounds of the first averaging within each V_l, and of the second one within each part of V_l.
+    first_cubes = [_cube(part.ravel(), base) for part in parts]
+    # Parts of one device already have their mean; averaging among all of them again does not change it.
+    second_cubes = [_cube(part, base) if part.shape[1] > 1 else first_cubes[i] for i, part in enumerate(parts)]
     last = len(parts) - 1
-    begins = [min(i + 1, last) for i in range(len(parts))]
-    for turn in range(len(halls[0])):
-        yield _join([cube[turn % len(cube)] for cube in halls if cube])
-    for turn in range(len(cubes[0]) + 1):
-        playing = [_trade(parts[turn:], base)] if turn < last else []
-        again = [(cube, turn - begin) for cube, begin in zip(cubes, begins, strict=True) if cube and turn >= begin]
-        yield _join(playing + [cube[step % len(cube)] for cube, step in again])
+    # Turn after which V_l has exchanged with all later ones.
+    starts = [min(i + 1, last) for i in range(len(parts))]
+    for turn in range(len(first_cubes[0])):
+        yield _join([cube[turn % len(cube)] for cube in first_cubes if cube])
+    for turn in range(len(second_cubes[0]) + 1):
+        exchanges = [_link_parts(parts[turn:], base)] if turn < last else []
+        for cube, start in zip(second_cubes, starts, strict=True):
+            if cube and turn >= start:
+                exchanges.append(cube[(turn - start) % len(cube)])
+        yield _join(exchanges)
 
 
-def _part(n: int, base: int) -> list[Integers]:
-    """Cut the devices into V_1, V_2, ...: one int64[a, base^p] for each digit a of n that is not 0."""
+def _divide_devices(n: int, base: int) -> list[Integers]:
+    """Divide the devices into V_1, V_2, ...: one int64[a, base^p] for each digit a of n that is not 0."""
     import numpy as np
 
-    parts, first, power = [], 0, 1
+    parts = []
+    first, power = 0, 1
     while power * base <= n:
         power *= base
     while power:
@@ -239,40 +254,44 @@ def _part(n: int, base: int) -> list[Integers]:
     return parts
 
 
-def _trade(parts: list[Integers], base: int) -> Exchange:
-    """Let every device of the later parts trade with one device of each row of the first, the rest of it in groups."""
+def _link_parts(parts: list[Integers], base: int) -> Exchange:
+    """Link every device of the later parts with one device of each row of the first; its other devices form groups."""
     import numpy as np
 
-    first, later = parts[0], np.concatenate([part.ravel() for part in parts[1:]])
+    first = parts[0]
+    later = np.concatenate([part.ravel() for part in parts[1:]])
     share = first.size / (len(first) * (first.size + len(later)))
-    met, idle = first[:, : len(later)], first[:, len(later) :].ravel()
-    trades = Exchange(np.tile(later, len(first)), met.ravel(), np.full(met.size, share))
+    partners = first[:, : len(later)]
+    idle = first[:, len(later) :].ravel()
+    exchange = Exchange(np.tile(later, len(first)), partners.ravel(), np.full(partners.size, share))
     full = len(idle) // base * base
-    return _join([trades, _meet(idle[:full].reshape(-1, base)), _meet(idle[None, full:])])
+    return _join([exchange, _link_groups(idle[:full].reshape(-1, base)), _link_groups(idle[None, full:])])
 
 
 def _cube(devices: Integers, most: int) -> list[Exchange]:
-    """Return the rounds of a hyper-hypercube of the devices in each row, int64[..., size]."""
-    size, stride, rounds = devices.shape[-1], 1, []
+    """Build the rounds of a hyper-hypercube of the devices in each row, int64[..., size]."""
+    size = devices.shape[-1]
+    stride = 1
+    rounds = []
     for factor in split_factors(size, most):
         digits = devices.reshape(-1, size // (factor * stride), factor, stride)
-        rounds.append(_meet(digits.swapaxes(2, 3).reshape(-1, factor)))
+        rounds.append(_link_groups(digits.swapaxes(2, 3).reshape(-1, factor)))
         stride *= factor
     return rounds
 
 
-def _meet(groups: Integers) -> Exchange:
-    """Let the devices of every row take their mean."""
+def _link_groups(groups: Integers) -> Exchange:
+    """Link all devices in each row with equal shares, so that they compute their mean."""
     import numpy as np
 
     size = groups.shape[1]
-    one, other = np.triu_indices(size, 1)
-    u, v = groups[:, one].ravel(), groups[:, other].ravel()
+    first, second = np.triu_indices(size, 1)
+    u, v = groups[:, first].ravel(), groups[:, second].ravel()
     return Exchange(u, v, np.full(len(u), 1 / max(size, 1)))
 
 
 def _send(u: Integers, v: Integers) -> Exchange:
-    """Let u[i] send to v[i], who takes half of it: the mean of this matrix and its transpose."""
+    """Link u[i] with v[i]: the mean of the matrix in which v[i] averages with u[i], and its transpose."""
     import numpy as np
 
     return Exchange(u, v, np.full(len(u), 0.25))
@@ -281,18 +300,18 @@ def _send(u: Integers, v: Integers) -> Exchange:
 def _join(exchanges: list[Exchange]) -> Exchange:
     import numpy as np
 
-    columns = [np.concatenate([getattr(one, field) for one in exchanges]) for field in Exchange._fields]
+    columns = [np.concatenate([getattr(exchange, field) for exchange in exchanges]) for field in Exchange._fields]
     return Exchange(*columns)
 
 
 def _powers(n: int) -> list[int]:
-    """Return 1, 2, 4, ... below n."""
+    """List the powers of two below n."""
     return [1 << t for t in range(max(n - 1, 0).bit_length())]
 
 
 @cache
 def split_factors(n: int, most: int) -> tuple[int, ...]:
-    """Split n into as few factors as possible, each at most `most`, the larger ones first if there is a choice."""
+    """Split n into as few factors as possible, each at most `most`, with large factors first if there is a choice."""
     if n == 1:
         return ()
     ways = [(factor, *split_factors(n // factor, most)) for factor in divisors(n, least=2)[::-1] if factor <= most]
@@ -300,23 +319,23 @@ def split_factors(n: int, most: int) -> tuple[int, ...]:
 
 
 def is_smooth(n: int, most: int) -> bool:
-    """Test whether no prime factor of n is above `most`."""
+    """Return whether all prime factors of n are at most `most`."""
     return _largest_prime(n) <= most
 
 
 def _largest_prime(n: int) -> int:
-    """Return the largest prime factor, 1 of 1."""
-    found, rest, factor = 1, n, 2
-    while factor * factor <= rest:
-        if rest % factor:
+    """Return the largest prime factor of n, 1 for n = 1."""
+    largest, remainder, factor = 1, n, 2
+    while factor * factor <= remainder:
+        if remainder % factor:
             factor += 1
         else:
-            found, rest = factor, rest // factor
-    return max(found, rest)
+            largest, remainder = factor, remainder // factor
+    return max(largest, remainder)
 
 
-def _seek(n: int, most: int, step: int) -> int:
-    """Return the nearest number on one side that is smooth."""
+def _find_smooth(n: int, most: int, step: int) -> int:
+    """Return the nearest smooth number in the direction of `step`, 1 or -1."""
     while not is_smooth(n, most):
         n += step
     return n

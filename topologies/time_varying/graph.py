@@ -1,4 +1,4 @@
-"""Graphs that change from round to round: all links there ever are, and which of them are in use."""
+"""Time-varying graphs: all links that are ever active, and a mask of active links for each round."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,26 +10,26 @@ from topologies.mixing import Bools, metropolis_weights
 
 @dataclass(frozen=True, eq=False)
 class TimeVaryingGraph:
-    """An undirected graph of devices 0 to n - 1, of whose links only some are in use in a round.
+    """Undirected graph of devices 0 to n - 1, with active links that depend on the round.
 
-    Where a paper sends over a link in one direction only, here both ends receive from each other: a penalty between
+    If devices send in one direction only in a paper, here both ends of a link receive, because a penalty between
     neighbors is symmetric.
 
     Attributes
     ----------
     union : CSRGraph
-        All links that are ever in use; connected.
+        All links that are ever active; connected.
     period : int or None
-        After so many rounds everything repeats; None: never.
+        Number of rounds after which the graph repeats; None: never.
     active : callable
-        ``active(round) -> bool[2 * links]``: which entries of ``union.indices`` are in use in round 0, 1, ...; a
-        function of the round alone, and the same at both ends of a link.
+        ``active(round) -> bool[2 * links]``: mask of the active entries of ``union.indices`` in round 0, 1, ...; a
+        function of the round alone, equal at both ends of a link.
     own_mixing : callable or None
-        ``own_mixing(round) -> float64[2 * links]``: the weights that the paper, or the user, gives the links in use,
-        see `mixing`; None: it gives none. They have to be symmetric, at least 0, 0 where a link is not in use, and
-        those of a device may add up to 1 at most; `topologies.check` refuses others.
+        ``own_mixing(round) -> float64[2 * links]``: custom weights of the active links, see `mixing`; None: default
+        weights. They must be symmetric, at least 0, and 0 for inactive links, and those of a device may add up to at
+        most 1, see `topologies.check`.
     checked : bool
-        Whether the rounds need no check, as those of the families.
+        Whether the rounds are known to be valid, as those of the families.
 
     Examples
     --------
@@ -52,22 +52,22 @@ class TimeVaryingGraph:
 
     @property
     def indptr(self) -> Integers:
-        """Where the neighbors of each device begin in `indices`, int64[n + 1]."""
+        """First entry of each device in `indices`, int64[n + 1]."""
         return self.union.indptr
 
     @property
     def indices(self) -> Integers:
-        """Every device that is ever a neighbor, int64[2 * links], ascending within a device."""
+        """Neighbors over all links, int64[2 * links], ascending for each device."""
         return self.union.indices
 
     @property
     def weights(self) -> Floats | None:
-        """Weights of the links that are ever in use, float64[2 * links]; None: all 1."""
+        """Weights of all links, float64[2 * links]; None: all 1."""
         return self.union.weights
 
     @property
     def name(self) -> str:
-        """What the graph is, for people."""
+        """Name for display."""
         return self.union.name
 
     def __len__(self) -> int:
@@ -83,34 +83,33 @@ class TimeVaryingGraph:
         from topologies.notebook import show_card
 
         period = "never" if self.period is None else f"after {self.period:,} rounds"
-        return show_card("graph that changes: all links that are ever in use", self.union, {"repeats": period})
+        return show_card("time-varying graph: all links that are ever active", self.union, {"repeats": period})
 
     def number_of_nodes(self) -> int:
         """Return the number of devices."""
         return self.n
 
     def number_of_edges(self) -> int:
-        """Return the number of links that are ever in use, each counted once."""
+        """Return the number of links that are ever active, each counted once."""
         return self.union.number_of_edges()
 
     def at(self, turn: int) -> CSRGraph:
-        """Return the links in use in a round as a graph; it need not be connected."""
+        """Return the graph of the active links of a round, which may be disconnected."""
         mask = self.active(turn)
-        return CSRGraph(_before(mask)[self.indptr], self.indices[mask], name=f"{self.name}, round {turn}")
+        return CSRGraph(_count_before(mask)[self.indptr], self.indices[mask], name=f"{self.name}, round {turn}")
 
     def degrees(self, turn: int) -> Integers:
-        """Return with how many others each device exchanges messages in a round, int64[n]."""
+        """Count the active links of each device in a round, int64[n]."""
         import numpy as np
 
-        return np.diff(_before(self.active(turn))[self.indptr])
+        return np.diff(_count_before(self.active(turn))[self.indptr])
 
     def mixing(self, turn: int) -> Floats:
-        """Return how devices average what they receive in a round: a symmetric, doubly stochastic matrix.
+        """Return the mixing matrix of a round, symmetric and doubly stochastic.
 
-        Entry e, of device i and its neighbor ``indices[e]``, is the share of the neighbor in the new value of i; its
-        own share is what is missing to 1. The shares are the paper's, `own_mixing`, or else those of Metropolis and
-        Hastings for the links in use and their weights, see `topologies.metropolis_weights`: without weights, 1 / (1 +
-        the larger degree of the two).
+        Entry e, of device i and its neighbor ``indices[e]``, is the share of the neighbor in the new value of i; the
+        share of i is 1 minus the sum of these entries. The shares are those of `own_mixing` or, if it is None,
+        Metropolis-Hastings weights of the active links, see `topologies.metropolis_weights`.
 
         Returns
         -------
@@ -122,7 +121,7 @@ class TimeVaryingGraph:
 
 
 class Exchange(NamedTuple):
-    """The links of one round: u[i] - v[i]; each listing adds its share to the mixing of both ends.
+    """Links u[i] - v[i] of one round; each adds its share to the mixing of both ends, also if it is repeated.
 
     Attributes
     ----------
@@ -136,8 +135,8 @@ class Exchange(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Tape:
-    """The rounds of a period: entries of the union's indices, and the shares on them."""
+class _PeriodRounds:
+    """Rounds of a period: active entries of the union's indices, and the shares of the links."""
 
     size: int
     entries: tuple[Any, ...]
@@ -158,28 +157,31 @@ class _Tape:
 
 
 def record(n: int, rounds: Iterable[Exchange], name: str) -> TimeVaryingGraph:
-    """Build the graph that plays the given rounds, again and again.
+    """Build the graph that repeats the given rounds periodically.
 
-    Links of a device with itself are dropped. Either all rounds have shares or none has.
+    Self-loops are removed. Either all rounds have shares or none has.
     """
     import numpy as np
 
-    played = [_drop_loops(exchange) for exchange in rounds] or [Exchange(*np.zeros((2, 0), np.int64))]
-    union = pack(n, *(np.concatenate([getattr(one, end) for one in played]) for end in "uv"), name=name)
+    exchanges = [_drop_loops(exchange) for exchange in rounds] or [Exchange(*np.zeros((2, 0), np.int64))]
+    ends = (np.concatenate([getattr(exchange, end) for exchange in exchanges]) for end in "uv")
+    union = pack(n, *ends, name=name)
     keys = sources(union) * n + union.indices
-    entries, shares = zip(*(_find(n, keys, exchange) for exchange in played), strict=True)
-    tape = _Tape(len(keys), entries, shares)
-    return TimeVaryingGraph(union, len(played), tape.active, None if shares[0] is None else tape.mixing, checked=True)
+    entries, shares = zip(*(_find_entries(n, keys, exchange) for exchange in exchanges), strict=True)
+    period = _PeriodRounds(len(keys), entries, shares)
+    own_mixing = None if shares[0] is None else period.mixing
+    return TimeVaryingGraph(union, len(exchanges), period.active, own_mixing, checked=True)
 
 
-def _find(n: int, keys: Integers, exchange: Exchange) -> tuple[Any, Floats | None]:
-    """Return at which entries, of these keys, the links of a round stand, and their shares."""
+def _find_entries(n: int, keys: Integers, exchange: Exchange) -> tuple[Any, Floats | None]:
+    """Find the entries of the links of a round among the keys of the union, and return them with their shares."""
     import numpy as np
 
     u, v, share = exchange
-    wanted = np.concatenate((u * n + v, v * n + u))
-    order = np.argsort(wanted, kind="stable")  # in order, they are found many times faster
-    entries = np.searchsorted(keys, wanted[order]).astype(np.int32 if len(keys) < 2**31 else np.int64)
+    link_keys = np.concatenate((u * n + v, v * n + u))
+    # Sorted keys are found many times faster.
+    order = np.argsort(link_keys, kind="stable")
+    entries = np.searchsorted(keys, link_keys[order]).astype(np.int32 if len(keys) < 2**31 else np.int64)
     return entries, None if share is None else np.tile(share, 2)[order]
 
 
@@ -189,8 +191,8 @@ def _drop_loops(exchange: Exchange) -> Exchange:
     return Exchange(exchange.u[keep], exchange.v[keep], share)
 
 
-def _before(mask: Bools) -> Integers:
-    """Return how many entries are set before each place, int64[entries + 1]."""
+def _count_before(mask: Bools) -> Integers:
+    """Count the true entries before each position, int64[entries + 1]."""
     import numpy as np
 
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(mask)))

@@ -1,1 +1,1 @@
-"""One file per figure."""
+"""Figures, one module each."""

@@ -1,4 +1,4 @@
-"""What is claimed of noisy sums, and what attacks have found, side by side."""
+"""Claimed privacy bounds of noisy sums next to the results of attacks."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,46 +14,52 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_WIDTH = 0.38
+_WIDTH = 0.38  # of a bar; 1 is the distance of two rows
 
 
 @with_own_settings
 def plot_attack(found: Mapping[str, Any], ax: "Axes | None" = None) -> "Figure":
-    """Draw mu as claimed and as measured, with four standard errors; bounds of epsilon stand above the bars.
+    """Draw claimed and measured mu, with four standard errors, and the bounds of epsilon above the bars.
 
     Parameters
     ----------
     found : dict
-        What `p2pkm attack --format json` prints.
+        Output of ``p2pkm attack --format json``.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
+        Axes to draw into; None: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
     """
-    found = read_table([found], ("rows", "what", "graph"), "what p2pkm attack --format json prints")[0]
-    rows = read_table(found["rows"], ("mu_claimed", "mu_measured", "mu_error"), "rows of p2pkm attack")
+    attack = read_table([found], ("rows", "what", "graph"), "the output of p2pkm attack --format json")[0]
+    rows = read_table(attack["rows"], ("mu_claimed", "mu_measured", "mu_error"), "rows of p2pkm attack")
     ax = open_axes(ax, 7.6, 4.5, left=0.1, top=0.86)
-    at = np.arange(len(rows))
+    places = np.arange(len(rows))
     claimed, measured, errors = (
         np.array([row[key] for row in rows]) for key in ("mu_claimed", "mu_measured", "mu_error")
     )
-    ax.bar(at - _WIDTH / 2, claimed, _WIDTH, color=GRAY, label="claimed: mu, number: eps at most")
+    ax.bar(places - _WIDTH / 2, claimed, _WIDTH, color=GRAY, label="claimed mu (number: max. epsilon)")
     colors = [ORANGE if row["holds"] else RED for row in rows]
-    ax.bar(at + _WIDTH / 2, measured, _WIDTH, color=colors, label="attack: mu, number: eps at least")
-    ax.errorbar(at + _WIDTH / 2, measured, 4 * errors, fmt="none", ecolor=BLUE, capsize=3, label="4 standard errors")
-    for row, place in zip(rows, at, strict=True):
-        most = row["mu_measured"] + 4 * row["mu_error"]
-        for key, sign, side, height in (("epsilon_claimed", "\u2264", -1, row["mu_claimed"]),
-                                        ("epsilon_found", "\u2265", 1, most)):  # fmt: skip
-            told, here = f"{sign}{row[key]:.2f}", (place + side * _WIDTH / 2, height)
-            ax.annotate(told, here, (0, 3), textcoords="offset points", ha="center", fontsize=8)
-    gossip = found["what"] == "gossip"
+    ax.bar(places + _WIDTH / 2, measured, _WIDTH, color=colors, label="measured mu (number: min. epsilon)")
+    ax.errorbar(
+        places + _WIDTH / 2, measured, 4 * errors, fmt="none", ecolor=BLUE, capsize=3, label="4 standard errors"
+    )
+    for row, place in zip(rows, places, strict=True):
+        upper_end = row["mu_measured"] + 4 * row["mu_error"]
+        bounds = (
+            ("epsilon_claimed", "\u2264", -1, row["mu_claimed"]),
+            ("epsilon_found", "\u2265", 1, upper_end),
+        )
+        for key, sign, side, height in bounds:
+            text = f"{sign}{row[key]:.2f}"
+            anchor = (place + side * _WIDTH / 2, height)
+            ax.annotate(text, anchor, (0, 3), textcoords="offset points", ha="center", fontsize=8)
+    gossip = attack["what"] == "gossip"
     ax.set_xlim(-0.7, len(rows) - 0.3)
     ax.set_ylim(0.0, max(*1.25 * claimed, *1.25 * measured, *1.1 * (measured + 4 * errors), 1e-3))
-    title = f"Bound and attack, {found['graph']}" + (f", {found['gossips']} gossips" if gossip else "")
-    label_axes(ax, title, f"distance from device {found['receiver']}" if gossip else "coalition", "mu")
-    ax.set_xticks(at, [str(row["distance"]) if gossip else row["against"] for row in rows])
+    title = f"Claimed bound and attack, {attack['graph']}" + (f", {attack['gossips']} gossips" if gossip else "")
+    label_axes(ax, title, f"distance from device {attack['receiver']}" if gossip else "coalition", "mu")
+    ax.set_xticks(places, [str(row["distance"]) if gossip else row["against"] for row in rows])
     ax.legend(fontsize=8, frameon=False, loc="upper right", ncols=3, bbox_to_anchor=(1.0, 1.02))
     return finish_figure(ax)

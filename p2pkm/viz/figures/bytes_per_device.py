@@ -1,4 +1,4 @@
-"""What each device sent and received."""
+"""Bytes that each device sent and received."""
 
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,11 @@ from p2pkm.viz.style import (
     INK,
     ORANGE,
     average_steps,
-    choose_ink,
-    count_in_thousands,
-    count_one_by_one,
+    choose_text_color,
+    format_counts,
     label_axes,
     open_axes,
+    set_integer_ticks,
 )
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 @with_own_settings
 def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Figure":
-    """Draw the bytes that each device sent and, on top of them, received; sorted if there are many devices.
+    """Draw bars of the bytes that each device sent and received, sorted by their sum above 100 devices.
 
     Parameters
     ----------
     result : Result, or path of a run folder
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
+        Axes to draw into; None: a new figure.
 
     Returns
     -------
@@ -57,13 +57,14 @@ def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Figure":
     else:
         ax.bar(np.arange(n), sent, color=BLUE, label="sent")
         ax.bar(np.arange(n), received, bottom=sent, color=ORANGE, label="received")
-        count_one_by_one(ax.xaxis, n, result.topology.names)
+        set_integer_ticks(ax.xaxis, n, result.topology.names)
         if n > len(result.census.sizes):
-            ax.text(n - 1, 0, "server", rotation=90, ha="center", va="bottom", color=choose_ink(BLUE), fontsize=9)
+            ink = choose_text_color(BLUE)
+            ax.text(n - 1, 0, "server", rotation=90, ha="center", va="bottom", color=ink, fontsize=9)
     top = max(1.0, float((sent + received).max(initial=0)))
     ax.set_xlim(-0.6, n - 0.4)
     ax.set_ylim(0, 1.18 * top)
-    count_in_thousands(ax.yaxis, "B")
+    format_counts(ax.yaxis, "B")
     title = f"Traffic: {format_bytes(float(sent.sum()))} sent in {count(int(result.ledger.messages.sum()), 'message')}"
     label_axes(ax, title, "device" if n <= BARS else "devices, most traffic first", "bytes sent + received")
     if sent.any():
@@ -74,7 +75,7 @@ def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Figure":
 
 
 def sum_bytes(result: "Result") -> tuple[Integers, Integers]:
-    """Return the bytes that each device sent and received, int64[n], a hub of the ledger included."""
+    """Sum the bytes that each device, and a server in the ledger, sent and received, int64[n] each."""
     ledger = result.ledger
     ends = max(int(ledger.src.max(initial=-1)), int(ledger.dst.max(initial=-1))) + 1
     n = max(len(result.census.sizes), ends)

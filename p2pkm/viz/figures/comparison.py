@@ -1,4 +1,4 @@
-"""Quality against what it costs: methods side by side."""
+"""Quality of several methods against bytes or time."""
 
 from collections.abc import Mapping, Sequence, Set
 from functools import partial
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MARKERS = "osD^vP*Xd<>h"
-_LINEAR = 0.1  # per cent of excess below which the axis is linear
-_LOW = 1.0  # per cent; an axis that ends below has numbers between the powers of ten, too
+_LINEAR = 0.1  # excess in percent below which the axis is linear
+_LOW = 1.0  # excess in percent; an axis that ends below also has ticks between the powers of ten
 _DRAWN = ("bytes", "bytes_busiest")
 _AGAINST = (*_DRAWN, "virtual_seconds")
 
@@ -35,21 +35,22 @@ def plot_quality(
     against: str = "bytes",
     bars: str = "95 % intervals",
 ) -> "Figure":
-    """Draw the excess of the cost over central k-means against bytes: colors are methods, markers graphs.
+    """Draw the excess over central k-means against bytes: one color per method, one marker per graph.
 
-    A method that sends nothing is a dotted line. A thin line leads to the best mean that a method had before its
-    quality got worse.
+    A method that sends nothing is a dotted line. A thin line leads to the best mean of a method whose quality then got
+    worse.
 
     Parameters
     ----------
     table : sequence of dict
-        Means over seeds of every method and graph with ``algorithm graph ratio_mean ratio_low ratio_high bytes
-        bytes_busiest``, and perhaps ``ratio_best``; rows without a ratio are left out.
+        Means over seeds of every method and graph, with the keys ``algorithm graph ratio_mean ratio_low ratio_high
+        bytes bytes_busiest`` and optionally ``ratio_best``. Rows without a ratio are skipped.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
-    against : {"bytes", "bytes_busiest", "virtual_seconds"}
-    bars : str
-        What reaches from ``ratio_low`` to ``ratio_high``.
+        Axes to draw into; None: a new figure.
+    against : {"bytes", "bytes_busiest", "virtual_seconds"}, default="bytes"
+        Horizontal axis.
+    bars : str, default="95 % intervals"
+        Meaning of the bars from ``ratio_low`` to ``ratio_high``, for the title.
 
     Returns
     -------
@@ -61,7 +62,7 @@ def plot_quality(
     columns = ("algorithm", "graph", "ratio_mean", "ratio_low", "ratio_high", against)
     rows = [row for row in read_table(table, columns, "means over seeds") if row["ratio_mean"] is not None]
     if not rows:
-        raise DataError("no configuration was compared with central k-means; leave out --no-baselines")
+        raise DataError("no configuration has a cost ratio to draw: central k-means was not run. Remove --no-baselines")
     ax = open_axes(ax, 7.4, 4.6, left=0.11, right=0.72)
     methods, graphs = (list(dict.fromkeys(row[name] for row in rows)) for name in ("algorithm", "graph"))
     for row in rows:
@@ -79,9 +80,9 @@ def plot_quality(
                     marker=marker, capsize=3, linestyle="none", markersize=8,
                     markerfacecolor="white" if hollow else color)  # fmt: skip
     ax.set_xscale("log")
-    spent = [row[against] for row in rows if row[against]]
-    if spent:
-        ax.xaxis.set_major_locator(LogLocator(subs=choose_steps(min(spent), max(spent))))
+    costs = [row[against] for row in rows if row[against]]
+    if costs:
+        ax.xaxis.set_major_locator(LogLocator(subs=choose_steps(min(costs), max(costs))))
         format_tick_labels(ax.xaxis)
     if "bytes" in against:
         ax.xaxis.set_major_formatter(EngFormatter(unit="B", usetex=False))
@@ -96,22 +97,28 @@ def plot_quality(
     title = f"Quality against {'time' if 'seconds' in against else 'traffic'}: mean over seeds, {bars}"
     label_axes(ax, title, find(against).axis, "cost above central k-means (%)")
     worse = any(is_worse(row["ratio_mean"], row.get("ratio_best")) and row[against] for row in rows)
-    served = any(row["graph"] == SERVED and row[against] for row in rows)
+    has_server_methods = any(row["graph"] == SERVED and row[against] for row in rows)
     senders = {row["algorithm"] for row in rows if row[against]}
-    _explain(ax, methods, graphs, senders, worse=worse, served=served)
+    _draw_legend(ax, methods, graphs, senders, worse=worse, has_server_methods=has_server_methods)
     return finish_figure(ax)
 
 
 def draw_comparison(table: Sequence[dict[str, Any]], folder: Path, kinds: Sequence[str] = USUAL) -> list[Path]:
-    """Draw quality against all bytes and against those at the busiest device."""
+    """Draw quality against all bytes, and against the bytes of the busiest device."""
     draws = {f"quality_{against}": partial(plot_quality, table, against=against) for against in _DRAWN}
     return [path for name, draw in draws.items() for path in save_figure(draw, folder, name, kinds)]
 
 
-def _explain(
-    ax: "Axes", methods: Sequence[str], graphs: Sequence[str], senders: Set[str], *, worse: bool, served: bool
-) -> None:  # fmt: skip
-    """State which color is which method and which marker which graph."""
+def _draw_legend(
+    ax: "Axes",
+    methods: Sequence[str],
+    graphs: Sequence[str],
+    senders: Set[str],
+    *,
+    worse: bool,
+    has_server_methods: bool,
+) -> None:
+    """Draw the legend of colors (methods) and markers (graphs)."""
     from matplotlib.lines import Line2D
 
     marks = []
@@ -121,7 +128,7 @@ def _explain(
         label = name if name in senders else f"{name} (sends nothing)"
         marks.append(Line2D([], [], color=color, marker="s", markerfacecolor=fill, linestyle="none", label=label))
     for number, name in enumerate(graphs):
-        if name == SERVED and not served:
+        if name == SERVED and not has_server_methods:
             continue
         marker = _MARKERS[number % len(_MARKERS)]
         marks.append(Line2D([], [], color="#555555", marker=marker, linestyle="none",

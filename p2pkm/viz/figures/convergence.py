@@ -1,4 +1,4 @@
-"""How a run came to its end: quality, objective and disagreement, round by round through all stages."""
+"""Convergence of a run: quality, objective and total variation over the rounds of all stages."""
 
 import re
 from collections.abc import Sequence
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
     from p2pkm.viz.open_run import Run
 
-_MARKED = 40  # records; above, a line needs no marks
-_LETTER = 0.014  # of the axes' width: what a letter of a stage's name takes
-_APART = 0.025  # of the axes' width: the least distance of two names
-_TICKS = 12
-_EXACT = 1e-7  # per cent; an excess below is rounding
+_MARKED = 40  # records; above, only isolated records get a mark
+_LETTER = 0.014  # width of a letter of a stage name, as a share of the axes' width
+_LEAST_DISTANCE = 0.025  # of two stage names, as a share of the axes' width
+_TICKS = 12  # most numbered rounds
+_EXACT = 1e-7  # excess in percent; smaller ones are rounding errors and drawn as 0
 
 
 class Span(NamedTuple):
-    """Where a stage lies: its name, its first and last place on the axis, and the round at its first place."""
+    """Interval of a stage on the axis of rounds: name, first and last place, and the round at the first place."""
 
     name: str
     first: float
@@ -50,7 +50,7 @@ class Span(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """One curve with what to write beside it; best: the record after which quality got worse, None if it did not."""
+    """Curve of one metric with its texts; best: index of the record after which quality got worse, or None."""
 
     title: str
     label: str
@@ -61,17 +61,17 @@ class Panel(NamedTuple):
 
 @with_own_settings
 def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Figure":
-    """Draw quality, objective and disagreement over the recorded rounds of all stages.
+    """Draw quality, objective and total variation over the recorded rounds of all stages.
 
-    Three panels share the rounds, one stage after the other in shaded bands: by how much the devices' centroids cost
-    more than central k-means, the objective, and the GTV (with a server the ARI of the clients). A panel without any
-    value is left out, what was not known in a round is a gap. The panels are ``ax.child_axes``.
+    Three panels share the axis of rounds, with one shaded band per stage: the excess cost over central k-means, the
+    objective, and the total variation (with a server, the ARI of the clients). Panels without values are omitted;
+    rounds without a value are gaps. The panels are ``ax.child_axes``.
 
     Parameters
     ----------
     result : Result, or path of a run folder
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
+        Axes to draw into; None: a new figure.
 
     Returns
     -------
@@ -79,15 +79,16 @@ def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """
     result = open_run(result)
     panels = _choose_panels(result.rounds)
-    if result.summary.get("ratio_best") is None:  # of groups, whose ratio says little
+    # With groups of devices, the ratio to central k-means on all points is not a measure of quality.
+    if result.summary.get("ratio_best") is None:
         panels = [panel._replace(best=None) for panel in panels]
     height = 1.4 + 1.65 * len(panels)
-    places, spans = line_up(result.rounds)
+    places, spans = place_rounds(result.rounds)
     slant = max((max(24.0, 3.8 * len(span.name) - 19.0) for span in spans if _is_narrow(span, spans)), default=0.0)
     top = 1 - (0.87 + slant / 72) / height
     ax = open_axes(ax, 5.0 if is_narrow() else 7.0, height, left=0.14, right=0.9, bottom=0.55 / height, top=top)
     ax.set_axis_off()
-    ax.set_title(f"Convergence: {_tell(result.summary)}", fontsize=11, loc="left", pad=42 + slant)
+    ax.set_title(f"Convergence: {_describe(result.summary)}", fontsize=11, loc="left", pad=42 + slant)
     room = 1 / (len(panels) + 0.28 * (len(panels) - 1))
     for i, panel in enumerate(panels):
         bottom = (len(panels) - 1 - i) * 1.28 * room
@@ -98,27 +99,29 @@ def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Figure":
     return finish_figure(ax)
 
 
-def line_up(rounds: Sequence[dict[str, Any]]) -> tuple[Floats, list[Span]]:
-    """Return the place of each record on the axis of rounds, float64[r], and the stages in order.
+def place_rounds(rounds: Sequence[dict[str, Any]]) -> tuple[Floats, list[Span]]:
+    """Place the records on the axis of rounds, float64[r], and list the stages in order.
 
-    A stage's round 0 follows one place after the last round of the stage before.
+    Round 0 of a stage is one place after the last round of the previous stage.
     """
     places: list[float] = []
     spans: list[Span] = []
     for record in rounds:
-        name, t = str(record["stage"]), int(record["round"])
+        name = str(record["stage"])
+        t = int(record["round"])
+        # The same stage may run twice in a row: then its rounds start again.
         if not spans or name != spans[-1].name or t <= spans[-1].start + spans[-1].last - spans[-1].first:
-            here = places[-1] + 1 if places else 0.0
-            spans.append(Span(name, here, here, t))
+            place = places[-1] + 1 if places else 0.0
+            spans.append(Span(name, place, place, t))
         else:
-            here = spans[-1].first + t - spans[-1].start
-            spans[-1] = spans[-1]._replace(last=here)
-        places.append(here)
+            place = spans[-1].first + t - spans[-1].start
+            spans[-1] = spans[-1]._replace(last=place)
+        places.append(place)
     return np.array(places), spans
 
 
 def _choose_panels(rounds: Sequence[dict[str, Any]]) -> list[Panel]:
-    """Return the panels for which there are values; the objective's if there are none at all."""
+    """Return the panels with values, or the panel of the objective if none has any."""
     ratio, objective, gtv, ari = (
         read_records(rounds, name) for name in ("ratio_mean", "objective", "gtv", "ari_clients")
     )
@@ -133,19 +136,19 @@ def _choose_panels(rounds: Sequence[dict[str, Any]]) -> list[Panel]:
 
 
 def _panel(key: str, color: str, values: Floats) -> Panel:
-    """Return the panel of a registered figure."""
+    """Return the panel of a registered metric."""
     metric = find(key)
     return Panel(metric.heading, metric.unit or metric.label, color, values)
 
 
 def _shorten(panel: Panel) -> Panel:
-    """Return the panel with its unit in the title, and without what explains it."""
+    """Return the panel with its unit in the title, and without the explanation in the label."""
     unit = panel.label.removeprefix("excess cost (").removesuffix(")")
     return panel._replace(title=f"{re.split(r': | [(]', panel.title)[0]} ({unit})", label="")
 
 
 def _find_worse(rounds: Sequence[dict[str, Any]]) -> int | None:
-    """Return the record after which the mean ratio got worse for good, None if its end is as good as any."""
+    """Return the last record before the mean ratio got worse; None if the last ratio is as good as the best."""
     best = find_best(rounds)
     known = [i for i, record in enumerate(rounds) if record.get("ratio_mean") is not None]
     if not known or not is_worse(rounds[known[-1]]["ratio_mean"], best["ratio_best"]):
@@ -154,13 +157,13 @@ def _find_worse(rounds: Sequence[dict[str, Any]]) -> int | None:
 
 
 def read_records(rounds: Sequence[dict[str, Any]], name: str) -> Floats:
-    """Return a figure of every record, float64[r]; NaN where it is not known."""
+    """Return a metric of every record, float64[r]; NaN where it is unknown."""
     values = np.array([np.nan if record.get(name) is None else record[name] for record in rounds], np.float64)
     return np.where(np.isfinite(values), values, np.nan)
 
 
-def _tell(summary: dict[str, Any]) -> str:
-    """Return the title's words for the run."""
+def _describe(summary: dict[str, Any]) -> str:
+    """Describe the run for the title: method, number of devices, termination."""
     parts = [summary.get("algorithm") or "run"]
     if summary.get("devices") is not None:
         parts.append(count(summary["devices"], "device"))
@@ -170,7 +173,7 @@ def _tell(summary: dict[str, Any]) -> str:
 
 
 def _draw_panel(axes: "Axes", panel: Panel, places: Floats) -> None:
-    """Draw a curve, its last known value beside it."""
+    """Draw a curve, with its last known value to the right."""
     known = np.isfinite(panel.values)
     axes.plot(
         places, panel.values, color=panel.color, marker="o", markevery=_choose_marks(known), markersize=3.5,
@@ -200,7 +203,7 @@ def _draw_panel(axes: "Axes", panel: Panel, places: Floats) -> None:
 
 
 def _choose_marks(known: Mask) -> list[int]:
-    """Return which records get a mark: all of a short run, else those without a neighbor to draw a line to."""
+    """Choose the records with a mark: all of a short run, else those between two unknown ones."""
     if len(known) > _MARKED:
         padded = np.concatenate(([False], known, [False]))
         known = known & ~padded[:-2] & ~padded[2:]
@@ -208,10 +211,7 @@ def _choose_marks(known: Mask) -> list[int]:
 
 
 def _scale(axes: "Axes", values: Floats) -> str:
-    """Choose a linear scale, a logarithmic one, or one that is linear around zero if there are such values, too.
-
-    Return what is to be written after the label.
-    """
+    """Set a linear, logarithmic or (with values of 0 or below) symmetric logarithmic scale; return a label suffix."""
     from matplotlib.ticker import LogLocator
 
     sizes = np.abs(values[values != 0])
@@ -224,13 +224,14 @@ def _scale(axes: "Axes", values: Floats) -> str:
         axes.axhline(0, color=GRAY, linewidth=0.6, zorder=1)
     elif high == 0:
         axes.set_ylim(-0.1, 1)
-    elif float(np.ptp(values)) <= 1e-9 * high:  # a flat line: no axis full of rounding errors
+    elif float(np.ptp(values)) <= 1e-9 * high:
+        # Constant up to rounding: automatic limits would magnify the rounding errors.
         axes.set_ylim(*sorted((0.9 * float(values[0]), 1.1 * float(values[0]))))
     return format_tick_labels(axes.yaxis)
 
 
 def _shade(axes: "Axes", spans: list[Span], *, named: bool) -> None:
-    """Shade every other stage, and write the stages' names above; aslant where a stage is narrower than its name."""
+    """Shade every other stage, and write the stage names above, rotated if a stage is narrower than its name."""
     low, high = (spans[0].first - 0.5, spans[-1].last + 0.5) if spans else (-0.5, 0.5)
     axes.set_xlim(low, high)
     written = -np.inf
@@ -238,7 +239,7 @@ def _shade(axes: "Axes", spans: list[Span], *, named: bool) -> None:
         if i % 2 == 0 and len(spans) > 1:
             axes.axvspan(span.first - 0.5, span.last + 0.5, color=PALE, linewidth=0, zorder=0)
         middle = (span.first + span.last) / 2
-        if not named or middle - written < _APART * _widen() * (high - low):
+        if not named or middle - written < _LEAST_DISTANCE * _widen() * (high - low):
             continue
         written = middle
         aslant = _is_narrow(span, spans)
@@ -250,7 +251,7 @@ def _shade(axes: "Axes", spans: list[Span], *, named: bool) -> None:
 
 
 def _widen() -> float:
-    """Return how much more of the axes' width text takes now."""
+    """Return the factor by which texts are wider, relative to the axes, in the current style."""
     return 3.0 if is_narrow() else 1.0
 
 
@@ -260,12 +261,13 @@ def _is_narrow(span: Span, spans: list[Span]) -> bool:
 
 
 def _number_rounds(axes: "Axes", spans: list[Span], *, named: bool) -> None:
-    """Write the number of rounds of each stage from its own start; only the lowest panel says them."""
+    """Set ticks at round numbers within each stage; only the lowest panel has labels."""
     total = spans[-1].last + 1 if spans else 1.0
     step = next(s * 10**p for p in range(12) for s in (1, 2, 5) if total / (s * 10**p) <= _TICKS)
     ticks: dict[float, str] = {}
     for span, after in zip(spans, [*spans, None][1:], strict=True):
-        end = np.inf if after is None else after.first - 0.4 * step  # no number that touches the next stage's 0
+        # Keep some distance from the 0 of the next stage.
+        end = np.inf if after is None else after.first - 0.4 * step
         rounds = [
             span.start,
             *range((span.start // step + 1) * step, span.start + int(span.last - span.first) + 1, step),
@@ -273,4 +275,4 @@ def _number_rounds(axes: "Axes", spans: list[Span], *, named: bool) -> None:
         ticks |= {span.first + t - span.start: str(t) for t in rounds if span.first + t - span.start <= end}
     axes.set_xticks(list(ticks), list(ticks.values()) if named else [""] * len(ticks))
     if named:
-        axes.set_xlabel("round (numbered anew in each stage)" if len(spans) > 1 else "round", fontsize=9)
+        axes.set_xlabel("round of the stage" if len(spans) > 1 else "round", fontsize=9)

@@ -1,4 +1,4 @@
-"""A path of couplings: what agreement costs the devices on their own points."""
+"""Path of couplings: cost on local points against total variation."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_NAMED = 8  # couplings written beside their marks
+_NAMED = 8  # most marks with a label of their coupling
 
 
 @with_own_settings
 def plot_coupling_path(rows: Sequence[Mapping[str, Any]], ax: "Axes | None" = None) -> "Figure":
-    """Draw local fit against disagreement along a path of couplings, and beside it the number of clusterings.
+    """Draw the cost on local points against total variation along a path of couplings, and the number of clusterings.
 
     Parameters
     ----------
     rows : sequence of dict
-        In the order of the path, with ``coupling local_fit gtv clusterings``; values may be None.
+        In the order of the path, with the keys ``coupling local_fit gtv clusterings``; values may be None.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
+        Axes to draw into; None: a new figure.
 
     Returns
     -------
@@ -47,25 +47,23 @@ def plot_coupling_path(rows: Sequence[Mapping[str, Any]], ax: "Axes | None" = No
     known = np.flatnonzero(np.isfinite(gtvs) & np.isfinite(fits))
     for i in known[np.unique(np.linspace(0, len(known) - 1, min(_NAMED, len(known))).astype(int))]:
         left.annotate(f"{couplings[i]:.3g}", (gtvs[i], fits[i]), xytext=(5, 5), textcoords="offset points", fontsize=8)
-    label_axes(
-        left, "Fit against agreement, by coupling", "GTV, summed over the links", "local fit: cost on own points"
-    )
+    label_axes(left, "Local fit, by coupling", "total variation (GTV)", "local fit: cost on local points")
     right.plot(couplings, counts, color=GREEN, marker="s", markersize=4.5, linewidth=1.4)
     right.set_ylim(0, max(np.nanmax(counts, initial=1.0) * 1.08, 1.5))
     right.yaxis.set_major_locator(MaxNLocator(integer=True))
-    label_axes(right, "Distinct clusterings", "coupling", "devices' clusterings")
+    label_axes(right, "Distinct clusterings", "coupling", "number of clusterings")
     _scale(left.xaxis, gtvs)
     _scale(right.xaxis, couplings)
     return finish_figure(ax)
 
 
 def _read(rows: Sequence[Mapping[str, Any]], name: str) -> Floats:
-    """Return a figure of every row, NaN where it is not known."""
+    """Return a column of the rows, float64[rows]; NaN where it is unknown."""
     return np.array([np.nan if row[name] is None else row[name] for row in rows], np.float64)
 
 
 def _scale(axis: Any, values: Floats) -> None:
-    """Choose a logarithmic axis for values of several sizes, one that is linear around zero if zero is among them."""
+    """Set a logarithmic scale if values span several magnitudes, linear around zero if zero is among them."""
     axes, name = axis.axes, axis.axis_name
     if not is_wide(values):
         return

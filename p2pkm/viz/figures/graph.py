@@ -1,4 +1,4 @@
-"""The communication graph: who costs what, and who disagrees with whom."""
+"""Communication graph with devices and links colored by metrics."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,9 @@ from p2pkm.viz.style import (
     INK,
     RASTER,
     RED,
-    add_bar,
+    add_color_bar,
     break_name,
-    choose_ink,
+    choose_text_color,
     draw_sample,
     open_axes,
     scale_colors,
@@ -36,28 +36,34 @@ if TYPE_CHECKING:
 _LINKS = 5_000  # links; above, a sample is drawn
 _NODES = 20_000  # devices; above, a sample is drawn
 _NAMED = 8  # groups in the legend
-_WRAPPED = 20  # letters of a line of a name
-_NUMBERED = 40  # devices; above, their numbers are not written
-_BEHIND = {"boxstyle": "square,pad=0.05", "color": "white", "alpha": 0.75, "linewidth": 0}  # names, over links
+_WRAPPED = 20  # letters per line of a name
+_NUMBERED = 40  # devices; above, they do not have labels
+# Background of names, which are written over links.
+_NAME_BOX = {"boxstyle": "square,pad=0.05", "color": "white", "alpha": 0.75, "linewidth": 0}
 
 
 @with_own_settings
 def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", edges: str = "gtv") -> "Figure":
-    """Draw the communication graph: devices and links colored by figures of theirs.
+    """Draw the communication graph, with devices and links colored by metrics.
 
-    Devices whose figure is not known, such as those without points, are gray, devices with points but without a
-    centroid white with a red rim. Of more than 5,000 links or 20,000 devices a sample is drawn, always the same, and
-    the title notes it.
+    Devices whose metric is unknown, such as those without points, are gray. Devices with points but without centroids
+    are white with a red border. Of more than 5,000 links or 20,000 devices, a fixed sample is drawn, and the title
+    notes it.
 
     Parameters
     ----------
     result : Result, or path of a run folder
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
-    nodes : {"cost", "disagreement", "ratio", "group"}
-        Cost per point; sum of the GTV of a device's links; cost on all points over the central cost; group.
-    edges : {"gtv", "bytes"}
-        GTV of a link; bytes sent over it, both ways.
+        Axes to draw into; None: a new figure.
+    nodes : {"cost", "disagreement", "ratio", "group"}, default="cost"
+        Color of devices.
+
+        * "cost": cost per local point.
+        * "disagreement": total variation, summed over the device's links.
+        * "ratio": cost ratio.
+        * "group": number of the group.
+    edges : {"gtv", "bytes"}, default="gtv"
+        Color of links: total variation, or bytes in both directions.
 
     Returns
     -------
@@ -66,44 +72,49 @@ def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", 
     Raises
     ------
     ExperimentError
-        If a name is not known.
+        If the name of a color is unknown.
     """
     result = open_run(result)
-    devices, links = read_nodes(result, nodes), read_edges(result, edges)
+    devices = read_nodes(result, nodes)
+    links = read_edges(result, edges)
     ax = open_axes(ax, 7.2, 5.6, left=0.03, right=0.82, bottom=0.06, top=0.9)
     topology = result.topology
     places = place_devices(topology)
-    every = np.flatnonzero(topology.sources < topology.indices)
-    drawn, shown = every[draw_sample(len(every), _LINKS)], draw_sample(topology.n, _NODES)
+    # Each link once: the directed edge from the lower number.
+    all_links = np.flatnonzero(topology.sources < topology.indices)
+    drawn = all_links[draw_sample(len(all_links), _LINKS)]
+    shown = draw_sample(topology.n, _NODES)
     ax.set_axis_off()
     ax.set_aspect("equal", adjustable="datalim")
     lines = draw_links(ax, topology, places, drawn, links.values)
     marks = _draw_devices(ax, places, shown, devices, topology)
     ax.margins(0.08)
     ax.autoscale_view()
-    apart, long = (0.62, 0.36) if is_narrow() else (0.5, 0.4)  # between the color bars from foot to foot, and of one
-    for colored, reading, bottom in ((marks, devices, 0.04 + apart), (lines, links, 0.04)):
+    # Distance of the lower ends of the two color bars, and their length, relative to the axes.
+    distance, length = (0.62, 0.36) if is_narrow() else (0.5, 0.4)
+    for colored, scale, bottom in ((marks, devices, 0.04 + distance), (lines, links, 0.04)):
         if colored is not None:
-            add_bar(ax, colored, reading.label, (1.02, bottom, 0.035, long), unit=reading.unit)
-    even = (edges == "gtv" and lines is None) or (nodes == "disagreement" and marks is None)
-    agree = even and bool((result.centroids[:, :, 0] < np.inf).any())  # else nobody has anything to agree on
-    ax.set_title(_entitle(topology, len(shown), len(every), len(drawn), agree=agree), fontsize=11, loc="left")
+            add_color_bar(ax, colored, scale.label, (1.02, bottom, 0.035, length), unit=scale.unit)
+    is_zero = (edges == "gtv" and lines is None) or (nodes == "disagreement" and marks is None)
+    # If all centroids are absent, the total variation is 0 as well, but it is not agreement.
+    agree = is_zero and bool((result.centroids[:, :, 0] < np.inf).any())
+    ax.set_title(_write_title(topology, len(shown), len(all_links), len(drawn), agree=agree), fontsize=11, loc="left")
     return finish_figure(ax)
 
 
 @with_own_settings
 def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> "Figure":
-    """Draw a graph before anything ran on it: devices colored by their number of links, if that differs.
+    """Draw a graph without a run, with devices colored by their number of links unless all have the same.
 
-    Of more than 5,000 links or 20,000 devices a sample is drawn, always the same, and the title notes it.
+    Of more than 5,000 links or 20,000 devices, a fixed sample is drawn, and the title notes it.
 
     Parameters
     ----------
     topology : Topology
     name : str
-        What the graph is, for the title.
+        Name of the graph in the title.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
+        Axes to draw into; None: a new figure.
 
     Returns
     -------
@@ -113,9 +124,11 @@ def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> 
 
     topology = require_type(topology, Topology, "a Topology: p2pkm.Topology.from_graph(graph)")
     ax = open_axes(ax, 7.2, 5.6, left=0.03, right=0.86, bottom=0.04, top=0.9)
-    places, degrees = place_devices(topology), topology.degrees.astype(np.float64)
+    places = place_devices(topology)
+    degrees = topology.degrees.astype(np.float64)
     links = np.flatnonzero(topology.sources < topology.indices)
-    drawn, nodes = links[draw_sample(len(links), _LINKS)], draw_sample(topology.n, _NODES)
+    drawn = links[draw_sample(len(links), _LINKS)]
+    nodes = draw_sample(topology.n, _NODES)
     ax.set_axis_off()
     ax.set_aspect("equal", adjustable="datalim")
     draw_links(ax, topology, places, drawn, np.zeros(len(topology.indices)), GRAY)
@@ -128,24 +141,24 @@ def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> 
     if topology.n <= _NUMBERED:
         _write_labels(ax, places, degrees if spread else np.full(topology.n, np.nan), marks, topology)
     if spread:
-        add_bar(ax, marks, "links of a device", (1.02, 0.25, 0.035, 0.5), whole=True)
-    left_out = _tell_samples(topology.n, len(nodes), len(links), len(drawn))
+        add_color_bar(ax, marks, "links per device", (1.02, 0.25, 0.035, 0.5), counts=True)
+    left_out = _describe_samples(topology.n, len(nodes), len(links), len(drawn))
     title = f"{name}: {count(topology.n, 'device')}, {count(len(links), 'link')}"
     ax.set_title("\n".join([title, *left_out]), fontsize=11, loc="left")
     return finish_figure(ax)
 
 
-def _tell_samples(n: int, nodes: int, links: int, drawn: int) -> list[str]:
-    """State what a picture leaves out, in no or one phrase."""
+def _describe_samples(n: int, nodes: int, links: int, drawn: int) -> list[str]:
+    """Describe the sample that is drawn in one phrase; an empty list if everything is drawn."""
     parts = [f"{nodes:,} devices"] * (nodes < n) + [f"{drawn:,} links"] * (drawn < links)
     return [f"drawn: a sample of {' and '.join(parts)}"] if parts else []
 
 
-def _entitle(topology: "Topology", nodes: int, links: int, drawn: int, *, agree: bool) -> str:
-    """Return the title; its second line says what the picture leaves out."""
-    notes = _tell_samples(topology.n, nodes, links, drawn)
+def _write_title(topology: "Topology", nodes: int, links: int, drawn: int, *, agree: bool) -> str:
+    """Write the title; its second line notes samples and agreement."""
+    notes = _describe_samples(topology.n, nodes, links, drawn)
     if agree and links:
-        notes.append("all neighbors agree: GTV 0 on every link")
+        notes.append("all neighbors agree: total variation 0 on every link")
     server = " and a server" if topology.hub >= 0 else ""
     title = f"Communication graph: {count(topology.clients, 'device')}{server}, {count(links, 'link')}"
     return "\n".join([title, *(["; ".join(notes)] if notes else [])])
@@ -154,9 +167,12 @@ def _entitle(topology: "Topology", nodes: int, links: int, drawn: int, *, agree:
 def draw_links(
     ax: "Axes", topology: "Topology", places: Floats, drawn: Integers, gtv: Floats, least: str = "#D9D9D9"
 ) -> Any:
-    """Draw links, `least` the color of those without GTV, those of largest on top.
+    """Draw links colored by total variation, from the color `least` for 0, the largest on top.
 
-    Return what a color bar needs, None if no two neighbors differ.
+    Returns
+    -------
+    LineCollection or None
+        For a color bar; None if the total variation is 0 on all links.
     """
     from matplotlib.collections import LineCollection
 
@@ -165,7 +181,8 @@ def draw_links(
     values = np.where(np.isfinite(gtv[drawn]), gtv[drawn], np.nan)
     order = np.argsort(np.nan_to_num(values, nan=-1.0), kind="stable")
     ends = np.stack((places[topology.sources[drawn]], places[topology.indices[drawn]]), axis=1)[order]
-    shades, width = shade_links(least), style_links(len(drawn))
+    shades = shade_links(least)
+    width = style_links(len(drawn))
     lines = LineCollection(
         list(ends), cmap=shades, norm=scale_colors(values), linewidths=width, zorder=1, rasterized=len(drawn) > RASTER
     )
@@ -175,54 +192,56 @@ def draw_links(
 
 
 def shade_links(least: str = "#D9D9D9") -> Any:
-    """Return the colors of links, from `least` for those without a figure to dark."""
+    """Return the color map of links, from `least` to dark."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("links", [least, "#F2B48A", "#D55E00", "#5E1F00"])
 
 
 def style_links(count: int) -> float:
-    """Return how wide so many links are drawn."""
+    """Return the line width for `count` links, in points."""
     return float(np.clip(60 / np.sqrt(max(count, 1)) / 5, 0.4, 2.2))
 
 
-def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, reading: ColorScale, topology: "Topology") -> Any:
-    """Draw devices; return what a color bar needs, None if no device has a figure, all have 0, or these are numbers."""
-    values, n = reading.values, len(places)
+def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, scale: ColorScale, topology: "Topology") -> Any:
+    """Draw devices; return the marks for a color bar, or None if all values are 0, unknown or labels."""
+    values = scale.values
+    n = len(places)
     border = style_marks(n, len(nodes))
     known = nodes[np.isfinite(values[nodes])]
     marks = None
     if len(known):
         shades: dict[str, Any] = {"c": values[known], "cmap": "viridis", "norm": scale_colors(values)}
-        if reading.numbers:
+        if scale.numbers:
             shades |= _color_numbers(values[known])
             for number in np.unique(values[known])[:_NAMED].astype(int).tolist():
                 color = CATEGORIES[number % len(CATEGORIES)]
-                ax.scatter([], [], color=color, label=f"{reading.numbers} {number}", **border)
+                ax.scatter([], [], color=color, label=f"{scale.numbers} {number}", **border)
         marks = ax.scatter(places[known, 0], places[known, 1], **shades, **border)
-    empty, lost = nodes[np.isnan(values[nodes])], nodes[np.isinf(values[nodes])]
+    empty = nodes[np.isnan(values[nodes])]
+    without_centroids = nodes[np.isinf(values[nodes])]
     if len(empty):
-        ax.scatter(places[empty, 0], places[empty, 1], color=GRAY, label=reading.unknown, **border)
-    if len(lost):
-        look = border | {"edgecolors": RED, "color": "white", "label": "device without centroids"}
-        ax.scatter(places[lost, 0], places[lost, 1], **look)
-    if len(empty) or len(lost) or reading.numbers:
-        scale = (50 / border["s"]) ** 0.5
+        ax.scatter(places[empty, 0], places[empty, 1], color=GRAY, label=scale.unknown, **border)
+    if len(without_centroids):
+        border_without = border | {"edgecolors": RED, "color": "white", "label": "device without centroids"}
+        ax.scatter(places[without_centroids, 0], places[without_centroids, 1], **border_without)
+    if len(empty) or len(without_centroids) or scale.numbers:
+        marker_scale = (50 / border["s"]) ** 0.5
         ax.legend(
             loc="upper left",
             bbox_to_anchor=(0, 0.02),
-            ncols=4 if reading.numbers else 2,
+            ncols=4 if scale.numbers else 2,
             fontsize=8.5,
-            markerscale=scale,
+            markerscale=marker_scale,
             frameon=False,
         )
     if n <= _NUMBERED:
         _write_labels(ax, places, values, marks, topology)
-    return marks if not reading.numbers and (values[known] > 0).any() else None
+    return marks if not scale.numbers and (values[known] > 0).any() else None
 
 
 def _color_numbers(values: Floats) -> dict[str, Any]:
-    """Return how whole numbers are colored, those too many for the colors as the ones before."""
+    """Return the colors of integer labels; the colors repeat after seven."""
     from matplotlib.colors import ListedColormap, Normalize
 
     count = len(CATEGORIES)
@@ -230,7 +249,7 @@ def _color_numbers(values: Floats) -> dict[str, Any]:
 
 
 def style_marks(n: int, drawn: int) -> dict[str, Any]:
-    """Return how n devices are marked, of which so many are drawn."""
+    """Return the style of marks for n devices, of which `drawn` are drawn."""
     return {
         "s": float(np.clip(9_000 / n, 5 if n > 2_000 else 14, 330)),
         "linewidths": 0.8 if n <= 100 else 0.3 * (n <= RASTER),
@@ -241,12 +260,12 @@ def style_marks(n: int, drawn: int) -> dict[str, Any]:
 
 
 def _write_labels(ax: "Axes", places: Floats, costs: Floats, marks: Any, topology: "Topology") -> None:
-    """Write the devices' numbers, light on dark colors, or their names below them."""
+    """Write the numbers of devices inside their marks, or their names below."""
     names = None if topology.names is None else write_names(topology.names)
     for i, (x, y) in enumerate(places):
         if names is not None:
             ax.annotate(break_name(names[i], _WRAPPED), (x, y), (0, -11), textcoords="offset points", ha="center",
-                        va="top", fontsize=8, color=INK, zorder=3, bbox=_BEHIND)  # fmt: skip
+                        va="top", fontsize=8, color=INK, zorder=3, bbox=_NAME_BOX)  # fmt: skip
             continue
         shade = marks.to_rgba(costs[i]) if marks is not None and np.isfinite(costs[i]) else (0.6, 0.6, 0.6, 1.0)
-        ax.text(x, y, str(i), ha="center", va="center", fontsize=8, color=choose_ink(shade), zorder=3)
+        ax.text(x, y, str(i), ha="center", va="center", fontsize=8, color=choose_text_color(shade), zorder=3)

@@ -1,4 +1,4 @@
-"""Several graphs: small drawings, and bars of what theory predicts for each."""
+"""Comparison of graphs: small drawings, and bars of their measures and predictions."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,30 +18,32 @@ if TYPE_CHECKING:
 
     from p2pkm.network.graph import Topology
 
-_ACROSS = 4  # drawings in a row
-_SIDE, _LINE, _BARS = 2.5, 0.34, 1.15  # inches: side of a drawing, height of a bar, and of what stands around bars
+_COLUMNS = 4  # drawings in a row
+_SIDE = 2.5  # inches; width and height of a drawing
+_LINE = 0.34  # inches; height of a bar with its gap
+_BARS = 1.15  # inches; height of titles and margins around a row of bars
 _LINKS, _NODES = 2_000, 5_000  # above, a sample is drawn
-_FIGURES = {
+_MEASURES = {
     "diameter": "diameter\n(hops)",
     "spectral_gap": "spectral gap",
     "effective_neighbors": "effective\nneighbors",
     "path_load": "path load of the\nbusiest device",
     "contraction": "contraction,\njacobi",
-    "disagreement": "disagreement\nleft",
+    "disagreement": "remaining\ndifference",
 }
 
 
 class Panel(NamedTuple):
-    """What is drawn of a graph.
+    """Graph with its measures.
 
     Attributes
     ----------
     name : str
     topology : Topology
     active : bool[e] or None
-        The directed edges in use in round 0 of a graph that changes.
+        Active directed edges in round 0 of a time-varying graph; None: static.
     figures : dict
-        By name ``value`` (None: there is none) and ``exact``.
+        Measures by name, each a dict with ``value`` (None: undefined) and ``exact``.
     """
 
     name: str
@@ -52,34 +54,37 @@ class Panel(NamedTuple):
 
 @with_own_settings
 def plot_graphs(panels: list[Panel], ax: "Axes | None" = None) -> "Figure":
-    """Draw every graph, and bars of some measures of all of them, in the order in which they are given.
+    """Draw each graph, and bars of six measures, in the order of the list.
 
-    Graphs that change are orange: links of round 0 dark, those of other rounds pale. ``~`` marks estimates.
+    Time-varying graphs are orange: links of round 0 dark, links of other rounds pale. ``~`` marks estimates.
 
     Parameters
     ----------
     panels : list of Panel
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
+        Axes to draw into; None: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
         Drawings, then bars, are the ``child_axes`` of its axes.
     """
-    if not isinstance(panels, list | tuple) or not panels or not all(isinstance(one, Panel) for one in panels):
-        raise ExperimentError(f"the figure is given an object of type {type(panels).__name__}; expected a list of "
-                              "p2pkm.viz.figures.graph_comparison.Panel. Use p2pkm topology compare")  # fmt: skip
+    if not isinstance(panels, list | tuple) or not panels or not all(isinstance(panel, Panel) for panel in panels):
+        raise ExperimentError(
+            f"the object to draw has the type {type(panels).__name__}; expected a list of at least one "
+            "p2pkm.viz.figures.graph_comparison.Panel. Use p2pkm topology compare"
+        )
     narrow = is_narrow()
-    across = min(2 if narrow else _ACROSS, len(panels))
-    rows = -(-len(panels) // across)
+    columns = min(2 if narrow else _COLUMNS, len(panels))
+    rows = -(-len(panels) // columns)
     bars = (_BARS + _LINE * len(panels)) * (2 if narrow else 1)
-    width, height = max(5.5 if narrow else 10.0, _SIDE * across), (_SIDE + 0.45) * rows + bars
+    width = max(5.5 if narrow else 10.0, _SIDE * columns)
+    height = (_SIDE + 0.45) * rows + bars
     ax = open_axes(ax, width, height, left=0, right=1, bottom=0, top=1)
     ax.set_axis_off()
-    side = width / across
+    side = width / columns
     for number, panel in enumerate(panels):
-        row, column = divmod(number, across)
+        row, column = divmod(number, columns)
         top = height - (_SIDE + 0.45) * (row + 1)
         box = ((column * side + 0.1) / width, top / height, (side - 0.2) / width, _SIDE / height)
         _draw_graph(ax.inset_axes(box), panel)
@@ -92,8 +97,8 @@ def _draw_graph(ax: "Axes", panel: Panel) -> None:
 
     topology = panel.topology
     places = place_devices(topology)
-    once = np.flatnonzero(topology.sources < topology.indices)
-    drawn = once[draw_sample(len(once), _LINKS)]
+    links = np.flatnonzero(topology.sources < topology.indices)
+    drawn = links[draw_sample(len(links), _LINKS)]
     nodes = draw_sample(topology.n, _NODES)
     dark = np.zeros(len(drawn), np.bool_) if panel.active is None else panel.active[drawn]
     thin = float(np.clip(12 / np.sqrt(max(len(drawn), 1)), 0.25, 1.3))
@@ -108,20 +113,21 @@ def _draw_graph(ax: "Axes", panel: Panel) -> None:
     ax.set_axis_off()
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(0.08)
-    sampled = " (a sample)" if len(drawn) < len(once) or len(nodes) < topology.n else ""
-    size = f"{count(topology.n, 'device')}, {count(len(once), 'link')}{sampled}"
+    sampled = " (a sample)" if len(drawn) < len(links) or len(nodes) < topology.n else ""
+    size = f"{count(topology.n, 'device')}, {count(len(links), 'link')}{sampled}"
     ax.set_title(f"{_break(panel.name)}\n{size}", fontsize=8.5)
 
 
 def _draw_bars(ax: "Axes", panels: list[Panel], size: tuple[float, float], rows: int) -> None:
-    """Draw a column of bars for each measure; the names of the graphs stand left of the first of a row."""
+    """Draw a column of bars for each measure, with the names of the graphs left of each row of columns."""
     width, height = size
     names = [_break(panel.name, 22) for panel in panels]
     left = 0.25 + 0.075 * max(len(line) for name in names for line in name.split("\n"))
-    across = len(_FIGURES) // rows
-    step, tall = (width - left - 0.15) / across, _LINE * len(panels) + 0.1
-    for number, (key, title) in enumerate(_FIGURES.items()):
-        row, column = divmod(number, across)
+    columns = len(_MEASURES) // rows
+    step = (width - left - 0.15) / columns
+    tall = _LINE * len(panels) + 0.1
+    for number, (key, title) in enumerate(_MEASURES.items()):
+        row, column = divmod(number, columns)
         low = 0.35 + (rows - 1 - row) * (_BARS + _LINE * len(panels))
         bars = ax.inset_axes(((left + column * step) / width, low / height, 0.66 * step / width, tall / height))
         _draw_column(bars, panels, key)
@@ -129,7 +135,7 @@ def _draw_bars(ax: "Axes", panels: list[Panel], size: tuple[float, float], rows:
         bars.set_yticks(range(len(panels)), names if column == 0 else [""] * len(panels), fontsize=8)
     if any(panel.active is not None for panel in panels):
         ax.text(
-            0.1 / width, 0.08 / height, "orange: links change from round to round; dark: those of round 0", fontsize=8,
+            0.1 / width, 0.08 / height, "orange: time-varying graph; dark links: round 0", fontsize=8,
             color=INK, va="bottom", transform=ax.transAxes,
         )  # fmt: skip
 
@@ -156,7 +162,7 @@ def _color(panel: Panel) -> str:
 
 
 def _break(name: str, width: int = 30) -> str:
-    """Return a name in lines of at most about so many letters, broken after colons, commas and slashes."""
+    """Break a name after colons, commas and slashes into lines of about `width` letters."""
     lines = [""]
     for part in name.replace(":", ":\n").replace(",", ",\n").replace("/", "/\n").split("\n"):
         if lines[-1] and len(lines[-1]) + len(part) > width:

@@ -1,4 +1,4 @@
-"""Pairwise leaks: a matrix of receivers and devices, and how they fall with distance."""
+"""Pairwise leaks: a matrix of receivers and devices, and their decrease with distance."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.validation import as_floats
 from p2pkm.viz.looks import finish_figure, is_narrow
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import BLUE, INK, PALE, add_bar, count_one_by_one, label_axes, open_axes
+from p2pkm.viz.style import BLUE, INK, PALE, add_color_bar, label_axes, open_axes, set_integer_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 def plot_leaks(
     leak: Floats, receivers: Integers, distances: Integers, title: str, ax: "Axes | None" = None
 ) -> "Figure":
-    """Draw what every receiver learns about every device, and the same against the hops between them.
+    """Draw the leak of every device to every receiver as a matrix, and against the hops between them.
 
     Parameters
     ----------
     leak : float64[r, n]
-        In [0, 1]; a row is a receiver, see `p2pkm.pair_leaks`.
+        Values in [0, 1], one row per receiver, see `p2pkm.pair_leaks`.
     receivers : int64[r]
+        Numbers of the receiving devices.
     distances : int64[r, n]
-        Hops, -1 where there is no path.
+        Hops; -1 without a path.
     title : str
-        What the leaks are of.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
+        Axes to draw into; None: a new figure.
 
     Returns
     -------
@@ -58,10 +58,10 @@ def _draw_matrix(ax: "Axes", leak: Floats, receivers: Integers) -> None:
     image = ax.imshow(
         np.ma.masked_equal(leak, 0.0), cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest"
     )
-    label_axes(ax, "Who learns about whom", "device", "receiver")
-    count_one_by_one(ax.xaxis, n)
-    count_one_by_one(ax.yaxis, r, [str(v) for v in receivers])
-    add_bar(ax, image, "leak (gray: none)", (1.03, 0.0, 0.035, 1.0))
+    label_axes(ax, "Leak of each device to each receiver", "device", "receiver")
+    set_integer_ticks(ax.xaxis, n)
+    set_integer_ticks(ax.yaxis, r, [str(v) for v in receivers])
+    add_color_bar(ax, image, "leak (gray: none)", (1.03, 0.0, 0.035, 1.0))
 
 
 def _draw_distances(ax: "Axes", leak: Floats, distances: Integers) -> None:
@@ -74,6 +74,8 @@ def _draw_distances(ax: "Axes", leak: Floats, distances: Integers) -> None:
     ax.axhline(1.0, color=INK, linewidth=0.8, linestyle="--")
     ax.set_ylim(-0.04, 1.12)
     ax.set_xlim(0.5, max(hops, default=1) + 0.5)
-    label_axes(ax, "Leak against distance", "hops between receiver and device", "mu in units of D/s, root of the leak")
-    count_one_by_one(ax.xaxis, int(max(hops, default=1)) + 1)
+    label_axes(
+        ax, "Leak against distance", "hops between receiver and device", "mu in units of D/s, square root of the leak"
+    )
+    set_integer_ticks(ax.xaxis, int(max(hops, default=1)) + 1)
     ax.legend(loc="best", fontsize=8.5, frameon=False)

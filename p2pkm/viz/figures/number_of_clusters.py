@@ -1,4 +1,4 @@
-"""Why a number of clusters was chosen: all indices over k."""
+"""Choice of the number of clusters: all indices over k."""
 
 from typing import TYPE_CHECKING
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 @with_own_settings
 def plot_k(result: "Run", ax: "Axes | None" = None) -> "Figure":
-    """Draw every index over the number of clusters, 1 where it is best and 0 where it is worst.
+    """Draw every index over the number of clusters, scaled from 0 (worst) to 1 (best).
 
-    A dot marks the number that an index prefers, a line the one that was chosen.
+    A dot marks the number that an index prefers, a vertical line the chosen number.
 
     Parameters
     ----------
     result : Result, or path of a run folder
-        Of a run that chose the number of clusters; of any other one a note is drawn.
+        A run with a given number of clusters gives a figure with a note only.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
+        Axes to draw into; None: a new figure.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def plot_k(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """
     summary = open_run(result).summary
     ax = open_axes(ax, 8.4, 4.2, left=0.1, right=0.76)
-    label_axes(ax, "Number of clusters", "k", "index (1: best)")
+    label_axes(ax, "Number of clusters", "k", "index, scaled (1: best)")
     if not summary["k_chosen"]:
         ax.text(0.5, 0.5, "the number of clusters was given", transform=ax.transAxes, ha="center", color=INK)
         return finish_figure(ax)
@@ -50,7 +50,8 @@ def plot_k(result: "Run", ax: "Axes | None" = None) -> "Figure":
         heights = (values[known] - low) / (high - low) if high > low else np.ones(len(known))
         preferred = summary["k_preferred"][name]
         ax.plot(known + 1, heights, line, color=color, lw=1.4, label=f"{index.label}: {preferred}")
-        best = known + 1 == preferred  # none where the index prefers a number that it has no value for
+        # Empty if the index is undefined at the number that it prefers.
+        best = known + 1 == preferred
         ax.plot(known[best] + 1, heights[best], "o", color=color, ms=5)
     ax.axvline(summary["k_chosen"], color=GRAY, lw=1.0, ls="--", label=f"chosen: {summary['k_chosen']}")
     ax.set_ylim(-0.05, 1.05)

@@ -1,4 +1,4 @@
-"""Who holds which points."""
+"""Partition of points and classes over devices."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,14 +17,14 @@ from p2pkm.viz.style import (
     BLUE,
     INK,
     PALE,
-    add_bar,
+    add_color_bar,
     average_steps,
-    choose_ink,
-    count_in_thousands,
-    count_one_by_one,
+    choose_text_color,
+    format_counts,
     label_axes,
     open_axes,
     scale_colors,
+    set_integer_ticks,
     write_number,
 )
 
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 
     from p2pkm.viz.open_run import Run
 
-_WRITTEN = (24, 16)  # devices and classes; up to these the counts are written
-_WIDE = 8.0  # largest over smallest count from which colors are logarithmic
-_COLUMNS = 2_000  # of the map; more devices share columns
+_WRITTEN = (24, 16)  # devices and classes up to which counts are written into the cells
+_WIDE = 8.0  # largest over smallest count above which colors are logarithmic
+_COLUMNS = 2_000  # most columns of the map; more devices share columns
 
 
 @with_own_settings
 def plot_partition(result: "Run", ax: "Axes | None" = None) -> "Figure":
-    """Draw how many points of each class each device has; see `plot_partition_of`.
+    """Draw the number of points of each class on each device, see `plot_partition_of`.
 
     Parameters
     ----------
     result : Result, or path of a run folder
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
+        Axes to draw into; None: a new figure.
 
     Returns
     -------
@@ -61,28 +61,30 @@ def plot_partition(result: "Run", ax: "Axes | None" = None) -> "Figure":
 def plot_partition_of(
     sizes: Integers, classes: Integers | None, ax: "Axes | None" = None, *, names: Sequence[str] | None = None
 ) -> "Figure":
-    """Draw a map of devices and classes, or the points of each device if there are no labels.
+    """Draw a map of devices and classes or, without labels, the points of each device.
 
     Parameters
     ----------
     sizes : int64[n]
         Points of each device.
     classes : int64[n, c] or None
-        Points of each class on each device.
+        Points of each class on each device; None without labels.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
+        Axes to draw into; None: a new figure.
     names : sequence of str, optional
-        What the devices are called; None: by their numbers.
+        Names of the devices; None: their numbers.
 
     Returns
     -------
     matplotlib.figure.Figure
     """
-    given = as_floats(sizes, "sizes")
-    if given.ndim != 1 or not len(given) or not (given >= 0).all():
-        raise DataError(f"sizes has shape {given.shape}; expected the number of points of each device. Use "
-                        "p2pkm.partition_report(shards).plot() for shards")  # fmt: skip
-    sizes = given.astype(np.int64)
+    numbers = as_floats(sizes, "sizes")
+    if numbers.ndim != 1 or not len(numbers) or not (numbers >= 0).all():
+        raise DataError(
+            f"sizes has the shape {numbers.shape}; expected the number of points of each device, 0 or more. Use "
+            "p2pkm.partition_report(shards).plot() for shards"
+        )
+    sizes = numbers.astype(np.int64)
     if classes is None or not np.size(classes):
         return finish_figure(_draw_sizes(sizes, open_axes(ax, 7.0, 4.2), names))
     table = np.asarray(classes)
@@ -101,18 +103,18 @@ def _sum_up(sizes: Integers) -> str:
 
 
 def _draw_sizes(sizes: Integers, ax: "Axes", names: Sequence[str] | None) -> "Axes":
-    """Draw a bar per device, or the sorted sizes of many."""
+    """Draw a bar per device or, above 100 devices, their sorted sizes."""
     n = len(sizes)
     if n <= BARS:
         ax.bar(np.arange(n), sizes, color=BLUE, width=0.8)
         ax.set_xlim(-0.6, n - 0.4)
-        count_one_by_one(ax.xaxis, n, names)
+        set_integer_ticks(ax.xaxis, n, names)
     else:
         heights, bounds = average_steps(np.sort(sizes)[::-1])
         ax.fill_between((bounds[:-1] + bounds[1:] - 1) / 2, heights, color=BLUE, step="mid", linewidth=0)
         ax.set_xlim(0, n - 1)
     ax.set_ylim(0, max(1, int(sizes.max(initial=0))) * 1.2)
-    count_in_thousands(ax.yaxis)
+    format_counts(ax.yaxis)
     empty = int((sizes == 0).sum())
     note = f", {empty:,} without points" if empty else ""
     label_axes(
@@ -126,7 +128,7 @@ def _draw_sizes(sizes: Integers, ax: "Axes", names: Sequence[str] | None) -> "Ax
 
 
 def _draw_map(table: Integers, ax: "Axes", names: Sequence[str] | None) -> None:
-    """Draw counts as colors, classes upwards, devices to the right; written out if there are few."""
+    """Draw counts as colors, with a column per device and a row per class, and write them if there are few."""
     n, n_classes = table.shape
     step = -(-n // _COLUMNS)
     starts = np.arange(0, n, step)
@@ -138,15 +140,14 @@ def _draw_map(table: Integers, ax: "Axes", names: Sequence[str] | None) -> None:
     image = ax.imshow(
         shown, cmap="viridis", norm=norm, aspect="auto", origin="lower", extent=extent, interpolation="nearest"
     )
-    for axis, label, size, called in ((ax.xaxis, "device", n, names), (ax.yaxis, "true class", n_classes, None)):
+    for axis, label, size, tick_names in ((ax.xaxis, "device", n, names), (ax.yaxis, "true class", n_classes, None)):
         axis.set_label_text(label)
-        count_one_by_one(axis, size, called)
+        set_integer_ticks(axis, size, tick_names)
     ax.tick_params(labelsize=9)
     if n <= _WRITTEN[0] // (2 if is_narrow() else 1) and n_classes <= _WRITTEN[1]:
         for (i, j), number in np.ndenumerate(table):
             if number:
-                ax.text(
-                    i, j, f"{number}", ha="center", va="center", fontsize=7, color=choose_ink(image.cmap(norm(number)))
-                )
+                ink = choose_text_color(image.cmap(norm(number)))
+                ax.text(i, j, f"{number}", ha="center", va="center", fontsize=7, color=ink)
     label = "points (gray: none)" if step == 1 else f"points, mean of {step} devices"
-    add_bar(ax, image, label, (1.02, 0, 0.025, 1), whole=step == 1)
+    add_color_bar(ax, image, label, (1.02, 0, 0.025, 1), counts=step == 1)

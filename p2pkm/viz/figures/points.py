@@ -1,4 +1,4 @@
-"""Points and centroids, on one, two or more features."""
+"""Points and centroids in one, two or more features."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,10 @@ from p2pkm.viz.style import (
     INK,
     ORANGE,
     RASTER,
-    count_one_by_one,
     draw_sample,
     label_axes,
     open_axes,
+    set_integer_ticks,
 )
 
 if TYPE_CHECKING:
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 
 _CROSSES = 600  # centroids; above, they are dots
 _CENTROIDS = 20_000  # centroids; above, those of a sample of devices are drawn
-_ELONGATED = 4.0  # longer over shorter side from which the axes do not share a scale
+_ELONGATED = 4.0  # longer over shorter side above which the axes do not share a scale
 
 
 @with_own_settings
 def plot_points(result: "Run", ax: "Axes | None" = None) -> "Figure":
-    """Draw the sample of points and every device's centroids.
+    """Draw the sample of points and the centroids of all devices.
 
-    With two features as they are; with more on the two principal components of the sample, and the title says how
-    much of the variance they show; with one feature every device has its own line. Points have the light color of
-    their true class, without labels that of the cluster that their device assigned them to, gray if it has none.
+    More than two features are projected to the two principal components of the sample, and the title gives their share
+    of the variance. With one feature, each device has a line. Points are colored by true class or, without labels, by
+    the cluster that their device assigned; unassigned points are gray.
 
     Parameters
     ----------
     result : Result, or path of a run folder
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
+        Axes to draw into; None: a new figure.
 
     Returns
     -------
@@ -58,7 +58,8 @@ def plot_points(result: "Run", ax: "Axes | None" = None) -> "Figure":
     n, _, d = result.centroids.shape
     devices = draw_sample(n, max(1, _CENTROIDS // result.centroids.shape[1]))
     owner, centroids = list_centroids(result.centroids, devices)
-    sample, server = result.census.sample, result.server_centroids
+    sample = result.census.sample
+    server = result.server_centroids
     hub = np.zeros((0, d)) if server is None else server[np.isfinite(server).all(axis=1)]
     if d == 1:
         names, note = (choose_projection(result).names[0], "device"), ""
@@ -67,24 +68,23 @@ def plot_points(result: "Run", ax: "Axes | None" = None) -> "Figure":
             for rows, lines in ((sample, result.census.sample_device), (centroids, owner), (hub, np.full(len(hub), -1)))
         ]
     else:
-        flat = choose_projection(result)
-        names, note, views = (
-            flat.names,
-            f"\n{flat.note}".rstrip(),
-            [flat.place(rows) for rows in (sample, centroids, hub)],
-        )
+        projection = choose_projection(result)
+        names = projection.names
+        note = f"\n{projection.note}".rstrip()
+        views = [projection.place(rows) for rows in (sample, centroids, hub)]
     draw_points(ax, views[0], read_points(result), upright=d == 1)
     _draw_centroids(ax, views[1], views[2])
     part = "" if len(devices) == n else f" (of {len(devices):,} devices, a sample)"
     label_axes(ax, f"Points and the centroids of {count(n, 'device')}{part}{note}", *names)
     if d == 1:
-        count_one_by_one(ax.yaxis, n, result.topology.names)
+        set_integer_ticks(ax.yaxis, n, result.topology.names)
         ax.set_ylim(-0.6 if not len(hub) else -1.6, n - 0.4)
     else:
         _share_scale(ax, np.concatenate(views))
     legend = ax.legend(loc="lower left", bbox_to_anchor=(-0.01, 1), ncols=3, fontsize=8.5, frameon=False)
     handles: list[Any] = list(legend.legend_handles)
-    for handle in handles:  # marks as large and as dense as can be read
+    # Marks in the figure may be small and translucent; those of the legend must be readable.
+    for handle in handles:
         handle.set_alpha(1)
         handle.set_sizes([35])
     ax.set_title(ax.get_title(loc="left"), fontsize=11, loc="left", pad=24)
@@ -92,13 +92,13 @@ def plot_points(result: "Run", ax: "Axes | None" = None) -> "Figure":
 
 
 def list_centroids(centroids: Floats, devices: Integers) -> tuple[Integers, Floats]:
-    """Return the owners and the rows of all centroids that these devices have, int64[c] and float64[c, d]."""
+    """Return devices and rows of all present centroids of some devices, int64[c] and float64[c, d]."""
     present = np.isfinite(centroids[devices]).all(axis=2)
     return devices[np.nonzero(present)[0]], centroids[devices][present]
 
 
 def draw_points(ax: "Axes", points: Floats, colored: "PointColors", *, upright: bool) -> None:
-    """Draw points lightly, each kind in its color; the colors repeat after seven kinds."""
+    """Draw points in light colors, one per class or cluster; the colors repeat after seven."""
     from matplotlib.colors import to_rgba_array
 
     if not len(points):
@@ -116,7 +116,7 @@ def draw_points(ax: "Axes", points: Floats, colored: "PointColors", *, upright: 
 
 
 def _draw_centroids(ax: "Axes", centroids: Floats, hub: Floats) -> None:
-    """Draw the devices' centroids, smaller and more translucent the more there are, and the server's."""
+    """Draw the centroids of devices, more translucent the more there are, and those of a server."""
     if len(centroids):
         many = len(centroids)
         crosses = many <= _CROSSES
@@ -133,7 +133,7 @@ def _draw_centroids(ax: "Axes", centroids: Floats, hub: Floats) -> None:
 
 
 def _share_scale(ax: "Axes", shown: Floats) -> None:
-    """Give both axes the same scale, as distances mean the same in all directions, unless the picture were a strip."""
+    """Set equal scales, because clusters are round in Euclidean distance, unless the figure would be a strip."""
     sides = np.ptp(shown, axis=0) if len(shown) else np.ones(2)
     if sides.min() > 0 and sides.max() <= _ELONGATED * sides.min():
         ax.set_aspect("equal", adjustable="datalim")

@@ -1,4 +1,4 @@
-"""What the clusters are like: the features of each, on each device."""
+"""Profile of the clusters: mean and deviation of each feature, on each device."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,11 +18,18 @@ if TYPE_CHECKING:
 
     from p2pkm.viz.open_run import Run
 
-MANY_FEATURES = 3  # from which a run has this figure: with fewer, the figure of points shows all
-_CLUSTERS, _COLUMNS, _FEATURES = 12, 4, 15
-_WIDE, _LINE, _LABELS, _HEAD = 1.9, 0.3, 1.25, 0.95  # inches: a panel, a feature, their names, title and legend
-_LETTERS = 120  # of a line of the legend
-_GAP, _BETWEEN = 0.12, 0.62  # inches between panels, and between rows of them
+# Features from which a run has this figure; the figure of points shows fewer features completely.
+MANY_FEATURES = 3
+_CLUSTERS = 12  # most panels
+_COLUMNS = 4  # panels in a row
+_FEATURES = 15  # most features
+_WIDE = 1.9  # inches; width of a panel
+_LINE = 0.3  # inches; height of a feature
+_LABELS = 1.25  # inches; width of the names of features
+_HEAD = 0.95  # inches; height of title and legend
+_GAP = 0.12  # inches between panels in a row
+_BETWEEN = 0.62  # inches between rows of panels
+_LETTERS = 120  # letters per line of the legend
 
 
 class Profile(NamedTuple):
@@ -31,10 +38,12 @@ class Profile(NamedTuple):
     Attributes
     ----------
     means, deviations : float64[n, k, d]
-        Of each cluster on each device, in standard deviations of all points; NaN where there are no points.
+        Mean and standard deviation of each cluster on each device, in standard deviations of the pooled points; NaN
+        without points.
     pooled, widths : float64[k, d]
-        The same over all devices.
+        Mean and standard deviation of each cluster over all devices, in the same unit.
     points : int64[n, k]
+        Points of each cluster on each device.
     """
 
     means: Floats
@@ -45,19 +54,24 @@ class Profile(NamedTuple):
 
 
 def standardize(result: Any) -> Profile:
-    """Return the profile of the clusters of a result.
+    """Compute the profile of the clusters of a result.
 
-    Every feature is taken from its mean over all points and divided by its standard deviation; one without any is 0.
+    Every feature is centered at its mean over the pooled points and divided by their standard deviation; constant
+    features become 0.
 
     Raises
     ------
     DataError
-        If the run was too large to keep the means of clusters.
+        If the result does not contain means of clusters, because the run was too large.
     """
     clusters = result.clusters
     if clusters.points is None:
-        raise DataError("the result has no means of clusters: runs of more than 20 million numbers keep none")
-    points, means = clusters.points[:, :, None], np.nan_to_num(clusters.means)
+        raise DataError(
+            "the result does not contain means of clusters: points or centroids have more than 20 million coordinates. "
+            "Use fewer points, devices, clusters or features"
+        )
+    points = clusters.points[:, :, None]
+    means = np.nan_to_num(clusters.means)
     squares = np.nan_to_num(clusters.deviations) ** 2
     middle, variance = _pool(points, means, squares, (0, 1))
     scale = np.where(variance > 0, np.sqrt(variance), 1.0)
@@ -69,27 +83,27 @@ def standardize(result: Any) -> Profile:
 
 
 def _pool(points: Integers, means: Floats, squares: Floats, axes: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """Return mean and variance of groups of points together, of which these are numbers, means and variances."""
+    """Combine the numbers, means and variances of groups of points to the mean and variance of their union."""
     total = points.sum(axis=axes)
     known = np.where(total > 0, total, np.nan)
     mean = (points * means).sum(axis=axes) / known
-    apart = np.where(points > 0, squares + (means - mean) ** 2, 0.0)
-    return mean, (points * apart).sum(axis=axes) / known
+    spread = np.where(points > 0, squares + (means - mean) ** 2, 0.0)
+    return mean, (points * spread).sum(axis=axes) / known
 
 
 @with_own_settings
 def plot_profile(result: "Run", ax: "Axes | None" = None) -> "Figure":
-    """Draw a panel for each cluster: its mean in every feature on every device, and one standard deviation about it.
+    """Draw one panel per cluster: mean and standard deviation of every feature on every device.
 
-    Features are standardized over all points, so 0 is their mean and 1 their standard deviation. Up to seven devices
-    each have a color and a bar; of more there is a gray dot per device, and mean and bar of all in color. Of more than
-    12 clusters the largest are drawn, of more than 15 features those in which the clusters differ most.
+    Features are standardized: the pooled points have mean 0 and standard deviation 1. Up to seven devices have one
+    color and one bar each. More devices are gray dots, with the mean and bar of all devices in color. Of more than 12
+    clusters the largest are drawn, of more than 15 features those in which the clusters differ most.
 
     Parameters
     ----------
     result : Result, or path of a run folder
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
+        Axes to draw into; None: a new figure.
 
     Returns
     -------
@@ -99,7 +113,7 @@ def plot_profile(result: "Run", ax: "Axes | None" = None) -> "Figure":
     Raises
     ------
     DataError
-        If the run was too large to keep the means of clusters.
+        If the result does not contain means of clusters, because the run was too large.
     """
     result = open_run(result)
     profile = standardize(result)
@@ -119,7 +133,7 @@ def plot_profile(result: "Run", ax: "Axes | None" = None) -> "Figure":
     )  # fmt: skip
     ax.set_axis_off()
     names = write_names([result.feature_names[j] for j in features])
-    limit = _reach(profile, shown, features)
+    limit = _find_limit(profile, shown, features)
     for place, c in enumerate(shown):
         panel = _place_panel(ax, place, columns, rows, tall)
         _draw_cluster(panel, profile, c, features)
@@ -127,34 +141,36 @@ def plot_profile(result: "Run", ax: "Axes | None" = None) -> "Figure":
         panel.set_yticklabels(names if place % columns == 0 else [])
         panel.set_title(f"cluster {c}: {count(int(sizes[c]), 'point')}", fontsize=8.5, loc="left", pad=3)
         panel.tick_params(labelsize=8, length=2, labelbottom=place + columns >= len(shown))
-    lines = _explain(ax, result, n)
-    told = "" if len(shown) == np.count_nonzero(sizes) else f", the largest {len(shown)} of {k} clusters"
-    told += "" if len(features) == d else f", {len(features)} of {d} features"
-    ax.set_title(f"Profile of the clusters{told}", fontsize=11, loc="left", pad=max(44.0, 22.0 + 13.0 * lines))
+    lines = _draw_legend(ax, result, n)
+    left_out = "" if len(shown) == np.count_nonzero(sizes) else f", the largest {len(shown)} of {k} clusters"
+    left_out += "" if len(features) == d else f", {len(features)} of {d} features"
+    ax.set_title(f"Profile of the clusters{left_out}", fontsize=11, loc="left", pad=max(44.0, 22.0 + 13.0 * lines))
     bars = "\nbars: mean ± 1 standard deviation of the points" * (n <= len(CATEGORIES))
     ax.annotate(
-        f"standard deviations of all points from their mean{bars}", (0.5, 0), (0, -26), "axes fraction",
+        f"distance from the pooled mean, in pooled standard deviations{bars}", (0.5, 0), (0, -26), "axes fraction",
         "offset points", ha="center", va="top", fontsize=9,
     )  # fmt: skip
     return finish_figure(ax)
 
 
-def _reach(profile: Profile, shown: Integers, features: Integers) -> float:
-    """Return how far from 0 the panels reach: all means, and the bars where they are drawn."""
+def _find_limit(profile: Profile, shown: Integers, features: Integers) -> float:
+    """Compute the limit of all panels, which contain all means and the bars that are drawn."""
     several = len(profile.means) > len(CATEGORIES)
     ends = [profile.means[:, shown][:, :, features]]
     bars = (profile.pooled[None], profile.widths[None]) if several else (profile.means, profile.deviations)
     middle, width = (part[:, shown][:, :, features] for part in bars)
     ends += [middle - width, middle + width]
-    known = np.concatenate([one[np.isfinite(one)] for one in ends])
+    known = np.concatenate([values[np.isfinite(values)] for values in ends])
     return 1.08 * float(np.abs(known).max(initial=1.0))
 
 
 def _place_panel(ax: "Axes", place: int, columns: int, rows: int, tall: float) -> Any:
-    """Return the axes of a panel; they are filled row by row."""
-    across, down = place % columns, place // columns
-    width, height = columns * (_WIDE + _GAP) - _GAP, rows * tall + (rows - 1) * _BETWEEN
-    left, top = across * (_WIDE + _GAP) / width, 1 - down * (tall + _BETWEEN) / height
+    """Create the axes of a panel; panels are numbered row by row."""
+    row, column = divmod(place, columns)
+    width = columns * (_WIDE + _GAP) - _GAP
+    height = rows * tall + (rows - 1) * _BETWEEN
+    left = column * (_WIDE + _GAP) / width
+    top = 1 - row * (tall + _BETWEEN) / height
     panel = ax.inset_axes((left, top - tall / height, _WIDE / width, tall / height))
     panel.spines[["top", "right"]].set_visible(False)
     panel.axvline(0, color="#BBBBBB", linewidth=0.8, zorder=0)
@@ -162,7 +178,7 @@ def _place_panel(ax: "Axes", place: int, columns: int, rows: int, tall: float) -
 
 
 def _draw_cluster(panel: Any, profile: Profile, c: int, features: Integers) -> None:
-    """Draw the devices that have points of a cluster, one below another at each feature."""
+    """Draw the means and deviations of a cluster, with the devices next to each other at each feature."""
     n = len(profile.means)
     if n > len(CATEGORIES):
         for at, j in enumerate(features):
@@ -182,17 +198,17 @@ def _draw_cluster(panel: Any, profile: Profile, c: int, features: Integers) -> N
         )  # fmt: skip
 
 
-def _explain(ax: "Axes", result: Any, n: int) -> int:
-    """State what the marks are, and return in how many lines."""
+def _draw_legend(ax: "Axes", result: Any, n: int) -> int:
+    """Draw the legend, and return its number of lines."""
     if n > len(CATEGORIES):
-        looks = {"mean on a device": GRAY, "mean of all devices, ± 1 standard deviation of the points": CATEGORIES[0]}
+        colors = {"mean on a device": GRAY, "mean of all devices, ± 1 standard deviation of the points": CATEGORIES[0]}
     else:
-        word = "" if result.topology.names else "device "
+        prefix = "" if result.topology.names else "device "
         names = write_names([result.topology.label(i) for i in range(n)])
-        looks = {f"{word}{name}": CATEGORIES[i] for i, name in enumerate(names)}
-    handles = [ax.scatter([], [], s=24, color=color, label=label) for label, color in looks.items()]
-    columns = int(np.clip(_LETTERS // (max(map(len, looks)) + 4), 1, 4))
+        colors = {f"{prefix}{name}": CATEGORIES[i] for i, name in enumerate(names)}
+    handles = [ax.scatter([], [], s=24, color=color, label=label) for label, color in colors.items()]
+    columns = int(np.clip(_LETTERS // (max(map(len, colors)) + 4), 1, 4))
     legend = ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(-0.01, 1), borderaxespad=1.9, ncols=columns,
                        fontsize=8, frameon=False, columnspacing=1.2, handletextpad=0.2)  # fmt: skip
     legend.set_zorder(4)
-    return -(-len(looks) // columns)
+    return -(-len(colors) // columns)

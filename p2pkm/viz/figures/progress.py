@@ -1,4 +1,4 @@
-"""Quality of one run against what it costs: virtual seconds, or bytes."""
+"""Quality of one run against simulated time or bytes."""
 
 from typing import TYPE_CHECKING
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.metrics.registry import find
-from p2pkm.viz.figures.convergence import line_up, read_records
+from p2pkm.viz.figures.convergence import place_rounds, read_records
 from p2pkm.viz.looks import finish_figure
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.settings import with_own_settings
@@ -14,7 +14,7 @@ from p2pkm.viz.style import (
     BLUE,
     CATEGORIES,
     GRAY,
-    count_in_thousands,
+    format_counts,
     format_tick_labels,
     is_wide,
     label_axes,
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from p2pkm.viz.open_run import Run
 
 _AXES = ("virtual_seconds", "bytes")
-_LINEAR = 0.1  # per cent of excess below which the axis is linear
+_LINEAR = 0.1  # excess in percent below which the axis is linear
 
 
 @with_own_settings
 def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "virtual_seconds") -> "Figure":
-    """Draw by how much the centroids cost more than central k-means, against simulated time or bytes, stage by stage.
+    """Draw the excess over central k-means against simulated time or bytes, one color per stage.
 
     Parameters
     ----------
     result : Result, or path of a run folder
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
-    against : {"virtual_seconds", "bytes"}
-        Simulated time is known of runs with a network model (``--link-model``, ``link_model=``).
+        Axes to draw into; None: a new figure.
+    against : {"virtual_seconds", "bytes"}, default="virtual_seconds"
+        Horizontal axis. Simulated time requires a run with a link model (``--link-model``, ``link_model=``).
 
     Returns
     -------
@@ -50,9 +50,9 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
     Raises
     ------
     ExperimentError
-        If `against` is not known.
+        If `against` is unknown.
     DataError
-        If the run has no virtual time, or nothing was compared with central k-means.
+        If the run has not recorded simulated time, or was not compared with central k-means.
     """
     result = open_run(result)
     if against not in _AXES:
@@ -60,27 +60,27 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
     places = read_records(result.rounds, against)
     if not np.isfinite(places).any():
         raise DataError(
-            "the run has no simulated time; run it with a network model, such as --link-model wan (in Python "
-            "link_model='wan'), or draw it against='bytes'"
+            "the run does not contain simulated time. Run it with a link model, such as --link-model wan (in Python "
+            "link_model='wan'), or use against='bytes'"
         )
     excess = 100 * (read_records(result.rounds, "ratio_mean") - 1)
     known = np.isfinite(excess) & np.isfinite(places)
     if not known.any():
-        raise DataError(
-            "the run was not compared with central k-means; leave out --no-baselines, or record more rounds"
-        )
+        raise DataError("the run was not compared with central k-means. Remove --no-baselines, or record more rounds")
     ax = open_axes(ax, 7.0, 4.5, left=0.12, right=0.96)
-    _, spans = line_up(result.rounds)
+    _, spans = place_rounds(result.rounds)
     numbers = np.cumsum([record["round"] == 0 for record in result.rounds]) - 1
     ax.plot(places[known], excess[known], color=GRAY, linewidth=1.0, zorder=1)
     for number in np.unique(numbers[known]):
-        here = known & (numbers == number)
+        stage = known & (numbers == number)
         color = CATEGORIES[number % len(CATEGORIES)] if len(spans) > 1 else BLUE
-        ax.plot(places[here], excess[here], color=color, marker="o", markersize=4, linewidth=1.4,
+        ax.plot(places[stage], excess[stage], color=color, marker="o", markersize=4, linewidth=1.4,
                 label=spans[number].name if number < len(spans) else "")  # fmt: skip
     summary = result.summary
-    where = f" over {summary['link_model']}" if against == "virtual_seconds" and summary.get("link_model") else ""
-    label_axes(ax, f"Quality of {summary['algorithm']}{where}", find(against).axis, "cost above central k-means (%)")
+    link_model = f" over {summary['link_model']}" if against == "virtual_seconds" and summary.get("link_model") else ""
+    label_axes(
+        ax, f"Quality of {summary['algorithm']}{link_model}", find(against).axis, "cost above central k-means (%)"
+    )
     low, high = float(excess[known].min()), float(excess[known].max())
     if is_wide(excess[known]) or low < 0:
         ax.set_yscale("symlog", linthresh=_LINEAR)
@@ -88,7 +88,7 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
         ax.axhline(0, color=GRAY, linewidth=0.6, zorder=0)
         format_tick_labels(ax.yaxis)
     if against == "bytes":
-        count_in_thousands(ax.xaxis, "B")
+        format_counts(ax.xaxis, "B")
     if len(spans) > 1:
         ax.legend(title="stage", title_fontsize=8.5, fontsize=8.5, frameon=False)
     return finish_figure(ax)

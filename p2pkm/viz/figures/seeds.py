@@ -1,4 +1,4 @@
-"""What the seeds of a study tell apart: a dot per run in small multiples, and paired differences to the best."""
+"""Runs of a study: a dot per run in small multiples, and paired differences to the best configuration."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,26 +17,29 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_COLUMNS, _MOST = 4, 40  # panels beside one another; configurations whose differences are drawn
-_LETTER, _LINE = 0.075, 0.27  # inches
-_VERDICT, _SHORT = 2.6, 0.8  # inches for a verdict beside an interval; in the column of a paper without the seeds
-_WIDE = 3.0  # from which factor on multiples are drawn on a logarithmic axis
+_COLUMNS = 4  # panels in a row
+_MOST = 40  # configurations whose differences are drawn
+_LETTER = 0.075  # inches; width of a letter
+_LINE = 0.27  # inches; height of a line
+_VERDICT = 2.6  # inches to the right of the axes for a verdict with the number of seeds
+_SHORT = 0.8  # inches for a verdict alone, in narrow figures
+_WIDE = 3.0  # largest over smallest multiple above which the axis is logarithmic
 _PERCENT = "cost above central k-means (%)"
 
 
 @with_own_settings
 def plot_seeds(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mean") -> "Figure":
-    """Draw every run of a study: a panel per graph, a line per method, a dot per seed, and the mean as a bar.
+    """Draw every run of a study: one panel per graph, one line per method, one dot per seed, and a bar at the mean.
 
-    A method with a server, or without messages, stands in every panel: it has no graph to differ by.
+    Methods with a server or without messages do not depend on the graph and are drawn in every panel.
 
     Parameters
     ----------
     study : path, pandas.DataFrame, list of dict or Study
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
-    figure : str
-        Column to draw; of the cost ratio, how many per cent it is above central k-means.
+        Axes to draw into; None: a new figure.
+    figure : str, default="ratio_mean"
+        Column to draw; the cost ratio is drawn as excess over central k-means in percent.
 
     Returns
     -------
@@ -50,11 +53,12 @@ def plot_seeds(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mea
     graphs = list(dict.fromkeys(row["graph"] for row in rows if not _is_everywhere(row))) if split else []
     panels = {graph: [row for row in rows if row["graph"] == graph or _is_everywhere(row)] for graph in graphs}
     panels = panels or {"": rows}
-    lines = list(dict.fromkeys(_tell(row, inner) for row in rows))
+    lines = list(dict.fromkeys(_name_line(row, inner) for row in rows))
     colors = {line: CATEGORIES[i % len(CATEGORIES)] for i, line in enumerate(lines)}
     across = 1 if is_narrow() else min(_COLUMNS, len(panels))
     down = -(-len(panels) // across)
-    left, high = 0.3 + _LETTER * max(map(len, lines), default=0), 0.25 + _LINE * len(lines)
+    left = 0.3 + _LETTER * max(map(len, lines), default=0)
+    high = 0.25 + _LINE * len(lines)
     width, height = left + across * (2.3 if across > 1 else 4.6) + 0.2, 0.75 + down * (high + 0.35) + 0.3
     ax = open_axes(ax, width, height, left=left / width, right=1 - 0.2 / width, bottom=0.55 / height,
                    top=1 - 0.7 / height)  # fmt: skip
@@ -71,23 +75,23 @@ def plot_seeds(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mea
         panel = ax.inset_axes(place)
         _draw_runs(panel, part, [(line, colors[line]) for line in lines], inner, figure)
         lowest = number + across >= len(panels)
-        _dress_panel(panel, graph, limits, lines if column == 0 else [], figure if lowest else "")
+        _finish_panel(panel, graph, limits, lines if column == 0 else [], figure if lowest else "")
     return finish_figure(ax, in_rows=True)
 
 
 @with_own_settings
 def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mean") -> "Figure":
-    """Draw all configurations beside the best: effects with their intervals, and the verdicts.
+    """Draw the effect of every configuration relative to the best, with intervals and verdicts.
 
-    Verdicts are those of `p2pkm.Study.conclusion`. An interval excludes equality exactly where the test rejects it.
+    Verdicts are those of `p2pkm.Study.conclusion`. An interval excludes equality exactly if the test rejects it.
 
     Parameters
     ----------
     study : path, pandas.DataFrame, list of dict or Study
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
-    figure : str
-        Column to compare. Of the cost ratio the excess over central k-means, or the cost, is a multiple of the best's.
+        Axes to draw into; None: a new figure.
+    figure : str, default="ratio_mean"
+        Column to compare. The cost ratio is compared as a multiple of the best excess, or of the best cost.
 
     Returns
     -------
@@ -97,49 +101,49 @@ def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str = "rat
     verdicts = Verdicts(group_runs(rows, find_axes(rows)), figure, read_margin(study))
     standings = list_standings(verdicts)
     shown = standings[:_MOST]
-    left = 0.4 + _LETTER * max((len(one.name) for one in shown), default=0)
-    beside = _SHORT if is_narrow() else _VERDICT
-    width, height = left + 4.6 + beside, 1.15 + _LINE * max(len(shown), 2)
-    ax = open_axes(ax, width, height, left=left / width, right=1 - beside / width, bottom=0.6 / height,
+    left = 0.4 + _LETTER * max((len(standing.name) for standing in shown), default=0)
+    right = _SHORT if is_narrow() else _VERDICT
+    width, height = left + 4.6 + right, 1.15 + _LINE * max(len(shown), 2)
+    ax = open_axes(ax, width, height, left=left / width, right=1 - right / width, bottom=0.6 / height,
                    top=1 - 0.4 / height)  # fmt: skip
     equal = 0.0 if verdicts.scale == "difference" else 1.0
     ends = [equal]
-    for y, one in enumerate(shown):
+    for y, standing in enumerate(shown):
         if y == 0:
             ax.plot(equal, y, marker="D", color=INK, markersize=6, zorder=3)
             _note(ax, y, "best" if len(shown) > 1 else "")
             continue
-        _note(ax, y, one.verdict if is_narrow() else format_verdict(one.gap))
-        if one.gap is None or one.gap.effect is None:
+        _note(ax, y, standing.verdict if is_narrow() else format_verdict(standing.gap))
+        if standing.gap is None or standing.gap.effect is None:
             continue
-        effect = one.gap.effect
-        low, high = (effect if end is None else end for end in (one.gap.low, one.gap.high))
-        color = GRAY if one.verdict in (EQUIVALENT, UNDECIDED) else CATEGORIES[0]
+        effect = standing.gap.effect
+        low, high = (effect if end is None else end for end in (standing.gap.low, standing.gap.high))
+        color = GRAY if standing.verdict in (EQUIVALENT, UNDECIDED) else CATEGORIES[0]
         ax.errorbar(effect, y, xerr=[[effect - low], [high - effect]], color=color, marker="o", capsize=3, markersize=6,
                     linestyle="none")  # fmt: skip
         ends += [effect, low, high]
     ax.axvline(equal, color=GRAY, linewidth=0.8, zorder=0)
-    ax.set_yticks(range(len(shown)), [one.name for one in shown])
+    ax.set_yticks(range(len(shown)), [standing.name for standing in shown])
     ax.set_ylim(max(len(shown), 2) - 0.5, -0.5)
     _stretch(ax, ends, equal)
-    cut = f", the first {_MOST} of {len(standings)}" if len(standings) > _MOST else ""
+    left_out = f", the first {_MOST} of {len(standings)}" if len(standings) > _MOST else ""
     what = "cost" if figure.startswith("ratio_") else find(figure).axis
     labels = {
-        "excess": "excess over central k-means, times that of the best",
-        "ratio": f"{what}, times that of the best",
+        "excess": "excess over central k-means, relative to the best",
+        "ratio": f"{what}, relative to the best",
     }
     label = labels.get(verdicts.scale, f"difference of {find(figure).axis}")
-    label_axes(ax, f"Beside the best, same seeds, corrected 95 % intervals{cut}", label, "")
+    label_axes(ax, f"Relative to the best, same seeds, corrected 95 % intervals{left_out}", label, "")
     return finish_figure(ax, in_rows=True)
 
 
 def _is_everywhere(row: Mapping[str, Any]) -> bool:
-    """Return whether a run has no graph of its own."""
+    """Return whether a run does not depend on a graph."""
     return row["graph"] == SERVED or is_local_only(row["algorithm"])
 
 
-def _tell(row: Mapping[str, Any], axes: Sequence[str]) -> str:
-    """Return what tells a line of a panel from the others."""
+def _name_line(row: Mapping[str, Any], axes: Sequence[str]) -> str:
+    """Name a line of a panel by the options that vary."""
     words = [str(row.get(name)) if name in {"algorithm", "graph"} else f"{name.replace('_', ' ')} {row.get(name)}"
              for name in axes]  # fmt: skip
     return ", ".join(words) or str(row["algorithm"])
@@ -154,7 +158,7 @@ def _draw_runs(
 ) -> None:
     """Draw a dot per run, and a bar at the mean of a line."""
     for y, (line, color) in enumerate(lines):
-        values = [_scale(row, figure) for row in rows if _tell(row, axes) == line]
+        values = [_scale(row, figure) for row in rows if _name_line(row, axes) == line]
         if values:
             panel.plot(values, [y] * len(values), marker="o", linestyle="none", color=color, markersize=5, alpha=0.55,
                        markeredgewidth=0)  # fmt: skip
@@ -162,10 +166,10 @@ def _draw_runs(
     panel.set_ylim(max(len(lines), 1) - 0.5, -0.5)
 
 
-def _dress_panel(
+def _finish_panel(
     panel: "Axes", title: str, limits: tuple[bool, float, float], lines: Sequence[str], figure: str
 ) -> None:
-    """Give a panel the scale that all share, and labels where it stands at the edge."""
+    """Set the common scale of a panel, and its labels if it is at the edge of the figure."""
     wide, low, high = limits
     if wide:
         _make_symmetric(panel, high)
@@ -183,7 +187,7 @@ def _dress_panel(
 
 
 def _find_limits(values: Sequence[float]) -> tuple[bool, float, float]:
-    """Return whether a scale must be logarithmic beyond small values, and its ends, with some room."""
+    """Return whether values require a symmetric logarithmic scale, and its limits."""
     known = np.array(values or [0.0, 1.0], float)
     low, high = float(known.min()), float(known.max())
     if is_wide(np.abs(known), 30.0):
@@ -193,7 +197,7 @@ def _find_limits(values: Sequence[float]) -> tuple[bool, float, float]:
 
 
 def _stretch(ax: "Axes", ends: Sequence[float], equal: float) -> None:
-    """Give the axis its scale; the best is always on it."""
+    """Set the scale and limits of the axis of differences, which contains the best configuration."""
     from matplotlib.ticker import LogLocator
 
     if equal == 1.0 and max(ends) > _WIDE * min(ends):
@@ -213,12 +217,12 @@ def _stretch(ax: "Axes", ends: Sequence[float], equal: float) -> None:
 
 
 def _make_symmetric(ax: "Axes", high: float) -> None:
-    """Make the x axis linear near 0 and logarithmic beyond, with few numbers."""
+    """Set a horizontal axis that is linear up to a thousandth of `high` and logarithmic beyond."""
     from matplotlib.ticker import SymmetricalLogLocator
 
-    near = 10.0 ** np.floor(np.log10(abs(high) or 1.0) - 3)
-    ax.set_xscale("symlog", linthresh=near)
-    ax.xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=near))
+    threshold = 10.0 ** np.floor(np.log10(abs(high) or 1.0) - 3)
+    ax.set_xscale("symlog", linthresh=threshold)
+    ax.xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=threshold))
     format_tick_labels(ax.xaxis)
 
 

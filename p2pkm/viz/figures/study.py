@@ -1,4 +1,4 @@
-"""What a study teaches: measures of the graph against rounds, quality against cost, and maps of two options."""
+"""Figures of a study: graph measures against rounds, quality against cost, and maps of two options."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -22,9 +22,9 @@ from p2pkm.viz.style import (  # fmt: skip
     CATEGORIES,
     GRAY,
     INK,
-    add_bar,
-    choose_ink,
+    add_color_bar,
     choose_steps,
+    choose_text_color,
     format_tick_labels,
     is_wide,
     label_axes,
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MARKERS = "osD^vP*Xd<>h"
-_APART = 0.052  # of a panel's width: the least distance of two names
-_WRITTEN = 26  # most columns or rows of a map whose cells are written out
-_NEAR = "rounds_to_1pct_of_central"
+_LEAST_DISTANCE = 0.052  # of two names, as a share of a panel's width
+_WRITTEN = 26  # most columns or rows of a map with numbers in its cells
+_ROUNDS_TO_CENTRAL = "rounds_to_1pct_of_central"
 _PAIRS = 3  # most options that are mapped pair by pair
 _MEASURES = {
     "spectral_gap": "spectral gap of the Metropolis matrix",
@@ -49,22 +49,11 @@ _MEASURES = {
     "diameter": "diameter",
     "degree_mean": "mean degree",
 }
-_WORDS = {
-    "rounds_to_1pct": "rounds to 1 % of the run's own final ratio, with initialization",
-    "method_rounds_to_1pct": "rounds to 1 % of the run's own final ratio",
-    "rounds_to_1pct_of_central": "rounds to 1 % of central k-means, with initialization",
-    "method_rounds_to_1pct_of_central": "rounds to 1 % of central k-means",
-    "ratio_mean": "cost over that of central k-means",
-    "bytes": "bytes of a run",
-    "bytes_to_1pct": "bytes to 1 % of the run's own final ratio",
-    "seconds_to_1pct": "virtual seconds to 1 % of the run's own final ratio",
-    "bytes_to_1pct_of_central": "bytes to 1 % of central k-means",
-    "seconds_to_1pct_of_central": "virtual seconds to 1 % of central k-means",
-}
-_MAPPED = ("rounds_to_1pct", _NEAR, "method_rounds_to_1pct", f"method_{_NEAR}")
-_OPTIONS = ("coupling", "alpha", "relaxation", "local_steps", "schedule", "init", "groups", "devices", "clusters",
-            "data",
-            "partition", "rounds_asked", "tol", "scale", "link_model", "graph", "algorithm")  # fmt: skip
+# Options that a study may vary, in the order in which maps prefer them.
+_OPTIONS = (
+    "coupling", "alpha", "relaxation", "local_steps", "schedule", "init", "groups", "devices", "clusters", "data",
+    "partition", "rounds_asked", "tol", "scale", "link_model", "graph", "algorithm",
+)  # fmt: skip
 
 
 @with_own_settings
@@ -72,44 +61,46 @@ def plot_measures(
     study: Any, ax: "Axes | None" = None, *, measures: Sequence[str] = ("spectral_gap", "effective_neighbors"),
     value: str = "rounds_to_1pct",
 ) -> "Figure":  # fmt: skip
-    """Draw what theory knows of the graphs against what a study measured, a panel per measure.
+    """Draw measured values of a study against measures of its graphs, one panel per measure.
 
-    A mark is the mean over seeds of a method on a graph, the bars reach from the least to the most. Methods are
-    colors; the graphs stand above, each over its own place. Marks are hollow, and the legend notes it, where no run
-    came within 1 % of central k-means.
+    A mark is the mean over seeds of a method on a graph; bars extend from the minimum to the maximum. Each method has a
+    color; names of graphs are above the panel. A mark is hollow, and the legend notes it, if no run came within 1 % of
+    central k-means.
 
     Parameters
     ----------
     study : path, pandas.DataFrame, list of dict or Study
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
-    measures : sequence of str
-        Columns with measures of the graph.
-    value : str
-        Column to draw them against.
+        Axes to draw into; None: a new figure.
+    measures : sequence of str, default=("spectral_gap", "effective_neighbors")
+        Columns with measures of the graph, for the horizontal axes.
+    value : str, default="rounds_to_1pct"
+        Column for the vertical axes.
 
     Returns
     -------
     matplotlib.figure.Figure
         The panels are its ``child_axes``.
     """
-    every = [
+    listed = [
         row for row in read_ended(study, *measures, value) if row.get(value) is not None or never_reached(row, value)
     ]
-    rows = [row for row in every if row.get(value) is not None]
+    rows = [row for row in listed if row.get(value) is not None]
     longest = max(map(len, shorten_names(_list(rows, "graph")).values()), default=0)
-    above = 0.45 + 0.07 * longest  # inches
-    methods = _list(every, "algorithm")
-    names = [name + _tell_never(every, name) for name in methods]
-    below = 0.85 + 0.19 * ((len(names) - 1) // 4) if names == methods else 0.75 + 0.19 * len(names)  # with the legend
+    above = 0.45 + 0.07 * longest  # inches for the names of graphs
+    methods = _list(listed, "algorithm")
+    names = [name + _describe_never(listed, name) for name in methods]
+    # Inches below the panels for labels and legend.
+    below = 0.85 + 0.19 * ((len(names) - 1) // 4) if names == methods else 0.75 + 0.19 * len(names)
     width, height = 5.4 * len(measures), 3.75 + above + below
-    if narrow := is_narrow():  # one below the other
+    # Narrow figures stack their panels.
+    if narrow := is_narrow():
         width, height = 4.8, (3.2 + above) * len(measures)
     ax = open_axes(ax, width, height, left=0.75 / width, right=1 - 0.5 / width, bottom=below / height,
                    top=1 - (above + 0.3) / height)  # fmt: skip
     ax.set_axis_off()
-    ax.set_title("What is known of a graph, and what it does: mean over seeds, from least to most", fontsize=11,
-                 loc="left", pad=72 * above - 6)  # fmt: skip
+    title = "Measures of graphs and results: mean over seeds, minimum to maximum"
+    ax.set_title(title, fontsize=11, loc="left", pad=72 * above - 6)
     between = 0.7 if narrow else 0.2
     room = 1 / (len(measures) + between * (len(measures) - 1))
     for number, measure in enumerate(measures):
@@ -126,28 +117,29 @@ def plot_measures(
     return finish_figure(ax)
 
 
-def _tell_never(rows: Sequence[Row], method: str) -> str:
-    """Return on how many graphs no run of a method came within 1 % of central k-means; nothing if there is none."""
+def _describe_never(rows: Sequence[Row], method: str) -> str:
+    """Describe on how many graphs no run of a method came within 1 % of central k-means; empty if on none."""
     groups = _split([row for row in rows if row["algorithm"] == method], ["graph"])
     never = sum(_is_far(group) for group in groups)
     return f" (never within 1 % of central on {never} of {len(groups)} graphs: hollow)" if never else ""
 
 
 def _is_far(group: Sequence[Row]) -> bool:
-    """Return whether none of these runs came within 1 % of central k-means."""
-    return all(never_reached(row, _NEAR) for row in group)
+    """Return whether no run of a group came within 1 % of central k-means."""
+    return all(never_reached(row, _ROUNDS_TO_CENTRAL) for row in group)
 
 
 @with_own_settings
 def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "bytes") -> "Figure":
-    """Draw the excess of the cost over central k-means against what it takes: colors are methods, markers graphs.
+    """Draw the excess over central k-means against bytes or time: one color per method, one marker per graph.
 
     Parameters
     ----------
     study : path, pandas.DataFrame, list of dict or Study
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
-    against : {"bytes", "bytes_busiest", "virtual_seconds"}
+        Axes to draw into; None: a new figure.
+    against : {"bytes", "bytes_busiest", "virtual_seconds"}, default="bytes"
+        Horizontal axis.
 
     Returns
     -------
@@ -164,56 +156,58 @@ def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "
             "ratio_mean": float(np.mean(ratios)), "ratio_low": min(ratios), "ratio_high": max(ratios),
             against: float(np.mean([row[against] for row in group])),
         })  # fmt: skip
-    return plot_quality(table, ax, against=against, bars="from least to most")
+    return plot_quality(table, ax, against=against, bars="minimum to maximum")
 
 
 @with_own_settings
 def plot_heatmap(study: Any, x: str, y: str, value: str = "ratio_mean", ax: "Axes | None" = None) -> "Figure":
-    """Draw a figure over two options of a study: the mean over everything else, written into the cells.
+    """Draw a metric over two options of a study as a map of means over all other options.
 
-    A figure that counts to 1 % of central k-means is "never" where no run came there, and 12 (3/5) where 3 of 5 did.
+    For rounds, bytes or seconds to 1 % of central k-means, a cell is "never" if no run came that close; 12 (3/5) is the
+    mean of the 3 of 5 runs that did.
 
     Parameters
     ----------
     study : path, pandas.DataFrame, list of dict or Study
     x, y : str
-        Columns, such as "coupling" and "graph".
-    value : str
+        Columns with options, such as "coupling" and "graph".
+    value : str, default="ratio_mean"
         Column to average.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; None: a new figure.
+        Axes to draw into; None: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
     """
     rows = [row for row in read_ended(study, x, y, value) if None not in (row.get(x), row.get(y))]
-    across, down = _sort(_list(rows, x)), _sort(_list(rows, y))
-    cells = np.full((len(down), len(across)), np.nan)
+    x_values = _sort(_list(rows, x))
+    y_values = _sort(_list(rows, y))
+    cells = np.full((len(y_values), len(x_values)), np.nan)
     remarks: dict[tuple[int, int], str] = {}
     for group in _split(rows, [x, y]):
-        place = down.index(group[0][y]), across.index(group[0][x])
+        place = y_values.index(group[0][y]), x_values.index(group[0][x])
         known = [row[value] for row in group if row.get(value) is not None]
         if known:
             cells[place] = np.mean(known)
         if any(never_reached(row, value) for row in group):
             remarks[place] = f" ({len(known)}/{len(group)})" if known else "never"
-    names = [list(shorten_names(part).values()) for part in (across, down)]
+    names = [list(shorten_names(part).values()) for part in (x_values, y_values)]
     left, below = (0.25 + 0.085 * max(map(len, part), default=1) for part in reversed(names))
-    aslant = len(across) * max(map(len, names[0]), default=1) > 44
+    aslant = len(x_values) * max(map(len, names[0]), default=1) > 44
     below = 0.75 + (0.75 * below if aslant else 0.0)
-    width, height = 1.3 + left + max(0.62 * len(across), 3.0), 0.6 + below + 0.36 * max(len(down), 4)
+    width, height = 1.3 + left + max(0.62 * len(x_values), 3.0), 0.6 + below + 0.36 * max(len(y_values), 4)
     ax = open_axes(ax, width, height, left=(0.3 + left) / width, right=1 - 1.0 / width, bottom=below / height,
                    top=1 - 0.45 / height)  # fmt: skip
     norm = scale_colors(cells, 10.0)
     image = ax.imshow(cells, cmap="cividis", norm=norm, aspect="auto")
     ax.set_facecolor("#E4E4E4")
     label_axes(ax, find(value).axis, x, y)
-    ax.set_xticks(range(len(across)), names[0], rotation=40 if aslant else 0, ha="right" if aslant else "center")
-    ax.set_yticks(range(len(down)), names[1])
+    ax.set_xticks(range(len(x_values)), names[0], rotation=40 if aslant else 0, ha="right" if aslant else "center")
+    ax.set_yticks(range(len(y_values)), names[1])
     if max(cells.shape) <= _WRITTEN:
-        _write_cells(ax, cells, norm, remarks, whole=bool(find(value).unit))
-    add_bar(ax, image, value, (1.02, 0.0, 0.03, 1.0))
+        _write_cells(ax, cells, norm, remarks, has_unit=bool(find(value).unit))
+    add_color_bar(ax, image, value, (1.02, 0.0, 0.03, 1.0))
     return finish_figure(ax)
 
 
@@ -223,14 +217,14 @@ def find_swept(rows: Sequence[Row]) -> list[str]:
 
 
 def draw_study(study: Any, folder: Path, kinds: Sequence[str] = USUAL) -> list[Path]:
-    """Draw what a study has figures for, as PNG and SVG."""
+    """Write all figures for which a study has values, by default as PNG and SVG."""
     rows = read_rows(study)
     draws: dict[str, Any] = {}
     compared = [row for row in rows if row.get("rounds_to_1pct") is not None]
     if len({row["graph"] for row in compared if row.get("spectral_gap") is not None}) > 1:
         draws["measures"] = partial(plot_measures, compared)
-        if any(row.get(_NEAR) is not None for row in compared):
-            draws["measures_of_central"] = partial(plot_measures, compared, value=_NEAR)
+        if any(row.get(_ROUNDS_TO_CENTRAL) is not None for row in compared):
+            draws["measures_of_central"] = partial(plot_measures, compared, value=_ROUNDS_TO_CENTRAL)
     for against in ("bytes", "virtual_seconds"):
         if any(row.get("ratio_mean") is not None and row.get(against) is not None for row in rows):
             draws[f"quality_{against}"] = partial(plot_study_quality, rows, against=against)
@@ -241,19 +235,20 @@ def draw_study(study: Any, folder: Path, kinds: Sequence[str] = USUAL) -> list[P
 
 
 def _draw_panel(panel: "Axes", rows: Sequence[Row], names: tuple[str, str], methods: Sequence[str]) -> None:
-    """Draw one measure, with the names of the graphs above."""
+    """Draw the panel of one measure, with the names of the graphs above."""
     from matplotlib.ticker import LogLocator
 
     measure, value = names
     for group in _split(rows, [*find_swept(rows), "algorithm", "graph"]):
-        here, there = (np.array([row[name] for row in group], float) for name in names)
+        x_values, y_values = (np.array([row[name] for row in group], float) for name in names)
         number = methods.index(group[0]["algorithm"])
+        # Later methods are smaller and on top, so that marks at the same place are all visible.
         panel.errorbar(
-            here.mean(), there.mean(), error_bars(there), error_bars(here), color=_color(number), capsize=2,
-            elinewidth=0.9, marker=_MARKERS[number % len(_MARKERS)], markersize=max(8 - number, 4), markeredgewidth=0.6,
-            markerfacecolor="white" if _is_far(group) else _color(number),
+            x_values.mean(), y_values.mean(), error_bars(y_values), error_bars(x_values), color=_color(number),
+            capsize=2, elinewidth=0.9, marker=_MARKERS[number % len(_MARKERS)], markersize=max(8 - number, 4),
+            markeredgewidth=0.6, markerfacecolor="white" if _is_far(group) else _color(number),
             markeredgecolor=_color(number) if _is_far(group) else "white",
-            zorder=3 + number,  # what lies upon another mark is smaller
+            zorder=3 + number,
         )  # fmt: skip
     for axis, name in ((panel.xaxis, measure), (panel.yaxis, value)):
         values = np.array([row[name] for row in rows], float)
@@ -268,49 +263,56 @@ def _draw_panel(panel: "Axes", rows: Sequence[Row], names: tuple[str, str], meth
 
 
 def _name_graphs(panel: "Axes", rows: Sequence[Row], measure: str) -> None:
-    """Write the graphs above the panel, each joined to its place by a line, apart from one another."""
+    """Write the names of graphs above the panel without overlap, each joined to its place by a line."""
     names = shorten_names(_list(rows, "graph"))
     places = {graph: float(np.mean([row[measure] for row in rows if row["graph"] == graph])) for graph in names}
     order = sorted(names, key=lambda graph: places[graph])
     to_axes = panel.transData + panel.transAxes.inverted()
     panel.autoscale_view()
     true = np.array([to_axes.transform((places[graph], panel.get_ylim()[0]))[0] for graph in order])
-    for graph, here, there in zip(order, true, spread_apart(true, _APART), strict=True):
-        panel.plot([here, here, there], [0.0, 1.0, 1.1], color=GRAY, linewidth=0.5, transform=panel.transAxes,
+    for graph, place, shifted in zip(order, true, separate_places(true, _LEAST_DISTANCE), strict=True):
+        panel.plot([place, place, shifted], [0.0, 1.0, 1.1], color=GRAY, linewidth=0.5, transform=panel.transAxes,
                    clip_on=False, zorder=0)  # fmt: skip
-        panel.text(there, 1.11, names[graph], rotation=60, rotation_mode="anchor", ha="left", va="center", fontsize=8.5,
-                   color=INK, transform=panel.transAxes)  # fmt: skip
+        panel.text(shifted, 1.11, names[graph], rotation=60, rotation_mode="anchor", ha="left", va="center",
+                   fontsize=8.5, color=INK, transform=panel.transAxes)  # fmt: skip
 
 
-def spread_apart(places: Floats, apart: float) -> Floats:
-    """Return places, float64[n] ascending, moved as little as needs be so that neighbors are so far apart."""
-    blocks: list[list[float]] = []  # sum of wished starts, and size
+def separate_places(places: Floats, distance: float) -> Floats:
+    """Move ascending places, float64[n], as little as possible so that successive ones have at least a distance.
+
+    Least squares by isotonic regression (pool adjacent violators) of the places minus their number times the distance.
+    """
+    # Each block has the sum of its places and their number; blocks are merged while their means do not ascend.
+    blocks: list[list[float]] = []
     for number, place in enumerate(places):
-        blocks.append([place - number * apart, 1.0])
+        blocks.append([place - number * distance, 1.0])
         while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] > blocks[-1][0] / blocks[-1][1]:
             last = blocks.pop()
             blocks[-1] = [blocks[-1][0] + last[0], blocks[-1][1] + last[1]]
     starts = [total / size for total, size in blocks for _ in range(int(size))]
-    return np.array(starts) + apart * np.arange(len(places))
+    return np.array(starts) + distance * np.arange(len(places))
 
 
 def error_bars(values: Floats) -> Floats:
     """Compute the lengths of an error bar below and above the mean, float64[2, 1]."""
+    # A mean of equal values may differ from them by rounding, and matplotlib rejects negative lengths.
     return np.maximum([[values.mean() - values.min()], [values.max() - values.mean()]], 0.0)
 
 
-def _write_cells(ax: "Axes", cells: Floats, norm: Any, remarks: Mapping[tuple[int, int], str], *, whole: bool) -> None:
+def _write_cells(
+    ax: "Axes", cells: Floats, norm: Any, remarks: Mapping[tuple[int, int], str], *, has_unit: bool
+) -> None:
     for (i, j), cell in np.ndenumerate(cells):
-        digits = f"{cell:.3g}" if cell >= 1000 else f"{cell:.4g}" if whole else format_number(cell)
+        digits = f"{cell:.3g}" if cell >= 1000 else f"{cell:.4g}" if has_unit else format_number(cell)
         text = digits if np.isfinite(cell) else ""
-        ink = choose_ink(ax.images[0].cmap(norm(cell))) if text else INK
+        ink = choose_text_color(ax.images[0].cmap(norm(cell))) if text else INK
         text += remarks.get((i, j), "")
         if text:
             ax.text(j, i, text, ha="center", va="center", fontsize=8, color=ink)
 
 
 def shorten_names(names: Sequence[Any]) -> dict[Any, str]:
-    """Shorten names of one kind by the options that all of a family share; numbers lose trailing zeros."""
+    """Shorten specifications by the options that all of one family share; numbers lose trailing zeros."""
     texts = {name: f"{name:g}" if isinstance(name, float) else str(name) for name in names}
     families: dict[str, list[set[str]]] = {}
     for text in texts.values():
@@ -320,8 +322,8 @@ def shorten_names(names: Sequence[Any]) -> dict[Any, str]:
     for name, text in texts.items():
         family, _, options = text.partition(":")
         shared = set.intersection(*families[family])
-        kept = ",".join(option for option in options.split(",") if option not in shared)
-        short[name] = f"{family}:{kept}" if kept else family
+        varied = ",".join(option for option in options.split(",") if option not in shared)
+        short[name] = f"{family}:{varied}" if varied else family
     return short
 
 
@@ -334,7 +336,7 @@ def _sort(values: list[Any]) -> list[Any]:
 
 
 def _split(rows: Sequence[Row], names: Sequence[str]) -> list[list[Row]]:
-    """Return the rows that agree in these columns, together."""
+    """Group the rows that are equal in some columns."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(name) for name in names), []).append(row)

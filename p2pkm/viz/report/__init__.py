@@ -1,1 +1,1 @@
-"""A run, a comparison or a study as one HTML file that needs nothing else."""
+"""Reports of runs, comparisons and studies, each as one self-contained HTML file."""

@@ -1,4 +1,4 @@
-"""Arrays on their way into a page: quantized, one after the other, compressed, as text."""
+"""Encoding of arrays for a page: quantized, concatenated, compressed, and written as text."""
 
 import base64
 import gzip
@@ -9,21 +9,23 @@ from numpy.typing import NDArray
 
 from p2pkm.core.batch import Floats, Mask
 
-ABSENT = 65_535  # in place of a coordinate
-_LEVELS = 8_191  # of a coordinate; a tenth of a pixel of a large picture
-_MARGIN = 1.0  # of the points' box on each side; centroids farther out are not shown
+ABSENT = 65_535  # code of an absent coordinate
+# Steps of a coordinate: a tenth of a pixel in a figure of 800 pixels.
+_LEVELS = 8_191
+# Margin on each side, relative to the extent of the points; centroids farther out are not shown.
+_MARGIN = 1.0
 _TYPES = {"u1": "Uint8Array", "u2": "Uint16Array", "i2": "Int16Array", "i4": "Int32Array", "u4": "Uint32Array",
           "f4": "Float32Array", "f8": "Float64Array"}  # fmt: skip
 
 
 class Box(NamedTuple):
-    """The rectangle that a picture shows: least and largest coordinates, float64[2] each."""
+    """Visible rectangle: smallest and largest coordinates, float64[2] each."""
 
     low: Floats
     high: Floats
 
     def place(self, rows: Floats) -> tuple[NDArray[np.uint16], int]:
-        """Return coordinates as whole steps from the lower left corner, and how many rows lie outside.
+        """Quantize coordinates to steps from the lower left corner, and count the rows outside the box.
 
         Parameters
         ----------
@@ -32,7 +34,9 @@ class Box(NamedTuple):
 
         Returns
         -------
-        uint16[..., 2], int
+        steps : uint16[..., 2]
+            `ABSENT` for absent rows and rows outside.
+        outside : int
         """
         known: Mask = np.asarray(np.isfinite(rows).all(axis=-1))
         inside: Mask = known & (rows >= self.low).all(axis=-1) & (rows <= self.high).all(axis=-1)
@@ -40,19 +44,19 @@ class Box(NamedTuple):
         return np.where(inside[..., None], np.rint(steps), ABSENT).astype(np.uint16), int((known & ~inside).sum())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the corners and the number of steps between them."""
+        """Return the corners, the number of steps between them, and the code of absent coordinates."""
         return {"low": self.low.tolist(), "high": self.high.tolist(), "levels": _LEVELS, "absent": ABSENT}
 
 
-def bounding_box(points: Floats, others: Floats) -> Box:
-    """Return the box of all rows; of others, as far as they are not too far out.
+def bounding_box(points: Floats, centroids: Floats) -> Box:
+    """Compute a box that contains all points, and the centroids up to `_MARGIN` times the extent of the points.
 
     Parameters
     ----------
-    points, others : float64[*, 2]
-        Other rows that are not finite do not count.
+    points, centroids : float64[*, 2]
+        Centroids that are not finite are ignored.
     """
-    known = others[np.isfinite(others).all(axis=1)]
+    known = centroids[np.isfinite(centroids).all(axis=1)]
     core = points if len(points) else known
     if not len(core):
         return Box(np.zeros(2), np.ones(2))
@@ -66,29 +70,30 @@ def bounding_box(points: Floats, others: Floats) -> Box:
 
 
 def round_singles(values: Any) -> NDArray[np.float32]:
-    """Return float32 with 16 bits behind the first: five decimals stay right, and the zeros compress well."""
+    """Round to float32 with 16 fraction bits: five digits are exact, and the zero bits compress well."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     return ((bits + np.uint32(0x40)) & np.uint32(0xFFFFFF80)).view(np.float32)
 
 
 def to_steps(values: NDArray[np.uint16]) -> NDArray[np.uint16]:
-    """Return differences along the first axis, modulo 65,536: what does not move is zero."""
+    """Compute differences along the first axis, modulo 65,536: centroids that do not move become 0."""
     first = np.zeros_like(values[:1])
     return np.diff(values, axis=0, prepend=first)
 
 
 def shrink_counts(values: Any) -> NDArray[Any]:
-    """Return counts as uint32, or as float64, exact up to 2^53, if one is too large."""
+    """Convert counts to uint32 or, if one is too large, to float64, which is exact up to 2^53."""
     counts = np.asarray(values)
     return counts.astype(np.uint32 if counts.max(initial=0) < 2**32 else np.float64)
 
 
 def pack(arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Return arrays as JSON holds them: a list of names, types and sizes, and one compressed text."""
-    listed, parts = [], []
+    """Encode arrays for JSON: a list of names, types and sizes, and one compressed text."""
+    listed = []
+    parts = []
     for name, array in arrays.items():
         little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"))
         listed.append([name, _TYPES[array.dtype.str[1:]], little.size])
         parts.append(little.tobytes())
-    squeezed = gzip.compress(b"".join(parts), 9, mtime=0)
-    return {"arrays": listed, "data": base64.b64encode(squeezed).decode()}
+    compressed = gzip.compress(b"".join(parts), 9, mtime=0)
+    return {"arrays": listed, "data": base64.b64encode(compressed).decode()}

@@ -1,4 +1,4 @@
-"""HTML in pieces: what comes as text is always escaped, so that no name can become an element or a script."""
+"""Construction of HTML. Text is always escaped, so that names from data cannot become elements or scripts."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -9,11 +9,11 @@ from p2pkm.core.units import format_number
 from p2pkm.metrics.registry import find
 
 _VOID = ("br", "img", "input")
-_DASH = "–"  # for what is not known
+_DASH = "–"  # cell of an unknown value
 
 
 class Html(NamedTuple):
-    """A piece of a page that is HTML already."""
+    """Part of a page that is already HTML and not escaped again."""
 
     text: str
 
@@ -23,9 +23,9 @@ Cell = str | int | float | Html | None
 
 
 def tag(name: str, *inner: Content, **attributes: str | float | bool | None) -> Html:
-    """Return an element; text inside and attributes are escaped, None and False leave an attribute out.
+    """Build an element; inner text and attributes are escaped, attributes with the value None or False are omitted.
 
-    Underscores in names of attributes become dashes, one at the end is dropped: ``class_``, ``aria_label``.
+    Underscores in attribute names become dashes, except a trailing one, which is removed: ``class_``, ``aria_label``.
     """
     written = ""
     for key, value in attributes.items():
@@ -39,29 +39,30 @@ def tag(name: str, *inner: Content, **attributes: str | float | bool | None) -> 
 
 
 def join(parts: Iterable[Content]) -> Html:
-    """Return pieces one after the other; text is escaped."""
+    """Concatenate parts of a page; text is escaped."""
     return Html("".join(part.text if isinstance(part, Html) else escape(part) for part in parts))
 
 
 def section(title: str, *inner: Content, id: str | None = None) -> Html:
-    """Return a part of the page under a heading."""
+    """Build a section with a heading."""
     return tag("section", tag("h2", title), *inner, id=id)
 
 
 def fold(title: str, *inner: Content) -> Html:
-    """Return something that is shown on demand."""
+    """Build a collapsed element that opens on click."""
     return tag("details", tag("summary", title), *inner)
 
 
 def tabulate(caption: str, head: Sequence[Content], rows: Iterable[Sequence[Cell]], *, sortable: bool = False) -> Html:
-    """Return a table that scrolls by itself where it is wider than the page; numbers stand to the right.
+    """Build a table with right-aligned numbers, which scrolls if it is wider than the page.
 
-    In a sortable one the titles are buttons; see tables.js.
+    The titles of a sortable table are buttons, see tables.js.
     """
-    rows, titles = list(rows), list[Html]()
-    for column, one in enumerate(head):
+    rows = list(rows)
+    titles = list[Html]()
+    for column, title in enumerate(head):
         numbers = column > 0 and any(isinstance(row[column], (int, float)) for row in rows)
-        inner = tag("button", one, type="button") if sortable and one else one
+        inner = tag("button", title, type="button") if sortable and title else title
         titles.append(tag("th", inner, scope="col", class_="n" if numbers else None))
     body = [tag("tr", *(_cell(cell, first=i == 0) for i, cell in enumerate(row))) for row in rows]
     table = tag(
@@ -71,8 +72,8 @@ def tabulate(caption: str, head: Sequence[Content], rows: Iterable[Sequence[Cell
     return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 
-def title_of(key: str, text: str = "") -> Html:
-    """Return the title of a column, by default the label of its figure, with what it means as hover text."""
+def label_column(key: str, text: str = "") -> Html:
+    """Build the title of a column, by default the label of its metric, with the meaning as hover text."""
     metric = find(key)
     return tag("span", text or metric.label, title=metric.meaning or None)
 
@@ -85,7 +86,7 @@ def _cell(cell: Cell, *, first: bool) -> Html:
 
 
 def write(value: float | None) -> str:
-    """Return a number as a table shows it."""
+    """Format a number for a table."""
     if value is None:
         return _DASH
     if isinstance(value, int):
@@ -94,7 +95,7 @@ def write(value: float | None) -> str:
 
 
 def embed_json(content: Any, id: str) -> Html:
-    """Return data for a script; no text in it can end the element."""
+    """Build a script element with data as JSON; `<`, `>` and `&` are escaped, so that no text can end the element."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")

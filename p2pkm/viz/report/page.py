@@ -1,4 +1,4 @@
-"""A whole page: its head, its style and its scripts inside, and nothing that it could ask a network for."""
+"""Complete HTML page with inlined style and scripts, which loads nothing from a network."""
 
 import base64
 import hashlib
@@ -33,7 +33,7 @@ $scripts
 
 
 class Page(NamedTuple):
-    """A report as one HTML page, which a notebook shows in a frame of its own.
+    """Report as one HTML page, which a notebook displays in a frame.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Page(NamedTuple):
     html: str
 
     def __repr__(self) -> str:
-        return f"<Page of {len(self.html):,} letters; save(path) writes it, and a notebook shows it>"
+        return f"<Page of {len(self.html):,} letters; save(path) writes it, and a notebook displays it>"
 
     def _repr_html_(self) -> str:
         return tag(
@@ -52,23 +52,23 @@ class Page(NamedTuple):
         ).text  # fmt: skip
 
     def save(self, path: str | Path) -> Path:
-        """Write the page into a file, which appears when it is complete."""
+        """Write the page to a file, which appears only when it is complete."""
         target = Path(path)
         write_bytes(target.parent, target.name, lambda file: file.write(self.html.encode("utf-8", "replace")))
         return target
 
 
 def render_page(title: str, body: Sequence[Content], scripts: Sequence[str] = ()) -> str:
-    """Return the page.
+    """Render the page as a string.
 
-    Its policy lets the browser run these scripts alone, known by their hashes, and load nothing from anywhere.
+    Its content security policy allows only these scripts, identified by their hashes, and no loading from elsewhere.
 
     Parameters
     ----------
     title : str
     body : sequence of str or Html
-    scripts : sequence of str
-        Names of files of this package.
+    scripts : sequence of str, default=()
+        File names in the folder `assets` of this package.
     """
     texts = [_read(name) for name in scripts]
     hashes = "".join(f" 'sha256-{_digest(text)}'" for text in texts) or " 'none'"

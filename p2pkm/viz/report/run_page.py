@@ -1,4 +1,4 @@
-"""The page of one run: what was run, how it went, tables, figures and the replay."""
+"""Page of one run: summary, replay, figures, tables, and the commands that repeat the run."""
 
 import json
 import shlex
@@ -16,25 +16,26 @@ from p2pkm.metrics.closing_table import list_summary_rows
 from p2pkm.metrics.registry import find
 from p2pkm.metrics.result import Result
 from p2pkm.storage.load import load
-from p2pkm.viz.all_figures import figures_of
+from p2pkm.viz.all_figures import list_figures
 from p2pkm.viz.color_by import cost_per_point
 from p2pkm.viz.figures.bytes_per_device import sum_bytes
-from p2pkm.viz.figures.convergence import Span, line_up
+from p2pkm.viz.figures.convergence import Span, place_rounds
 from p2pkm.viz.report.findings import describe
-from p2pkm.viz.report.html import Cell, Content, Html, fold, join, section, tabulate, tag, title_of
-from p2pkm.viz.report.narrative import name_place, narrate
+from p2pkm.viz.report.html import Cell, Content, Html, fold, join, label_column, section, tabulate, tag
+from p2pkm.viz.report.narrative import describe_network, narrate
 from p2pkm.viz.report.page import Page, render_page
 from p2pkm.viz.report.replay import show_replay
 from p2pkm.viz.svg import draw_inline
 
-_FEATURES, _COUNTED = 12, 50  # columns of the table of centroids, devices and clusters whose points are counted
-_LISTED = 10  # devices and links
-_SHOWN_OTHERWISE = ("bytes_busiest",)  # of the figures that devices have: sent and received apart
-_AT_END = ("ratio_mean", "gtv", "objective")  # of every stage
+_FEATURES = 12  # features in the table of centroids
+_COUNTED = 50  # most clusters of a table of points per device and cluster, and its most devices
+_LISTED = 10  # devices and links in the tables of the busiest
+_OTHER_COLUMNS = ("bytes_busiest",)  # metrics per device that the table shows as bytes sent and bytes received
+_AT_END = ("ratio_mean", "gtv", "objective")  # metrics of the last record of each stage
 
 
 def draw_run(folder: Path) -> tuple[str, bool]:
-    """Return the page of a run that is in a folder, and whether it holds a replay.
+    """Render the page of a run folder, and return whether it contains a replay.
 
     Raises
     ------
@@ -47,14 +48,16 @@ def draw_run(folder: Path) -> tuple[str, bool]:
 
 
 def show_page(result: Result) -> Page:
-    """Return the page of a result in memory, which has no command that repeats it."""
+    """Render the page of a result in memory, which does not contain a command that repeats the run."""
     return Page(_lay_out(result, section("How it was run", _list_facts({}, result.summary)))[0])
 
 
-def _lay_out(result: Result, again: Html) -> tuple[str, bool]:
-    """Return the page that ends with how to do it again, and whether it holds a replay."""
+def _lay_out(result: Result, repetition: Html) -> tuple[str, bool]:
+    """Render the page with a final section on the repetition, and return whether it contains a replay."""
     summary = result.summary
-    title = f"{str(summary['algorithm']).split(':')[0]} {name_place(result)}, {count(summary['devices'], 'device')}"
+    title = (
+        f"{str(summary['algorithm']).split(':')[0]} {describe_network(result)}, {count(summary['devices'], 'device')}"
+    )
     full = [f"{name} {summary[name]}" for name in ("algorithm", "graph", "data", "partition", "clusters")
             if summary[name] is not None]  # fmt: skip
     replay, moving = show_replay(result)
@@ -68,9 +71,9 @@ def _lay_out(result: Result, again: Html) -> tuple[str, bool]:
         _warn(summary),
         section("Verdict", tag("p", narrate(result), class_="verdict")),
         replay,
-        section("Figures", tag("div", *(_draw(name, result) for name in figures_of(result)), class_="figures")),
+        section("Figures", tag("div", *(_draw(name, result) for name in list_figures(result)), class_="figures")),
         section(
-            "In numbers",
+            "Tables",
             _sum_up(result),
             *_list_clusters(result),
             _list_indices(result),
@@ -78,17 +81,17 @@ def _lay_out(result: Result, again: Html) -> tuple[str, bool]:
             _list_devices(result),
             _list_links(result),
         ),
-        again,
+        repetition,
     ]
     return render_page(title, body, ["replay.js", "tables.js"] if moving else ["tables.js"]), moving
 
 
 def _read_origin(folder: Path) -> tuple[dict[str, Any], str]:
-    """Return what manifest.json and config.toml say; nothing of a result that a script has saved."""
+    """Read manifest.json and config.toml; both are empty for a result that a script saved."""
     try:
         manifest, config = folder / "manifest.json", folder / "config.toml"
-        found = json.loads(manifest.read_text("utf-8")) if manifest.is_file() else {}
-        return found, config.read_text("utf-8") if config.is_file() else ""
+        origin = json.loads(manifest.read_text("utf-8")) if manifest.is_file() else {}
+        return origin, config.read_text("utf-8") if config.is_file() else ""
     except (OSError, ValueError) as error:
         raise DataError(f"{folder} cannot be read: {type(error).__name__}: {error}") from None
 
@@ -96,44 +99,44 @@ def _read_origin(folder: Path) -> tuple[dict[str, Any], str]:
 def _warn(summary: dict[str, Any]) -> Html:
     if summary["termination"] not in STOPPED:
         return Html("")
-    return tag(
-        "p", "This run was interrupted: the figures are those of the last round that it finished.", class_="note"
-    )
+    return tag("p", "This run was interrupted: all values are those of the last completed round.", class_="note")
 
 
 def _draw(name: str, result: Result) -> Html:
-    picture = Html(draw_inline(partial(figures_of(result)[name], result), name))
+    picture = Html(draw_inline(partial(list_figures(result)[name], result), name))
     return tag("figure", picture, tabindex=0, role="group", aria_label=describe(name, result))
 
 
 def _sum_up(result: Result) -> Html:
     rows = list_summary_rows(result.summary, result.notes)
-    return tabulate("Summary", ("name", "figure", "what it means"), rows)
+    return tabulate("Summary", ("metric", "value", "meaning"), rows)
 
 
 def _list_clusters(result: Result) -> list[Html]:
-    """Return the centroids of the clusters in the units of the data, and how many points each device has in them."""
+    """Build tables of the centroids in the units of the data, and of the points per device and cluster."""
     clusters, features = result.clusters, result.feature_names[:_FEATURES]
-    pooled, points = clusters.pool(), clusters.points
+    pooled = clusters.pool()
+    points = clusters.points
     present = [c for c in range(len(pooled)) if np.isfinite(pooled[c]).all()]
     rows: list[list[Cell]] = [
         [str(c), None if points is None else int(points[:, c].sum()), *map(float, pooled[c, : len(features)])]
         for c in present
     ]
-    some = "" if len(features) == pooled.shape[1] else f", {len(features)} of {pooled.shape[1]} features"
+    part = "" if len(features) == pooled.shape[1] else f", {len(features)} of {pooled.shape[1]} features"
     head: list[Content] = ["cluster", "points", *features]
-    tables = [tabulate(f"Centroids in the units of the data, mean of the devices{some}", head, rows)]
+    tables = [tabulate(f"Centroids in the units of the data, mean over devices{part}", head, rows)]
     if points is None or len(present) > _COUNTED:
         return tables
-    topology, n = result.topology, min(len(points), _COUNTED)
-    sites: list[list[Cell]] = [[topology.label(i), *(int(points[i, c]) for c in present)] for i in range(n)]
-    part = "" if n == len(points) else f" ({n} of {len(points):,})"
+    topology = result.topology
+    n = min(len(points), _COUNTED)
+    counts: list[list[Cell]] = [[topology.label(i), *(int(points[i, c]) for c in present)] for i in range(n)]
+    part = "" if n == len(points) else f" ({n} of {len(points):,} devices)"
     head = ["device", *(f"cluster {c}" for c in present)]
-    return [*tables, tabulate(f"Points of the devices in the clusters{part}", head, sites, sortable=True)]
+    return [*tables, tabulate(f"Points per device and cluster{part}", head, counts, sortable=True)]
 
 
 def _list_indices(result: Result) -> Html:
-    """Return a row for every number of clusters that was considered, nothing if the number was given."""
+    """Build a table with a row for each number of clusters that was considered; empty if the number was given."""
     table, best = result.summary["k_indices"], result.summary["k_preferred"]
     if not table:
         return Html("")
@@ -143,8 +146,8 @@ def _list_indices(result: Result) -> Html:
 
 
 def _list_stages(result: Result) -> Html:
-    """Return a row for every stage: rounds, what it sent, and where it left the run."""
-    places, spans = line_up(result.rounds)
+    """Build a table with a row per stage: rounds, messages, bytes, and metrics of its last record."""
+    places, spans = place_rounds(result.rounds)
     rows: list[list[Cell]] = []
     before = {"messages": 0, "bytes": 0}
     for span in spans:
@@ -157,7 +160,7 @@ def _list_stages(result: Result) -> Html:
             *(last.get(name) for name in _AT_END),
         ])
         before = last
-    ends = (title_of(name, f"{find(name).column} at its end") for name in _AT_END)
+    ends = (label_column(name, f"{find(name).column} at the end") for name in _AT_END)
     head: list[Content] = ["stage", "rounds", "messages", "bytes", *ends]
     return tabulate("Stages", head, rows)
 
@@ -168,9 +171,11 @@ def _length(span: Span) -> int:
 
 def _list_devices(result: Result) -> Html:
     sent, received = sum_bytes(result)
-    n, topology, census = len(result.losses), result.topology, result.census
+    n = len(result.losses)
+    topology = result.topology
+    census = result.census
     costs = cost_per_point(result.losses, census.sizes)
-    figures = {name: values for name, values in result.devices.items() if name not in _SHOWN_OTHERWISE}
+    metrics = {name: values for name, values in result.devices.items() if name not in _OTHER_COLUMNS}
     load = sent + received
     top = [int(i) for i in np.argsort(-load, kind="stable")[:_LISTED]]
     rows: list[list[Cell]] = [
@@ -179,18 +184,20 @@ def _list_devices(result: Result) -> Html:
             100 * float(load[i]) / max(int(load.sum()), 1), int(topology.degrees[i]),
             int(census.sizes[i]) if i < n else None,
             float(costs[i]) if i < n and np.isfinite(costs[i]) else None,
-            *(float(values[i]) if i < len(values) and np.isfinite(values[i]) else None for values in figures.values()),
+            *(float(values[i]) if i < len(values) and np.isfinite(values[i]) else None for values in metrics.values()),
         ]
         for i in top
     ]  # fmt: skip
-    head: list[Content] = ["device", "bytes sent", "bytes received", "% of all", "neighbors", "points"]
-    head += ["cost per point", *map(title_of, figures)]
+    head: list[Content] = ["device", "bytes sent", "bytes received", "% of traffic", "neighbors", "points"]
+    head += ["cost per point", *map(label_column, metrics)]
     return tabulate(f"Busiest devices ({len(rows)} of {len(load):,})", head, rows, sortable=True)
 
 
 def _list_links(result: Result) -> Html:
-    """Return the links with most bytes, both directions taken together."""
-    ledger, n, label = result.ledger, result.topology.n, result.topology.label
+    """Build a table of the links with most bytes, both directions added."""
+    ledger = result.ledger
+    n = result.topology.n
+    label = result.topology.label
     links, place = np.unique(
         np.minimum(ledger.src, ledger.dst) * n + np.maximum(ledger.src, ledger.dst), return_inverse=True
     )
@@ -204,52 +211,52 @@ def _list_links(result: Result) -> Html:
         ]
         for e in top
     ]  # fmt: skip
-    head = ("link", "messages", "bytes", "GTV (squared distance)")
+    head = ("link", "messages", "bytes", "total variation (squared distance)")
     return tabulate(f"Busiest links ({len(rows)} of {len(links):,})", head, rows, sortable=True)
 
 
 def _read_gtv(result: Result, links: Any) -> list[float | None]:
-    """Return the disagreement over links, numbered lower end x n + higher end; None where none is known."""
+    """Return the total variation of links, numbered lower end x n + higher end; None where it is unknown."""
     topology = result.topology
     numbers = topology.sources * topology.n + topology.indices
     if not len(numbers):
         return [None] * len(links)
-    at = np.minimum(np.searchsorted(numbers, links), len(numbers) - 1)
-    known = (numbers[at] == links) & np.isfinite(result.gtv[at])
-    return [float(value) if ok else None for value, ok in zip(result.gtv[at], known, strict=True)]
+    edges = np.minimum(np.searchsorted(numbers, links), len(numbers) - 1)
+    known = (numbers[edges] == links) & np.isfinite(result.gtv[edges])
+    return [float(value) if ok else None for value, ok in zip(result.gtv[edges], known, strict=True)]
 
 
 def repeat(folder: Path, manifest: dict[str, Any], config: str, summary: dict[str, Any]) -> Html:
-    """Return how to do it again: commands, versions, seed, ranks, hashes, and the configuration in full.
+    """Build the section on repetition: commands, versions, seed, ranks, hashes, and the complete configuration.
 
-    The commands work from any folder: paths are absolute, and files that the configuration names are found from where
-    the run was started.
+    The commands work from any folder: paths are absolute, and they change to the folder in which the run was started,
+    because the configuration may name files relative to it.
     """
     facts = _list_facts(manifest, summary)
     if not config:
         return section("How to repeat it", facts)
     start = ["mpirun", "-n", str(summary["ranks"])] if summary["ranks"] > 1 else []
-    again = shlex.join([*start, "python", "-m", "p2pkm", "--config", str(folder.resolve() / "config.toml")])
+    rerun = shlex.join([*start, "python", "-m", "p2pkm", "--config", str(folder.resolve() / "config.toml")])
     check = shlex.join(["python", "-m", "p2pkm", "verify", str(folder.resolve())])
-    there = f"cd {shlex.quote(manifest['cwd'])} && " if "cwd" in manifest else ""
+    change_folder = f"cd {shlex.quote(manifest['cwd'])} && " if "cwd" in manifest else ""
     return section(
         "How to repeat it",
-        tag("p", "The same run again, and the same compared bit by bit, from any folder:"),
-        tag("pre", f"{there}{again}\n{there}{check}"),
-        tag("p", "On another machine: save the configuration below as config.toml, and give that to --config; files "
-                 "that it names are found from the folder in which the command is started."),
+        tag("p", "Run it again, or run it again and compare all bits, from any folder:"),
+        tag("pre", f"{change_folder}{rerun}\n{change_folder}{check}"),
+        tag("p", "On another machine: save the configuration below as config.toml, and pass it with --config. Start "
+                 "the command in the folder to which the file names in the configuration are relative."),
         facts, fold("config.toml", tag("pre", config)),
     )  # fmt: skip
 
 
 def _list_facts(manifest: dict[str, Any], summary: dict[str, Any]) -> Html:
-    """Return the command as it was given, versions, seed, ranks and hashes."""
+    """Build a list of the original command, versions, seed, ranks and hashes."""
     facts: list[tuple[str, Content]] = [
-        (name, _tell(manifest[name])) for name in _FACTS if manifest.get(name) is not None
+        (name, _write(manifest[name])) for name in _FACTS if manifest.get(name) is not None
     ]
     if "command" in manifest:
         facts.insert(0, ("command", tag("code", name_command(manifest["command"]))))
-    facts += [(name, _tell(summary[name])) for name in ("seed", "ranks", "wall_seconds") if name not in manifest]
+    facts += [(name, _write(summary[name])) for name in ("seed", "ranks", "wall_seconds") if name not in manifest]
     facts += [(name, tag("code", summary[name])) for name in ("centroids_sha256", "chain_sha256") if summary[name]]
     return tag("dl", *(join((tag("dt", name.replace("_", " ")), tag("dd", what))) for name, what in facts))
 
@@ -258,11 +265,11 @@ _FACTS = ("version", "python", "libraries", "mpi", "host", "ranks", "seed", "sta
 
 
 def name_command(words: Any) -> str:
-    """Return a command that a manifest holds as somebody would type it."""
-    program, *rest = [str(word) for word in words] or [""]
+    """Format the command of a manifest as it is typed in a shell."""
+    program, *rest = [str(part) for part in words] or [""]
     start = ["python", "-m", "p2pkm"] if Path(program).name == "__main__.py" else [Path(program).name]
     return shlex.join([*start, *rest])
 
 
-def _tell(value: Any) -> str:
-    return ", ".join(f"{name} {one}" for name, one in value.items()) if isinstance(value, dict) else str(value)
+def _write(value: Any) -> str:
+    return ", ".join(f"{name} {entry}" for name, entry in value.items()) if isinstance(value, dict) else str(value)

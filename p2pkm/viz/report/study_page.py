@@ -1,4 +1,4 @@
-"""The page of many runs: a comparison or a study, with its failed runs by name."""
+"""Page of a comparison or a study: verdict, failed runs, figures, and tables of all runs."""
 
 import base64
 import json
@@ -36,46 +36,47 @@ from p2pkm.storage.study_table import (
 from p2pkm.storage.toml import load_toml
 from p2pkm.viz.figures.comparison import plot_quality
 from p2pkm.viz.figures.seeds import plot_differences, plot_seeds
-from p2pkm.viz.report.html import Cell, Content, Html, fold, section, tabulate, tag, title_of, write
-from p2pkm.viz.report.narrative import tell_ratio
+from p2pkm.viz.report.html import Cell, Content, Html, fold, label_column, section, tabulate, tag, write
+from p2pkm.viz.report.narrative import describe_ratio
 from p2pkm.viz.report.page import render_page
 from p2pkm.viz.svg import draw_inline
 
-_ALWAYS = ("algorithm", "graph")  # named even if all are the same
+_ALWAYS = ("algorithm", "graph")  # options that name a run even if they are equal in all runs
 _STRIKING = ("faults", "stale_policy", "byzantine", "robust", "min_cluster_size", "noise", "transforms")
-_UNSPOKEN = (
-    "seed",
-    "graph",
-    "algorithm",
-    "rank_partition",
-    "require_converged",
-    "checkpoint_every",
-)  # by no comparison
-_LISTED = 1_000  # runs
+# Options of a run that `p2pkm compare` does not accept.
+_NOT_IN_COMPARE = ("seed", "graph", "algorithm", "rank_partition", "require_converged", "checkpoint_every")
+_LISTED = 1_000  # most runs in the table of all runs
 _LEFT_OUT = {"trace", "key", "error", "centroids_sha256"}
 _AGAINST = {"bytes": "Quality against bytes", "bytes_busiest": "Quality against bytes at the busiest device"}
 
 
-def draw_rows(kind: str, folder: Path, usual: dict[str, Any]) -> str:
-    """Return the page of a folder of kind comparison or study; usual: the options of a run and their defaults.
+def draw_rows(kind: str, folder: Path, defaults: dict[str, Any]) -> str:
+    """Render the page of a comparison or a study.
+
+    Parameters
+    ----------
+    kind : {"comparison", "study"}
+    folder : Path
+    defaults : dict
+        Options of a run with their defaults.
 
     Raises
     ------
     DataError
-        If it has not ended, or a file of it cannot be read.
+        If the comparison or study has not ended, or one of its files cannot be read.
     """
     try:
         rows = _read_lines(folder / ("study.jsonl" if kind == "study" else "rows.jsonl"))
-        asked = _read_json(folder / "comparison.json")
+        settings = _read_json(folder / "comparison.json")
         compared = _read_json(folder / "summary.json")
         study = folder / "study.toml"
         if kind == "study" and study.is_file():
-            asked |= {"base": load_toml(str(study), "study"), "margin": read_margin(folder)}
-        return _draw(kind, folder, rows, asked | compared | {"usual": usual})
+            settings |= {"base": load_toml(str(study), "study"), "margin": read_margin(folder)}
+        return _draw(kind, folder, rows, settings | compared | {"defaults": defaults})
     except FileNotFoundError as error:
         name = Path(error.filename).name
         raise DataError(
-            f"{folder} has no {name}: this {kind} has not ended; the same command goes on with it"
+            f"{folder} does not contain {name}: this {kind} has not ended. Run the same command again to complete it"
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder} cannot be read: {type(error).__name__}: {error}") from None
@@ -86,20 +87,21 @@ def _read_lines(path: Path) -> list[Row]:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    found = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    return found if isinstance(found, dict) else {}
+    content = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return content if isinstance(content, dict) else {}
 
 
-def _draw(kind: str, folder: Path, rows: Sequence[Row], told: dict[str, Any]) -> str:
+def _draw(kind: str, folder: Path, rows: Sequence[Row], settings: dict[str, Any]) -> str:
     good, bad = ([row for row in rows if (row.get("error") is None) is fine] for fine in (True, False))
-    axes = _find_axes(rows, told["usual"])
+    axes = _find_axes(rows, settings["defaults"])
     means = average_seeds(good, [name for name in axes if name != "seed"])
     groups = {name_row(row, [name for name in axes if name != "seed"]): runs_by_seed(row) for row in means}
-    verdicts = Verdicts(groups, "ratio_mean", margin := check_margin(told.get("margin", MARGIN)))
+    margin = check_margin(settings.get("margin", MARGIN))
+    verdicts = Verdicts(groups, "ratio_mean", margin)
     sentence = conclude(groups, margin=margin)
     figures = [
         *_draw_seeds(Study(good, margin=margin), sentence),
-        *_collect_figures(kind, folder, told.get("table", ())),
+        *_collect_figures(kind, folder, settings.get("table", ())),
     ]
     title = f"{kind.capitalize()} of {count(len(rows), 'run')} over {', '.join(axes) or 'nothing'}"
     body: list[Content] = [
@@ -107,7 +109,9 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], told: dict[str, Any]) ->
         section(
             "Verdict",
             tag("blockquote", tag("p", sentence), class_="quote"),
-            tag("p", judge(means, axes, (len(good), len(bad)), verdicts) + _fault_sentence(told), class_="verdict"),
+            tag(
+                "p", judge(means, axes, (len(good), len(bad)), verdicts) + _describe_faults(settings), class_="verdict"
+            ),
         ),
         _name_failures(bad, axes),
         section(
@@ -119,92 +123,105 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], told: dict[str, Any]) ->
             ),
         ),
         section(
-            "In numbers",
+            "Tables",
             _list_means(means, axes),
             *_list_standings(verdicts, margin),
-            *_list_differences(verdicts, told),
+            *_list_differences(verdicts, settings),
             _list_runs(good, axes),
         ),
-        _repeat(kind, folder, told),
+        _repeat(kind, folder, settings),
     ]
     return render_page(title, body, ["tables.js"])
 
 
 def _find_axes(rows: Sequence[Row], options: dict[str, Any]) -> list[str]:
-    """Return the options that differ between the runs, and the method and the graph in any case."""
-    asked = {*options, "rounds_asked"} - {"rounds"}
+    """List the options that differ between runs, and always the method and the graph."""
+    # The row of a run has the option --rounds as rounds_asked; its "rounds" is a result.
+    names = {*options, "rounds_asked"} - {"rounds"}
     values: dict[str, set[str]] = {}
     for row in rows:
         for name, value in row.items():
             values.setdefault(name, set()).update([] if value is None else [str(value)])
-    return [name for name, known in values.items() if name in asked and (name in _ALWAYS or len(known) > 1)]
+    return [name for name, known in values.items() if name in names and (name in _ALWAYS or len(known) > 1)]
 
 
 def average_seeds(rows: Sequence[Row], axes: Sequence[str]) -> list[Row]:
-    """Average the runs that differ only in their seeds: one row of means, the worst device and the runs each."""
+    """Average the runs that differ only in their seeds; each row of means has the worst device and lists its runs."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        groups.setdefault(tuple(_tell(row.get(name)) for name in axes), []).append(row)
-    found = []
+        groups.setdefault(tuple(_write_option(row.get(name)) for name in axes), []).append(row)
+    means = []
     for names, group in groups.items():
         mean: Row = {**dict(zip(axes, names, strict=True)), "runs": len(group), "seeds": len(group), "group": group}
-        found.append(mean | average(group, keys(ShownIn.MEANS)))
-    return found
+        means.append(mean | average(group, keys(ShownIn.MEANS)))
+    return means
 
 
-def _tell(value: Any) -> str:
+def _write_option(value: Any) -> str:
     return "" if value is None else str(value)
 
 
 def name_row(row: Row, axes: Sequence[str]) -> str:
     """Name a run: gtvmin on ring, seed 3."""
-    rest = [f"{name.replace('_', ' ')} {_tell(row.get(name))}" for name in axes if name not in ("algorithm", "graph")]
-    return ", ".join([name_run(_tell(row.get("algorithm")), _tell(row.get("graph"))), *rest])
+    parts = [
+        f"{name.replace('_', ' ')} {_write_option(row.get(name))}"
+        for name in axes
+        if name not in ("algorithm", "graph")
+    ]
+    return ", ".join([name_run(_write_option(row.get("algorithm")), _write_option(row.get("graph"))), *parts])
 
 
 def judge(means: Sequence[Row], axes: Sequence[str], runs: tuple[int, int], verdicts: Verdicts) -> str:
-    """Summarize a study: the best, the cheapest nearly as good, the worst, and the runs near central k-means.
+    """Summarize a study: the best, the cheapest within 1 % of it, the worst, and the rounds to central k-means.
 
-    runs: how many ended and failed.
+    Parameters
+    ----------
+    means : sequence of Row
+        See `average_seeds`.
+    axes : sequence of str
+        Options that differ between runs.
+    runs : tuple of int
+        Numbers of completed and failed runs.
+    verdicts : Verdicts
     """
-    name = partial(name_row, axes=[one for one in axes if one != "seed"])
+    name = partial(name_row, axes=[axis for axis in axes if axis != "seed"])
     good, bad = runs
-    words = [f"{good} run{'s' * (good != 1)} ended" + (f", {bad} failed." if bad else ", none failed.")]
+    words = [f"{good} run{'s' * (good != 1)} completed" + (f", {bad} failed." if bad else ", none failed.")]
     rated = sorted((row for row in means if row["ratio_mean"] is not None), key=lambda row: row["ratio_mean"])
     if not rated:
         return " ".join([*words, "None was compared with central k-means."])
     best, worst = rated[0], rated[-1]
     few = len(rated) > 1 and min(len(row["group"]) for row in rated) < SEEDS
     words.append(f"{'Lowest cost' if few else 'Best'}: {name(best)}, whose centroids cost "
-                 f"{tell_ratio(best['ratio_mean'])} central k-means, with "
+                 f"{describe_ratio(best['ratio_mean'])} central k-means, with "
                  f"{format_bytes(best['bytes'])} a run.")  # fmt: skip
     if few:
-        words.append(f"With fewer than {SEEDS} seeds differences cannot be told from chance.")
+        words.append(f"With fewer than {SEEDS} seeds, differences cannot be distinguished from chance.")
     else:
-        words += _list_alike(verdicts, name(best), "it")
-    near = [row for row in rated if row["ratio_mean"] <= 1.01 * best["ratio_mean"]]
-    thrift = min(near, key=lambda row: row["bytes"])
-    if thrift is not best:
-        words.append(f"Cheapest within 1 % of it: {name(thrift)} ({tell_ratio(thrift['ratio_mean'])} central "
-                     f"k-means) with {format_bytes(thrift['bytes'])}.")  # fmt: skip
+        words += _list_similar(verdicts, name(best), "it")
+    candidates = [row for row in rated if row["ratio_mean"] <= 1.01 * best["ratio_mean"]]
+    cheapest = min(candidates, key=lambda row: row["bytes"])
+    if cheapest is not best:
+        words.append(f"Cheapest within 1 % of it: {name(cheapest)} ({describe_ratio(cheapest['ratio_mean'])} central "
+                     f"k-means) with {format_bytes(cheapest['bytes'])}.")  # fmt: skip
     gap = verdicts.pair(name(worst), name(best))
     if worst is not best and (few or (gap is not None and gap.verdict not in (EQUIVALENT, UNDECIDED))):
-        title = "Highest cost" if few else "Last"
-        words.append(f"{title}: {name(worst)}, {tell_ratio(worst['ratio_mean'])} central k-means.")
-        words += [] if few else _list_alike(verdicts, name(worst), "the last")
-    return " ".join([*words, *_tell_reached(rated, name), *_tell_worse(rated, name)])
+        title = "Highest cost" if few else "Worst"
+        words.append(f"{title}: {name(worst)}, {describe_ratio(worst['ratio_mean'])} central k-means.")
+        words += [] if few else _list_similar(verdicts, name(worst), "the worst")
+    return " ".join([*words, *_describe_reached(rated, name), *_describe_worse(rated, name)])
 
 
-def _list_alike(verdicts: Verdicts, name: str, pronoun: str) -> list[str]:
-    """Return which configurations are equivalent to one, and which are not distinguished from it."""
-    found: dict[str, list[str]] = {EQUIVALENT: [], UNDECIDED: []}
+def _list_similar(verdicts: Verdicts, name: str, pronoun: str) -> list[str]:
+    """List the configurations that are equivalent to a given one, and those not distinguished from it."""
+    similar: dict[str, list[str]] = {EQUIVALENT: [], UNDECIDED: []}
     for other in verdicts.names:
         gap = verdicts.pair(other, name)
         verdict = UNDECIDED if gap is None else gap.verdict
-        if other != name and verdict in found:
-            found[verdict].append(other)
+        if other != name and verdict in similar:
+            similar[verdict].append(other)
     titles = {EQUIVALENT: f"Equivalent to {pronoun}", UNDECIDED: f"Not distinguished from {pronoun}"}
-    return [f"{titles[verdict]}: {'; '.join(names)}." for verdict, names in found.items() if names]
+    return [f"{titles[verdict]}: {'; '.join(names)}." for verdict, names in similar.items() if names]
 
 
 def runs_by_seed(mean: Row) -> dict[int, Row]:
@@ -213,13 +230,13 @@ def runs_by_seed(mean: Row) -> dict[int, Row]:
 
 
 def _draw_seeds(study: Study, sentence: str) -> list[Html]:
-    """Return small multiples with every run, and all configurations beside the best; nothing without a comparison."""
+    """Draw small multiples of all runs, and the differences to the best; an empty list without cost ratios."""
     rated = [row for row in study.rows if row.get("ratio_mean") is not None]
     draws: dict[str, tuple[Callable[..., Any], str]] = {}
     if rated:
         draws["seeds"] = (plot_seeds, "Small multiples: the cost of every run above central k-means, a dot per seed")
     if len(find_axes(rated)) > 0:
-        draws["differences"] = (plot_differences, f"Configurations beside the best. {sentence}")
+        draws["differences"] = (plot_differences, f"Configurations relative to the best. {sentence}")
     return [
         tag(
             "figure",
@@ -233,56 +250,62 @@ def _draw_seeds(study: Study, sentence: str) -> list[Html]:
 
 
 def _list_standings(verdicts: Verdicts, margin: float) -> list[Html]:
-    """Return the configurations beside the best: effects with their intervals, and the verdicts."""
-    standings = list_standings(verdicts)
+    """Build a table of all configurations relative to the best: effects, intervals and verdicts."""
     rows: list[list[Cell]] = []
-    for place, one in enumerate(standings):
-        gap: list[Cell] = [None, None, None, None, None]
-        if one.gap is not None:
-            gap = [one.gap.difference, one.gap.effect, one.gap.low, one.gap.high, format_equivalence_interval(one.gap)]
-        rows.append([one.name, one.mean, *gap, format_verdict(one.gap) if place else BEST])
+    for place, standing in enumerate(list_standings(verdicts)):
+        cells: list[Cell] = [None, None, None, None, None]
+        gap = standing.gap
+        if gap is not None:
+            cells = [gap.difference, gap.effect, gap.low, gap.high, format_equivalence_interval(gap)]
+        rows.append([standing.name, standing.mean, *cells, format_verdict(gap) if place else BEST])
     if len(rows) < 2:
         return []
-    head: list[Content] = ["configuration", title_of("ratio_mean"), "mean difference", *_head_effect(verdicts.scale),
-                           "90 % interval of the log ratio", "verdict"]  # fmt: skip
-    return [tabulate(f"Beside the best, same seeds. {describe_test(verdicts, margin)}", head, rows, sortable=True)]
+    head: list[Content] = [
+        "configuration", label_column("ratio_mean"), "mean difference", *_head_effect(verdicts.scale),
+        "90 % interval of the log ratio", "verdict",
+    ]  # fmt: skip
+    caption = f"Relative to the best, same seeds. {describe_test(verdicts, margin)}"
+    return [tabulate(caption, head, rows, sortable=True)]
 
 
 def _head_effect(scale: str) -> list[Content]:
-    """Return the titles of an effect and its interval."""
-    what = {"excess": "excess, times", "ratio": "cost, times"}.get(scale, "difference")
-    return [what, "corrected 95 %: from", "to"]
+    """Return the titles of the columns of an effect and its interval."""
+    effect = {"excess": "ratio of excess", "ratio": "ratio of cost"}.get(scale, "difference")
+    return [effect, "corrected 95 %: from", "to"]
 
 
 def _list(rows: Sequence[Row], name: Callable[[Row], str]) -> str:
     return "; ".join(map(name, rows))
 
 
-def _tell_reached(rated: Sequence[Row], name: Callable[[Row], str]) -> list[str]:
-    """State which configurations came within 1 % of central k-means for good, the first, and which never did."""
-    first, figure = "method_rounds_to_1pct_of_central", "rounds_to_1pct_of_central"
-    came = sorted((row for row in rated if row[first] is not None), key=lambda row: row[first])
+def _describe_reached(rated: Sequence[Row], name: Callable[[Row], str]) -> list[str]:
+    """Describe which configurations were first within 1 % of central k-means to the end, and which never were."""
+    method_rounds, all_rounds = "method_rounds_to_1pct_of_central", "rounds_to_1pct_of_central"
+    reached = sorted((row for row in rated if row[method_rounds] is not None), key=lambda row: row[method_rounds])
     words = []
-    if came:
-        soon = came[0]
-        told = [soon[first], soon[figure], write_share(soon)]
-        level = [row for row in came if [row[first], row[figure], write_share(row)] == told]
-        who = " and ".join(map(name, level)) if len(level) == 2 else _list(level, name)
-        words.append(f"Within 1 % of central k-means first: {who}, after {soon[first]:.3g} "
-                     f"round{'s' * (soon[first] != 1)} ({soon[figure]:.3g} with initialization{told[2]}).")  # fmt: skip
+    if reached:
+        first = reached[0]
+        share = write_share(first)
+        spent = [first[method_rounds], first[all_rounds], share]
+        tied = [row for row in reached if [row[method_rounds], row[all_rounds], write_share(row)] == spent]
+        names = " and ".join(map(name, tied)) if len(tied) == 2 else _list(tied, name)
+        words.append(
+            f"Within 1 % of central k-means first: {names}, after {first[method_rounds]:.3g} "
+            f"round{'s' * (first[method_rounds] != 1)} ({first[all_rounds]:.3g} with initialization{share})."
+        )
     never = [row for row in rated if row["reached_central"] == 0]
     return words + ([f"Never within 1 % of it: {_list(never, name)}."] if never else [])
 
 
-def _tell_worse(rated: Sequence[Row], name: Callable[[Row], str]) -> list[str]:
-    worse = [(row, how) for row in rated if (how := describe_quality_loss(row["group"]))]
-    told = "; ".join(f"{name(row)}, {how}" for row, how in worse)
-    return [f"Quality got worse before the end of {told}."] if worse else []
+def _describe_worse(rated: Sequence[Row], name: Callable[[Row], str]) -> list[str]:
+    worse = [(row, change) for row in rated if (change := describe_quality_loss(row["group"]))]
+    changes = "; ".join(f"{name(row)}, {change}" for row, change in worse)
+    return [f"Quality got worse before the end of {changes}."] if worse else []
 
 
-def _fault_sentence(told: dict[str, Any]) -> str:
-    """State which faults and Byzantine devices all runs had, and which defense they used."""
-    options = told.get("base") or {}
+def _describe_faults(settings: dict[str, Any]) -> str:
+    """Describe the faults, Byzantine devices and defenses of all runs by their options."""
+    options = settings.get("base") or {}
     words = [f"--{name.replace('_', '-')} {options[name]}" for name in _STRIKING if options.get(name)]
     return f" All runs with {', '.join(words)}." if words else ""
 
@@ -295,7 +318,7 @@ def _name_failures(bad: Sequence[Row], axes: Sequence[str]) -> Html:
 
 
 def _collect_figures(kind: str, folder: Path, table: Sequence[Row]) -> list[Html]:
-    """Return the figures: drawn anew of a comparison, of a study those that it keeps, as pictures of their own."""
+    """Draw the figures of a comparison; embed the figures in the folder of a study as images."""
     if kind == "comparison":
         if not any(row["ratio_mean"] is not None for row in table):
             return []
@@ -318,47 +341,44 @@ def _embed(path: Path) -> Html:
 
 def _list_means(means: Sequence[Row], axes: Sequence[str]) -> Html:
     names = [name for name in axes if name != "seed"]
-    figures = [name for name in keys(ShownIn.MEANS) if any(row[name] is not None for row in means)]
-    rows: list[list[Cell]] = [[*(row[name] for name in (*names, "runs")), *(_reached(row, name) for name in figures)]
-                              for row in means]  # fmt: skip
-    head: list[Content] = [*names, "runs", *map(title_of, figures)]
-    return tabulate(
-        "Means over seeds (of the worst device the worst); a click on a title sorts",
-        head,
-        rows,
-        sortable=True,
-    )
+    metrics = [name for name in keys(ShownIn.MEANS) if any(row[name] is not None for row in means)]
+    rows: list[list[Cell]] = [
+        [*(row[name] for name in (*names, "runs")), *(_write_mean(row, name) for name in metrics)] for row in means
+    ]
+    head: list[Content] = [*names, "runs", *map(label_column, metrics)]
+    caption = "Means over seeds (for the worst device: the maximum); click on a title to sort"
+    return tabulate(caption, head, rows, sortable=True)
 
 
-def _reached(row: Row, name: str) -> Cell:
-    """Return a mean as a cell; in words where not all runs came within 1 % of central k-means."""
+def _write_mean(row: Row, name: str) -> Cell:
+    """Return a mean as a cell, with the share of runs within 1 % of central k-means if not all came that close."""
     if never_reached(row, name):
         return "never"
     share = write_share(row) if name.endswith(OF_CENTRAL) and row[name] is not None else ""
     return f"{write(row[name])}{share}" if share else row[name]
 
 
-def _list_differences(verdicts: Verdicts, told: dict[str, Any]) -> list[Html]:
-    """Return the verdicts of a comparison beside its reference."""
+def _list_differences(verdicts: Verdicts, settings: dict[str, Any]) -> list[Html]:
+    """Build a table of the verdicts of a comparison relative to its reference."""
     rows: list[list[Cell]] = []
-    for one in told.get("differences", ()):
-        gap = verdicts.pair(*name_sides(one))
+    for difference in settings.get("differences", ()):
+        gap = verdicts.pair(*name_sides(difference))
         if gap is not None:
-            pair = " – ".join(name_sides(one))
+            pair = " – ".join(name_sides(difference))
             rows.append([pair, gap.seeds, gap.difference, gap.effect, gap.low, gap.high, format_verdict(gap)])
     if not rows:
         return []
     head: list[Content] = ["pair", "seeds", "mean difference", *_head_effect(verdicts.scale), "verdict"]
-    return [tabulate(f"Beside {told['reference']}, same seeds and tests", head, rows, sortable=True)]
+    return [tabulate(f"Relative to {settings['reference']}, same seeds and tests", head, rows, sortable=True)]
 
 
 def _list_runs(rows: Sequence[Row], axes: Sequence[str]) -> Html:
     names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in _LEFT_OUT]
     names = [*axes, *(name for name in names if name not in axes)]
-    kept = [name for name in names if name in axes or any(row.get(name) is not None for row in rows)]
-    cells: list[list[Cell]] = [[_plain(row.get(name)) for name in kept] for row in rows[:_LISTED]]
+    columns = [name for name in names if name in axes or any(row.get(name) is not None for row in rows)]
+    cells: list[list[Cell]] = [[_plain(row.get(name)) for name in columns] for row in rows[:_LISTED]]
     left_out = f", the first {_LISTED:,} of {len(rows):,}" if len(rows) > _LISTED else ""
-    heads = [title_of(name) for name in kept]
+    heads = [label_column(name) for name in columns]
     return fold(f"All runs ({len(rows):,})", tabulate(f"Runs{left_out}", heads, cells, sortable=True))
 
 
@@ -368,27 +388,32 @@ def _plain(value: Any) -> Cell:
     return value
 
 
-def _repeat(kind: str, folder: Path, told: dict[str, Any]) -> Html:
-    """Return the command that does it again: of a comparison from what was asked, of a study from its file."""
+def _repeat(kind: str, folder: Path, settings: dict[str, Any]) -> Html:
+    """Build the command that repeats a comparison, from its options, or a study, from its file."""
     if kind == "comparison":
-        words = ["python", "-m", "p2pkm", "compare", "--algorithm", ",".join(told["algorithms"]), "--graph",
-                 ",".join(told["graphs"]), "--seeds", ",".join(map(str, told["seeds"]))]  # fmt: skip
-        return section("How to repeat it", tag("pre", shlex.join([*words, *_spell(told["base"], told["usual"])])))
+        words = [
+            "python", "-m", "p2pkm", "compare", "--algorithm", ",".join(settings["algorithms"]), "--graph",
+            ",".join(settings["graphs"]), "--seeds", ",".join(map(str, settings["seeds"])),
+        ]  # fmt: skip
+        options = _write_options(settings["base"], settings["defaults"])
+        return section("How to repeat it", tag("pre", shlex.join([*words, *options])))
     files = sorted(folder.glob("*.toml"))
     if not files:
-        return section("How to repeat it", tag("p", "The folder does not hold the file of the study.", class_="note"))
+        return section(
+            "How to repeat it", tag("p", "The folder does not contain the file of the study.", class_="note")
+        )
     command = shlex.join(["python", "-m", "p2pkm", "sweep", str(files[0].resolve())])
     return section(
         "How to repeat it", tag("pre", command), fold(files[0].name, tag("pre", files[0].read_text("utf-8")))
     )
 
 
-def _spell(options: dict[str, Any], usual: dict[str, Any]) -> list[str]:
-    """Return options as words of a command line, but for those that are what they would be anyway."""
+def _write_options(options: dict[str, Any], defaults: dict[str, Any]) -> list[str]:
+    """Write options as words of a command line, except those with their default value."""
     words = list[str]()
     for name, value in options.items():
         flag = f"--{name.replace('_', '-')}"
-        if name in _UNSPOKEN or value is None or usual.get(name) == value:
+        if name in _NOT_IN_COMPARE or value is None or defaults.get(name) == value:
             continue
         if isinstance(value, bool):
             words.append(flag if value else f"--no-{flag[2:]}")

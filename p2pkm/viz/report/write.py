@@ -1,4 +1,4 @@
-"""One page for a folder, whatever it holds."""
+"""Report of a folder, which may contain a run, a comparison or a study."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ _NAME = "report.html"
 
 
 class WrittenReport(NamedTuple):
-    """What was written: the file, what it is about (run, comparison, study), its bytes, whether it can be replayed."""
+    """Path, kind (run, comparison or study) and size in bytes of a report, and whether it contains a replay."""
 
     path: Path
     kind: str
@@ -24,47 +24,47 @@ class WrittenReport(NamedTuple):
         return {"report": str(self.path), "kind": self.kind, "bytes": self.bytes, "replay": self.replay}
 
 
-def write_report(folder: Path, usual: dict[str, Any], out: Path | None = None) -> WrittenReport:
-    """Write the page of a run, a comparison or a study.
+def write_report(folder: Path, defaults: dict[str, Any], out: Path | None = None) -> WrittenReport:
+    """Write the report of a run, a comparison or a study.
 
     Parameters
     ----------
     folder : Path
-    usual : dict
-        The options of a run and their defaults, which a page leaves out.
+    defaults : dict
+        Options of a run with their defaults, which the commands in a report omit.
     out : Path, optional
-        None: report.html in the folder.
+        File to write; None: report.html in the folder.
 
     Raises
     ------
     DataError
-        If the folder holds nothing that can be reported, or a file of it cannot be read.
+        If the folder does not contain a run, a comparison or a study, or one of its files cannot be read.
     ExperimentError
-        If `out` cannot be used.
+        If `out` is a folder or cannot be written.
     NetworkError
-        If the disk fails.
+        If writing fails.
     """
-    kind = recognize(folder)
+    kind = detect_kind(folder)
     target = folder / _NAME if out is None else out
     _check(target)
-    page, moving = _draw(kind, folder, usual)
+    page, has_replay = _draw(kind, folder, defaults)
     content = page.encode("utf-8", "replace")
     try:
         write_bytes(target.parent, target.name, lambda file: file.write(content))
     except OSError as error:
         raise NetworkError(
-            f"{target} cannot be written: {error.strerror or error}; make room or choose another --out"
+            f"{target} cannot be written: {error.strerror or error}. Free disk space, or choose another --out"
         ) from None
-    return WrittenReport(target, kind, len(content), moving)
+    return WrittenReport(target, kind, len(content), has_replay)
 
 
-def recognize(folder: Path) -> str:
-    """Return what a folder holds: run, comparison or study.
+def detect_kind(folder: Path) -> str:
+    """Detect whether a folder contains a run, a comparison or a study.
 
     Raises
     ------
     DataError
-        If it is none of them, with the reason and what to do.
+        If it contains none of them.
     """
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
@@ -75,26 +75,28 @@ def recognize(folder: Path) -> str:
         return "comparison"
     if (folder / "config.toml").is_file() or (folder / "chain.npz").is_file():
         return "run"
-    found = describe_run_collection(folder)
+    contents = describe_run_collection(folder)
     raise DataError(
-        f"{folder} is not the folder of a run, a comparison or a study{f'; it holds {found}' * bool(found)}"
+        f"{folder} is not the folder of a run, a comparison or a study{f'; it contains {contents}' * bool(contents)}"
     )
 
 
 def _check(target: Path) -> None:
-    """Refuse a file that cannot be written, before the work."""
+    """Check that the file can be written, before figures are drawn."""
     place = target.parent
     if target.is_dir():
-        raise ExperimentError(f"--out {target} is a folder; expected a file, such as {target / _NAME}")
+        raise ExperimentError(f"--out {target} is a folder; expected a file, for example {target / _NAME}")
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        raise ExperimentError(f"--out {target} cannot be written: {place} is not a folder that may be written to")
+        raise ExperimentError(
+            f"--out {target} cannot be written: {place} is not a writable folder. Choose another file"
+        )
 
 
-def _draw(kind: str, folder: Path, usual: dict[str, Any]) -> tuple[str, bool]:
+def _draw(kind: str, folder: Path, defaults: dict[str, Any]) -> tuple[str, bool]:
     if kind == "run":
         from p2pkm.viz.report.run_page import draw_run
 
         return draw_run(folder)
     from p2pkm.viz.report.study_page import draw_rows
 
-    return draw_rows(kind, folder, usual), False
+    return draw_rows(kind, folder, defaults), False

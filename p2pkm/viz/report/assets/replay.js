@@ -1,45 +1,47 @@
 "use strict";
-// The replay: one state (frame, device, colors), two pictures drawn from it, and controls that change it.
+// Replay of a run: one state (frame, device, colors), two views drawn from it, and controls that change it.
 (async () => {
   const byId = (name) => document.getElementById(`replay-${name}`);
-  const told = JSON.parse(byId("data").textContent);
+  const content = JSON.parse(byId("data").textContent);
   if (!("DecompressionStream" in globalThis)) {
-    byId("now").textContent = "The replay needs a browser of 2023 or later.";
+    byId("now").textContent = "The replay requires a browser of 2023 or later.";
     return;
   }
-  const data = await unpack(told);
+  const data = await unpack(content);
   const root = document.getElementById("replay");
-  const slider = byId("slider"), play = byId("play"), tip = byId("tip"), wish = byId("device");
-  const frames = told.frames.length, devices = told.devices, links = told.links, k = told.k;
-  const nodes = devices + (told.hub ? 1 : 0);
-  const calm = matchMedia("(prefers-reduced-motion: reduce)"), dark = matchMedia("(prefers-color-scheme: dark)");
+  const slider = byId("slider"), play = byId("play"), tip = byId("tip"), deviceInput = byId("device");
+  const frames = content.frames.length, devices = content.devices, links = content.links, k = content.k;
+  const nodes = devices + (content.hub ? 1 : 0);
+  const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)"), dark = matchMedia("(prefers-color-scheme: dark)");
   const VIRIDIS = [[68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129],
     [92, 200, 99], [170, 220, 50], [253, 231, 37]];
-  const CROSSES = 1600, NUMBERED = 40, LEVELS = 6, WIDE = 20, APART = 4; // APART: longer over shorter side of the cloud
+  const CROSSES = 1600, NUMBERED = 40, LEVELS = 6, WIDE = 20;
+  const ELONGATED = 4; // longer over shorter side of the points above which the axes do not share a scale
 
   let frame = 0, blend = 0, playing = false, began = 0, pinned = -1, hovered = -1;
   let ink = {};
   const views = { graph: view("graph"), cloud: view("cloud"), strip: view("strip") };
-  const around = Array.from({ length: nodes }, () => []);
+  const edgesOf = Array.from({ length: nodes }, () => []);
   for (let e = 0; e < links; e++) {
-    around[data.edgeA[e]].push(e);
-    around[data.edgeB[e]].push(e);
+    edgesOf[data.edgeA[e]].push(e);
+    edgesOf[data.edgeB[e]].push(e);
   }
   const perPoint = data.cost.map((cost, i) => cost / data.size[i % devices]); // NaN and infinite stay unknown
   const shades = {
     cost: { values: perPoint, ...range(perPoint), title: "cost per point" },
-    disagreement: { values: data.disagreement, ...range(data.disagreement), title: "disagreement with neighbors" },
-    sent: { values: data.sent, ...range(data.sent), title: "bytes since the frame before", whole: true },
-    gtv: { values: data.gtv, ...range(data.gtv), title: "GTV of a link" },
+    disagreement: { values: data.disagreement, ...range(data.disagreement), title: "total variation between a device and its neighbors" },
+    sent: { values: data.sent, ...range(data.sent), title: "bytes since the last frame", whole: true },
+    gtv: { values: data.gtv, ...range(data.gtv), title: "total variation of a link" },
   };
 
-  const way = choosePath();
+  const curve = chooseCurve();
 
-  function choosePath() { // what the strip draws: the excess cost, unless the disagreement is known in more frames
-    const known = (name) => told.frames.filter((one) => one[name] !== null).length;
+  // Metric of the strip: the excess cost, or the total variation if it is known in more frames.
+  function chooseCurve() {
+    const known = (name) => content.frames.filter((one) => one[name] !== null).length;
     const excess = known("ratio_mean") >= known("gtv");
-    const values = told.frames.map((one) => (excess ? (one.ratio_mean ?? NaN) - 1 : one.gtv ?? NaN));
-    return { values, range: range(values), title: excess ? "cost above central k-means" : "GTV" };
+    const values = content.frames.map((one) => (excess ? (one.ratio_mean ?? NaN) - 1 : one.gtv ?? NaN));
+    return { values, range: range(values), title: excess ? "cost above central k-means" : "total variation" };
   }
 
   async function unpack({ arrays, data: text }) {
@@ -53,7 +55,7 @@
       found[name] = new kind(bytes.slice(start, end));
       start = end;
     }
-    const step = told.devices * told.k * 2, all = found.centroids; // from differences to places
+    const step = content.devices * content.k * 2, all = found.centroids; // differences between frames to positions
     for (let i = step; i < all.length; i++) all[i] += all[i - step];
     return found;
   }
@@ -89,7 +91,7 @@
     return VIRIDIS[i].map((one, c) => Math.round(one + t * (VIRIDIS[i + 1][c] - one)));
   }
 
-  function luminance(shade) { // as WCAG defines it
+  function luminance(shade) { // relative luminance of WCAG 2.2
     const linear = shade.map((one) => (one <= 10 ? one / 3294.6 : ((one / 255 + 0.055) / 1.055) ** 2.4));
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
   }
@@ -130,7 +132,7 @@
   function drawGraph() {
     const { pen, width, height, spots } = views.graph, to = views.graph.fit, size = views.graph.radius;
     pen.clearRect(0, 0, width, height);
-    const who = chosen(), mine = new Set(who < 0 ? [] : around[who]);
+    const node = chosen(), mine = new Set(node < 0 ? [] : edgesOf[node]);
     const wanted = shades[byId("links").value], lit = Array.from({ length: LEVELS + 1 }, () => []);
     for (let e = 0; e < links; e++) {
       const value = wanted.values[frame * links + e];
@@ -150,7 +152,7 @@
       pen.lineWidth = thick + 1;
       traceLinks(pen, [...mine], spots);
     }
-    drawNodes(pen, spots, size, who);
+    drawNodes(pen, spots, size, node);
   }
 
   function traceLinks(pen, some, spots) {
@@ -162,24 +164,24 @@
     pen.stroke();
   }
 
-  // Names of devices below them, moved as far as needs be to stay on the canvas.
+  // Names of devices below their marks, moved so that they stay on the canvas.
   function writeNames(pen, spots, size) {
     const width = pen.canvas.clientWidth;
     pen.font = "11px system-ui, sans-serif";
     pen.textBaseline = "top";
     for (let i = 0; i < devices; i++) {
-      const half = pen.measureText(told.names[i]).width / 2 + 2;
+      const half = pen.measureText(content.names[i]).width / 2 + 2;
       const x = Math.max(half, Math.min(spots[i][0], width - half)), y = spots[i][1] + size + 2;
       pen.lineWidth = 3;
       pen.strokeStyle = ink.paper;
-      pen.strokeText(told.names[i], x, y);
+      pen.strokeText(content.names[i], x, y);
       pen.fillStyle = ink.text;
-      pen.fillText(told.names[i], x, y);
+      pen.fillText(content.names[i], x, y);
     }
     pen.textBaseline = "middle";
   }
 
-  function drawNodes(pen, spots, size, who) {
+  function drawNodes(pen, spots, size, node) {
     const wanted = shades[byId("devices").value];
     pen.lineWidth = size > 4 ? 1 : 0.5;
     pen.font = `${Math.round(Math.min(size * 1.1, 12))}px system-ui, sans-serif`;
@@ -195,22 +197,22 @@
       else pen.rect(x - size * 1.2, y - size * 1.2, size * 2.4, size * 2.4);
       pen.fill();
       pen.stroke();
-      if (nodes <= NUMBERED && size >= 7 && !(told.names && i < devices)) {
-        pen.fillStyle = !known ? ink.paper : luminance(shade) > 0.179 ? "#000" : "#fff"; // which has more contrast
+      if (nodes <= NUMBERED && size >= 7 && !(content.names && i < devices)) {
+        pen.fillStyle = !known ? ink.paper : luminance(shade) > 0.179 ? "#000" : "#fff"; // the one with more contrast
         pen.fillText(i < devices ? data.device[i] : "S", x, y + 0.5);
       }
     }
-    if (nodes <= NUMBERED && size >= 7 && told.names) writeNames(pen, spots, size);
-    if (who >= 0) {
+    if (nodes <= NUMBERED && size >= 7 && content.names) writeNames(pen, spots, size);
+    if (node >= 0) {
       pen.strokeStyle = ink.accent;
       pen.lineWidth = 3;
       pen.beginPath();
-      pen.arc(...spots[who], size + 4, 0, 2 * Math.PI);
+      pen.arc(...spots[node], size + 4, 0, 2 * Math.PI);
       pen.stroke();
     }
   }
 
-  function drawPoints() { // what does not move, once
+  function drawPoints() { // into a canvas, once, because points do not move
     const { canvas, width, height } = views.cloud, to = views.cloud.fit;
     const still = document.createElement("canvas");
     still.width = canvas.width;
@@ -221,7 +223,7 @@
     pen.globalAlpha = dark.matches ? 0.75 : 0.5;
     for (let i = 0; i < data.pointClass.length; i++) {
       const kind = data.pointClass[i];
-      pen.fillStyle = kind < 0 ? ink.muted : told.classes[kind % told.classes.length];
+      pen.fillStyle = kind < 0 ? ink.muted : content.classes[kind % content.classes.length];
       pen.fillRect(to.x(data.points[2 * i]) - 1.25, to.y(data.points[2 * i + 1]) - 1.25, 2.5, 2.5);
     }
     views.cloud.still = still;
@@ -233,8 +235,8 @@
     pen.font = "11px system-ui, sans-serif";
     pen.textBaseline = "top";
     pen.textAlign = "center";
-    const [across, up] = told.cloud.names, bottom = height - 30, left = 40;
-    for (const value of ticks(told.cloud.low[0], told.cloud.high[0], width / 90)) {
+    const [across, up] = content.cloud.names, bottom = height - 30, left = 40;
+    for (const value of ticks(content.cloud.low[0], content.cloud.high[0], width / 90)) {
       const x = to.x0 + (value - to.low[0]) * to.across;
       pen.fillRect(x, bottom, 1, 4);
       pen.fillText(show(value), x, bottom + 5);
@@ -242,7 +244,7 @@
     pen.fillText(across, (left + width) / 2, height - 12);
     pen.textAlign = "right";
     pen.textBaseline = "middle";
-    for (const value of ticks(told.cloud.low[1], told.cloud.high[1], height / 90)) {
+    for (const value of ticks(content.cloud.low[1], content.cloud.high[1], height / 90)) {
       const y = to.y0 - (value - to.low[1]) * to.up;
       pen.fillRect(left - 4, y, 4, 1);
       pen.fillText(show(value), left - 6, y);
@@ -262,13 +264,13 @@
     return found;
   }
 
-  // Where centroid j of device i stands, null if there is none; on the way to the next frame while playing.
+  // Position of centroid j of device i, interpolated to the next frame while playing; null if it is absent.
   function place(t, i, j, part = 0) {
-    const here = 2 * ((t * devices + i) * k + j), all = data.centroids, none = told.cloud.absent;
+    const here = 2 * ((t * devices + i) * k + j), all = data.centroids, none = content.cloud.absent;
     if (all[here] === none && all[here + 1] === none) return null;
     let x = all[here], y = all[here + 1];
     const next = here + 2 * devices * k;
-    if (part && next < all.length && all[next] !== none && told.frames[t].stage === told.frames[t + 1].stage) {
+    if (part && next < all.length && all[next] !== none && content.frames[t].stage === content.frames[t + 1].stage) {
       x += part * (all[next] - x);
       y += part * (all[next + 1] - y);
     }
@@ -276,12 +278,12 @@
   }
 
   function drawCloud() {
-    const { pen, width, height, spots } = views.cloud, who = chosen();
+    const { pen, width, height, spots } = views.cloud, node = chosen();
     pen.clearRect(0, 0, width, height);
     pen.drawImage(views.cloud.still, 0, 0, width, height);
     const crosses = devices * k <= CROSSES, size = crosses ? 4 : 1;
     pen.strokeStyle = pen.fillStyle = ink.text;
-    pen.globalAlpha = (who >= 0 && who < devices ? 0.25 : 1) * (crosses ? 0.8 : Math.max(0.25, Math.min(0.8, 6000 / (devices * k))));
+    pen.globalAlpha = (node >= 0 && node < devices ? 0.25 : 1) * (crosses ? 0.8 : Math.max(0.25, Math.min(0.8, 6000 / (devices * k))));
     pen.lineWidth = 1.4;
     spots.length = 0;
     pen.beginPath();
@@ -297,7 +299,7 @@
     if (crosses) pen.stroke();
     else pen.fill();
     pen.globalAlpha = 1;
-    if (who >= 0 && who < devices) drawOwn(pen, who);
+    if (node >= 0 && node < devices) drawOwn(pen, node);
   }
 
   function cross(pen, [x, y], size) {
@@ -307,19 +309,19 @@
     pen.lineTo(x + size, y - size);
   }
 
-  function drawOwn(pen, who) { // the points, centroids and paths of one device
+  function drawOwn(pen, node) { // the points, centroids and paths of one device
     const to = views.cloud.fit;
     pen.fillStyle = pen.strokeStyle = ink.accent;
     for (let i = 0; i < data.pointDevice.length; i++) {
-      if (data.pointDevice[i] !== who) continue;
+      if (data.pointDevice[i] !== node) continue;
       pen.fillRect(to.x(data.points[2 * i]) - 2, to.y(data.points[2 * i + 1]) - 2, 4, 4);
     }
     pen.lineWidth = 1;
     pen.beginPath();
     for (let j = 0; j < k; j++) {
       for (let t = 1; t <= frame; t++) {
-        const before = place(t - 1, who, j), after = place(t, who, j);
-        if (!before || !after || told.frames[t].stage !== told.frames[t - 1].stage) continue;
+        const before = place(t - 1, node, j), after = place(t, node, j);
+        if (!before || !after || content.frames[t].stage !== content.frames[t - 1].stage) continue;
         pen.moveTo(...before);
         pen.lineTo(...after);
       }
@@ -330,28 +332,28 @@
       pen.lineWidth = wide;
       pen.beginPath();
       for (let j = 0; j < k; j++) {
-        const at = place(frame, who, j, blend);
+        const at = place(frame, node, j, blend);
         if (at) cross(pen, at, 6);
       }
       pen.stroke();
     }
   }
 
-  function drawStrip() { // stages as bands, and how far there was to go
+  function drawStrip() { // stages as bands, and the curve of the chosen metric
     const { pen, width, height } = views.strip, edge = 8;
     const x = (i) => edge + (width - 2 * edge) * (frames > 1 ? i / (frames - 1) : 0);
-    const values = way.values, scale = way.range;
+    const values = curve.values, scale = curve.range;
     pen.clearRect(0, 0, width, height);
     pen.font = "11px system-ui, sans-serif";
     pen.textBaseline = "top";
     let start = 0, band = 0, free = 0;
     for (let i = 1; i <= frames; i++) {
-      if (i < frames && told.frames[i].stage === told.frames[start].stage) continue;
+      if (i < frames && content.frames[i].stage === content.frames[start].stage) continue;
       const from = start ? x(start - 0.5) : 0, to = i < frames ? x(i - 0.5) : width;
       pen.fillStyle = band++ % 2 ? ink.card : ink.pale;
       pen.fillRect(from, 0, to - from, height);
       pen.fillStyle = ink.muted;
-      if (pen.measureText(told.frames[start].stage).width < to - from - 4 && from >= free) pen.fillText(told.frames[start].stage, from + 4, 3);
+      if (pen.measureText(content.frames[start].stage).width < to - from - 4 && from >= free) pen.fillText(content.frames[start].stage, from + 4, 3);
       start = i;
     }
     pen.strokeStyle = ink.lit;
@@ -370,8 +372,8 @@
 
   // ------------------------------------------------------------------------------------------------------ the page
 
-  function measure() { // sizes and colors of now
-    if (!views.cloud.canvas.clientWidth) return; // not laid out
+  function measure() { // current sizes and colors
+    if (!views.cloud.canvas.clientWidth) return; // hidden
     const style = getComputedStyle(document.documentElement);
     ink = Object.fromEntries(["text", "muted", "line", "pale", "paper", "card", "accent", "lit"]
       .map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
@@ -386,11 +388,11 @@
     const { graph, cloud } = views;
     graph.radius = Math.min(Math.max(0.22 * Math.min(graph.width, graph.height) / Math.sqrt(nodes), 1.8), 13);
     const pad = graph.radius + 6;
-    graph.fit = fit(told.graph, graph, [pad, pad, pad, pad], true);
+    graph.fit = fit(content.graph, graph, [pad, pad, pad, pad], true);
     graph.spots = Array.from({ length: nodes }, (_, i) => [graph.fit.x(data.places[2 * i]), graph.fit.y(data.places[2 * i + 1])]);
-    const sides = told.cloud.high.map((high, i) => high - told.cloud.low[i]);
-    const square = !told.cloud.line && Math.max(...sides) <= APART * Math.min(...sides);
-    cloud.fit = fit(told.cloud, cloud, [44, 6, 6, 34], square);
+    const sides = content.cloud.high.map((high, i) => high - content.cloud.low[i]);
+    const square = !content.cloud.line && Math.max(...sides) <= ELONGATED * Math.min(...sides);
+    cloud.fit = fit(content.cloud, cloud, [44, 6, 6, 34], square);
     drawPoints();
     explain();
     draw();
@@ -402,7 +404,7 @@
     drawStrip();
   }
 
-  function explain() { // what the colors mean
+  function explain() { // keys of colors and marks
     const key = (one, ramp) => {
       const bar = document.createElement("span");
       bar.className = `ramp ${ramp}`;
@@ -413,18 +415,18 @@
       return line;
     };
     byId("graph-key").replaceChildren(key(shades[byId("devices").value], "viridis"), key(shades[byId("links").value], "lit"));
-    byId("strip-key").textContent = `line: ${way.title}${way.range.log ? ", logarithmic" : ""}; bands: stages`;
+    byId("strip-key").textContent = `line: ${curve.title}${curve.range.log ? ", logarithmic" : ""}; bands: stages`;
     byId("cloud-key").textContent = `${devices * k <= CROSSES ? "crosses" : "squares"}: the devices' centroids; dots: points`
-      + (told.cloud.colored ? `, colored by ${told.cloud.colored}` : "");
+      + (content.cloud.colored ? `, colored by ${content.cloud.colored}` : "");
   }
 
-  function tell() { // the frame in words
-    const one = told.frames[frame], excess = one.ratio_mean === null ? null : 100 * (one.ratio_mean - 1);
+  function describeFrame() { // metrics of the frame as text
+    const one = content.frames[frame], excess = one.ratio_mean === null ? null : 100 * (one.ratio_mean - 1);
     const parts = [`${one.stage}, round ${one.round}`];
     if (excess !== null) parts.push(`${show(excess)} % above central k-means`);
-    if (one.gtv !== null) parts.push(`GTV ${show(one.gtv)}`);
+    if (one.gtv !== null) parts.push(`total variation ${show(one.gtv)}`);
     parts.push(`${showBytes(one.bytes)} sent so far`);
-    if (one.converged !== null) parts.push(`${one.converged} of ${told.all} converged`);
+    if (one.converged !== null) parts.push(`${one.converged} of ${content.all} converged`);
     byId("now").textContent = parts.join(" · ");
     slider.setAttribute("aria-valuetext", `${one.stage}, round ${one.round}, frame ${frame + 1} of ${frames}`);
   }
@@ -433,9 +435,9 @@
     frame = Math.min(Math.max(to, 0), frames - 1);
     blend = 0;
     slider.value = frame;
-    tell();
+    describeFrame();
     draw();
-    inform();
+    showTip();
   }
 
   function run(on) {
@@ -451,14 +453,14 @@
 
   function tick(now) {
     if (!playing) return;
-    const pause = calm.matches ? 700 : Math.min(Math.max(12000 / frames, 180), 600);
+    const pause = reducedMotion.matches ? 700 : Math.min(Math.max(12000 / frames, 180), 600);
     began ||= now;
     const passed = (now - began) / pause;
     if (passed >= 1) {
       began = now;
       go(frame + 1);
       if (frame === frames - 1) return run(false);
-    } else if (!calm.matches && devices * k <= 20000) { // centroids glide
+    } else if (!reducedMotion.matches && devices * k <= 20000) { // centroids move smoothly
       blend = passed;
       drawCloud();
       drawStrip();
@@ -468,32 +470,32 @@
 
   // ----------------------------------------------------------------------------------------------------- a device
 
-  function inform() {
-    const who = chosen();
-    tip.hidden = who < 0;
-    if (who < 0) return;
+  function showTip() { // values of the chosen device
+    const node = chosen();
+    tip.hidden = node < 0;
+    if (node < 0) return;
     let sent = 0;
-    for (const e of around[who]) for (let t = 0; t <= frame; t++) sent += data.sent[t * links + e];
-    const at = frame * devices + who, own = who < devices;
-    const rows = [["neighbors", data.degree[who]]];
+    for (const e of edgesOf[node]) for (let t = 0; t <= frame; t++) sent += data.sent[t * links + e];
+    const at = frame * devices + node, own = node < devices;
+    const rows = [["neighbors", data.degree[node]]];
     if (own) {
-      rows.unshift(["points", data.size[who]]);
-      rows.push(["cost", data.cost[at]], ["cost per point", perPoint[at]], ["disagreement", data.disagreement[at]]);
+      rows.unshift(["points", data.size[node]]);
+      rows.push(["cost", data.cost[at]], ["cost per point", perPoint[at]], ["total variation", data.disagreement[at]]);
     }
-    rows.push([told.whole ? "bytes so far" : "bytes so far, links shown", sent], ["bytes in all", data.total[who]]);
+    rows.push([content.whole ? "bytes so far" : "bytes so far, links shown", sent], ["bytes in total", data.total[node]]);
     const list = document.createElement("dl");
     for (const [name, value] of rows) {
       list.append(Object.assign(document.createElement("dt"), { textContent: name }),
         Object.assign(document.createElement("dd"), { textContent: show(Number.isInteger(value) ? value : Math.fround(value)) }));
     }
-    const title = Object.assign(document.createElement("strong"), { textContent: own ? `Device ${data.device[who]}${told.names ? `: ${told.names[who]}` : ""}` : "Server" });
+    const title = Object.assign(document.createElement("strong"), { textContent: own ? `Device ${data.device[node]}${content.names ? `: ${content.names[node]}` : ""}` : "Server" });
     tip.replaceChildren(title, list);
-    moveTip(who);
+    moveTip(node);
   }
 
-  function moveTip(who) { // beside the device, where there is room
+  function moveTip(node) { // next to the device, on the side with enough room
     const stage = tip.parentElement.getBoundingClientRect(), canvas = views.graph.canvas.getBoundingClientRect();
-    const [x, y] = views.graph.spots[who], away = views.graph.radius + 12;
+    const [x, y] = views.graph.spots[node], away = views.graph.radius + 12;
     const left = canvas.left - stage.left + x, top = canvas.top - stage.top + y;
     const room = stage.width - tip.offsetWidth;
     const beside = left + away <= room ? left + away : left - away - tip.offsetWidth;
@@ -502,50 +504,50 @@
     tip.style.top = `${Math.min(Math.max(above, 0), Math.max(stage.height - tip.offsetHeight, 0))}px`;
   }
 
-  function find({ canvas, spots }, event) { // which device is under the pointer
+  function find({ canvas, spots }, event) { // device under the pointer, -1 if none
     const box = canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
     const reach = event.pointerType === "touch" ? 26 : 12;
     let best = -1, least = (canvas === views.graph.canvas ? views.graph.radius + reach : reach) ** 2;
     spots.forEach(([left, top, owner], i) => {
-      const apart = (left - x) ** 2 + (top - y) ** 2;
-      if (apart < least) [best, least] = [owner ?? i, apart];
+      const distance = (left - x) ** 2 + (top - y) ** 2;
+      if (distance < least) [best, least] = [owner ?? i, distance];
     });
     return best;
   }
 
-  function point(who) {
-    if (who === hovered) return;
-    hovered = who;
+  function point(node) {
+    if (node === hovered) return;
+    hovered = node;
     drawGraph();
     drawCloud();
-    inform();
+    showTip();
   }
 
-  function pin(who) {
-    pinned = who;
+  function pin(node) {
+    pinned = node;
     hovered = -1;
-    wish.value = who >= 0 && who < devices ? data.device[who] : "";
+    deviceInput.value = node >= 0 && node < devices ? data.device[node] : "";
     drawGraph();
     drawCloud();
-    inform();
+    showTip();
   }
 
   for (const one of [views.graph, views.cloud]) {
     one.canvas.addEventListener("pointermove", (event) => event.pointerType !== "touch" && point(find(one, event)));
     one.canvas.addEventListener("pointerleave", () => point(-1));
     one.canvas.addEventListener("click", (event) => {
-      const who = find(one, event);
-      pin(who === pinned ? -1 : who);
+      const node = find(one, event);
+      pin(node === pinned ? -1 : node);
     });
   }
-  wish.addEventListener("input", () => {
-    const who = wish.value === "" ? -1 : data.device.subarray(0, devices).indexOf(Number(wish.value));
-    wish.setCustomValidity(wish.value !== "" && who < 0 ? `device ${wish.value} is not among those shown` : "");
-    wish.reportValidity();
-    pinned = who;
+  deviceInput.addEventListener("input", () => {
+    const node = deviceInput.value === "" ? -1 : data.device.subarray(0, devices).indexOf(Number(deviceInput.value));
+    deviceInput.setCustomValidity(deviceInput.value !== "" && node < 0 ? `device ${deviceInput.value} is not among those shown` : "");
+    deviceInput.reportValidity();
+    pinned = node;
     hovered = -1;
     draw();
-    inform();
+    showTip();
   });
   slider.addEventListener("input", () => {
     run(false);

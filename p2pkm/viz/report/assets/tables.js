@@ -1,5 +1,5 @@
 "use strict";
-// A click on a title sorts the table by that column, a second one the other way round; unknown figures stay last.
+// A click on a title sorts the table by that column, a second one in reverse; unknown values are always last.
 for (const table of document.querySelectorAll("table.sortable")) {
   const titles = [...table.tHead.rows[0].cells], body = table.tBodies[0];
   const key = (row, column) => {
