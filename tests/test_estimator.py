@@ -480,7 +480,7 @@ def test_partial_fit_goes_on_from_every_devices_centroids_and_adds_up_bytes():
     assert_array_equal(model.labels_, first.labels_)
     assert_array_equal(model.labels_, nearest(X + 0.3, model.cluster_centers_)[0])
     means = np.array([X[model.labels_ == c].mean(axis=0) + 0.3 for c in range(4)])
-    # docs/proofs.md: within s (1 + g n / n_c) / 2; each device has points in two clusters at least
+    # docs/explain/proofs.md: within s (1 + g n / n_c) / 2; each device has points in two clusters at least
     step = 0.3 * np.std(X + 0.3 - means[model.labels_]) * np.sqrt(4 / 120)
     grain = 120 / np.sqrt(4 * 12)
     off = step * (1 + grain * 6 / np.bincount(model.labels_)) / 2

@@ -20,12 +20,12 @@ import topologies
 from p2pkm.viz import plot_accuracy
 
 SPLITS = {"IID": "iid", "0.3, by class": "dirichlet:alpha=0.3", "0.1, by class": "dirichlet:alpha=0.1"}
-SHAPES = "shapes:points=200,side=16,noise=0.05,contrast=0.8"  # frozen by the bar that docs/deep.md reports
+SHAPES = "shapes:points=200,side=16,noise=0.05,contrast=0.8"  # frozen by the bar that docs/howto/deep-clustering.md reports
 SERVERS = {"DeepFeCA": "feca", "M-Avg": "mavg", "k-FED": "kfed", "FFCM v1": "ffcm1", "FFCM v2": "ffcm2"}
 CONTROLS = ("raw pixels", "PCA", "untrained body", "none", "central", "pooled")
 ALONE = {"raw pixels", "PCA", "untrained body", "pooled"}  # the same for every split
 METHOD: dict[str, Any] = {"rate": 0.02, "epochs": 5}
-BETTER = METHOD | {"batch": 4, "classifier": "centered"}  # what docs/deep.md found to help
+BETTER = METHOD | {"batch": 4, "classifier": "centered"}  # what docs/howto/deep-clustering.md found to help
 GRAPHS = {"ring": topologies.ring(10), "small world": topologies.small_world(10, degree=4),
           "complete": topologies.complete(10)}  # fmt: skip
 SYSTEMS: dict[str, Any] = {

@@ -1,6 +1,6 @@
 """Fault traces: lists of fault events by round, read from and written to lines of JSON.
 
-Each line is one event; docs/faults.md lists the kinds with their keys. An event lasts from its round on for the number
+Each line is one event; docs/howto/faults.md lists the kinds with their keys. An event lasts from its round on for the number
 of rounds in its key "rounds".
 """
 

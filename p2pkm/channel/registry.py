@@ -62,7 +62,7 @@ class PluginTransforms:
             if not kinds.keys() - TRANSFORMS.keys():
                 raise ExperimentError(
                     f"transforms is {text!r}, but no installed package adds a transform. Remove --transforms, or "
-                    "install the package (docs/transforms.md shows how one is written)"
+                    "install the package (docs/howto/add-a-transform.md shows how one is written)"
                 )
             spec = parse(text, {name: kind for name, kind in kinds.items() if name not in TRANSFORMS}, "transform")
             parts.append((kinds[spec.name], spec))

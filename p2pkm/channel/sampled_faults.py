@@ -24,7 +24,7 @@ _TURNS = 1 << 20
 
 @dataclass(frozen=True)
 class Faults:
-    """Probabilities and durations of faults; see docs/faults.md.
+    """Probabilities and durations of faults; see docs/howto/faults.md.
 
     Attributes
     ----------

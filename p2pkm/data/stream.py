@@ -40,7 +40,7 @@ class PointStream(Protocol):
 
 @dataclass(frozen=True)
 class DataStream:
-    """Parameters of a data stream; see docs/drift.md.
+    """Parameters of a data stream; see docs/howto/streams.md.
 
     New points are drawn from a Gaussian mixture with one component per class of the data (without labels: per cluster
     of k-means on all points). A component has the mean of its class; all have the standard deviations within classes;

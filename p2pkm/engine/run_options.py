@@ -217,7 +217,7 @@ class RunOptions:
         section=_METHOD,
         details="rehearsal: calibrated on the local sums of all devices before the first round. auto: from graph and "
         "number of points, without messages. Default: rehearsal; auto above 5,000 devices or on disconnected "
-        "graphs; 10 or 30 where the run changes links, messages or points (docs/methods.md).",
+        "graphs; 10 or 30 where the run changes links, messages or points (docs/howto/choose-a-method.md).",
         metavar="C",
         group="method",
     )
@@ -371,7 +371,7 @@ class RunOptions:
         details="Messages become differences in integer steps. bits=B sets the step to 2^-B standard deviations of "
         "the points; threshold=T is the smallest change of a row, in steps, that is sent: "
         "rice:bits=12,threshold=1. none: real numbers. auto: rice for gtvmin where its coupling is calibrated "
-        "by default, else none (docs/methods.md).",
+        "by default, else none (docs/howto/choose-a-method.md).",
         metavar="SPEC",
         reads="p2pkm.channel.quantization:Quantization",
     )
@@ -379,7 +379,7 @@ class RunOptions:
         None,
         "Changes of the points, such as drawn:kind=slow, or a data tape (.jsonl).",
         section=_NETWORK,
-        details="Points arrive, leave and move while the method runs (docs/drift.md).",
+        details="Points arrive, leave and move while the method runs (docs/howto/streams.md).",
         metavar="SPEC",
         reads="p2pkm.data.stream:DataStream",
     )

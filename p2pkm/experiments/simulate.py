@@ -105,7 +105,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         Speed of devices and links, such as ``"wan:latency=0.05"``; the result then contains the simulated time. Edge
         attributes `latency` and `bandwidth` and node attributes `access` and `speed` override the profile.
     faults : Faults or str, optional
-        Random faults, such as ``"loss=0.1,dropout=0.02"``, or the path of a fault trace; see docs/faults.md.
+        Random faults, such as ``"loss=0.1,dropout=0.02"``, or the path of a fault trace; see docs/howto/faults.md.
     stale_policy : StalePolicy or str, optional
         Use of tables that faults keep from being replaced: ``"keep:age=8"``, the default, keeps them for 8 rounds;
         ``"drop"`` discards them.
@@ -149,7 +149,7 @@ def simulate(  # noqa: PLR0913 - the public signature
         (`p2pkm.methods.init.choose_k`). It replaces the k of the method: ``simulate(p2pkm.GTVMin(1), ..., k_max=25)``.
     stream : DataStream or str, optional
         Arrival, departure and movement of points during the method, such as ``"drawn:kind=slow,share=0.1"``, or the
-        path of a data trace; see docs/drift.md. The run then takes all its rounds.
+        path of a data trace; see docs/howto/streams.md. The run then takes all its rounds.
     progress : bool, default=True
         Show a progress line after half a second, on a terminal (standard error) or in a notebook.
 

@@ -43,7 +43,7 @@ def check_declaration(kind: Any, name: str) -> Any:
     if missing:
         raise ExperimentError(
             f"algorithm {name!r} ({kind.__module__}:{kind.__qualname__}) lacks {', '.join(missing)}. Add the missing "
-            "attributes; docs/tutorial.md has a complete method."
+            "attributes; docs/tutorial/write-a-method.md has a complete method."
         )
     untyped: Any = kind
     # Where the schedule is a parameter without default the class lacks an attribute of this name.

@@ -22,7 +22,7 @@ def measure_last_move(devices: Devices, network: Network, state: Any) -> float:
 
 
 def expect_rate(coupling: float, theta: float, schedule: str) -> float:
-    """Compute the asymptotic contraction per round if all devices match the same clusters, see docs/proofs.md.
+    """Compute the asymptotic contraction per round if all devices match the same clusters, see docs/explain/proofs.md.
 
     With the schedule "jacobi": 1 - theta (1 - mu), where mu = 2c / (1 + 2c). Otherwise the root l of Young's equation
     for two colors, (l + theta - 1)^2 = theta^2 mu^2 l.

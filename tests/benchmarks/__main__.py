@@ -2,7 +2,7 @@
 
 Each row runs in a process of its own, with the number of threads that it is about, and measures what is compared side
 by side. On a machine that does other work as well the ratios hold, the absolute figures do not. Targets are those
-of the machine that 0.1.0 was measured on (docs/benchmarks.md has both versions side by side).
+of the machine that 0.1.0 was measured on (docs/results/speed.md has both versions side by side).
 """
 
 import argparse

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.privacy [table | rule | gtvmin] [--seeds 40] [--only NAME]
 
 Ratio: cost on all points over the best of 20 central k-means; mean over seeds, standard error in brackets, and how many
-seeds are worse than 1.2: there a cluster is missed. The tables are those of docs/privacy.md.
+seeds are worse than 1.2: there a cluster is missed. The tables are those of docs/howto/private-clustering.md.
 
 `gtvmin` is a GTVMin with the guarantee of trust=none, which p2pkm does not offer, beside the steps of `private`.
 """

@@ -1,4 +1,4 @@
-"""Quality and bytes on the wire of GTVMin with integers, of tree Lloyd and of FKM: the table in docs/methods.md.
+"""Quality and bytes on the wire of GTVMin with integers, of tree Lloyd and of FKM: the table in docs/howto/choose-a-method.md.
 
 ``python -m tests.benchmarks.wire_bytes [--first 0] [--seeds 12]``
 """

@@ -263,7 +263,7 @@ def _check_times(contents: Contents, source: Path) -> None:
             if times:
                 raise GraphError(
                     f"{source}: {_describe(element)} has times ({', '.join(times)}), but graphs in files must be "
-                    "static. Remove the times, or build a topologies.TimeVaryingGraph in Python (docs/graphs.md)"
+                    "static. Remove the times, or build a topologies.TimeVaryingGraph in Python (docs/ref/graphs.md)"
                 )
 
 

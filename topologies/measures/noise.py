@@ -1,4 +1,4 @@
-"""Noise that a coupling leaves between devices: the bias theorem of docs/proofs.md as a measure of a graph."""
+"""Noise that a coupling leaves between devices: the bias theorem of docs/explain/proofs.md as a measure of a graph."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -71,7 +71,7 @@ def run_plan_command(experiment: RunOptions, options: PlanOptions) -> int:
     """
     if experiment.faults is not None:
         # The option can only come from --config: the command itself does not offer it.
-        print_note("planned without faults: docs/faults.md describes the messages of a run with faults")
+        print_note("planned without faults: docs/howto/faults.md describes the messages of a run with faults")
         experiment = replace(experiment, faults=None, stale_policy=None)
     world = connect()
     ranks = options.ranks or world.size

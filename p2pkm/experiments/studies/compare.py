@@ -132,7 +132,7 @@ def _read_names(specs: str | Iterable[str], where: str, name: str) -> list[str]:
         example = {"algorithms": "gtvmin:coupling=30", "graphs": "small-world:degree=4"}[name]
         raise ExperimentError(
             f"{where}: {name} is {specs!r}; expected specs as on the command line, such as {example}. Register a "
-            "custom method or graph by an entry point (docs/tutorial.md), or run it with p2pkm.simulate"
+            "custom method or graph by an entry point (docs/tutorial/write-a-method.md), or run it with p2pkm.simulate"
         )
     return listed
 

@@ -5,7 +5,7 @@ from shifted coordinates, its error is at most (d + 5) 1.01 u (R^2 + |x|^2 / 2),
 |c|: d + 1 roundings of each term in any order of summation, two of the factors, one of the square, and one of the
 float64 distance that it replaces; underflow is added separately. If the smallest value is below the second smallest
 by more than twice this bound, the float64 distances have the same order. All other points are labeled in float64, so
-labels never differ from the reference. Measurements: docs/benchmarks.md.
+labels never differ from the reference. Measurements: docs/results/speed.md.
 """
 
 import numpy as np

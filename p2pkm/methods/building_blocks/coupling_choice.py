@@ -1,6 +1,6 @@
 """Choice of the coupling: expected excess, rule for a graph, optimal relaxation, and calibration on local sums.
 
-The underlying theorem is in docs/proofs.md, "What a coupling leaves of the noise".
+The underlying theorem is in docs/explain/proofs.md, "What a coupling leaves of the noise".
 """
 
 from typing import Any, NamedTuple
@@ -44,7 +44,7 @@ def predict_excess(topology: Topology, coupling: float, points: int, k: int) -> 
     ``E(c) = (1 / (n n_c)) sum_q (1 + 2 c mu_q)^-2`` over all eigenvalues but one of each component, with
     n_c = m / (n k); see `topologies.measures.residual_noise`. Assumptions: a random partition into devices of equal
     size, k clusters of equal size and spread, and fixed labels. If clusters overlap, points change their labels, and
-    the measured excess is larger; see docs/proofs.md.
+    the measured excess is larger; see docs/explain/proofs.md.
     """
     return float(_expected_excess(topology, (coupling,), points, k)[0])
 

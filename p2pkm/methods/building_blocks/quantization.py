@@ -1,6 +1,6 @@
 """Centroid updates on a grid: with integer messages, centroids move by whole steps, so that messages equal the state.
 
-Proofs are in docs/proofs.md ("Messages of integers"): these updates never increase the objective, and if devices move
+Proofs are in docs/explain/proofs.md ("Messages of integers"): these updates never increase the objective, and if devices move
 one after another, the total number of sent coordinates is bounded.
 """
 
@@ -11,7 +11,7 @@ from p2pkm.core.batch import Devices, Floats, Integers
 # Largest b of a step 2^-b of the spread: finer steps are below the precision of a float64.
 FINEST = 52
 # 64 steps per standard deviation at coupling 0. A coarser grid stops centroids early: at c = 30 the cost ratio is
-# 1.0049 with b = 10, and 1.0022 with the b = 12 of this rule (docs/transforms.md).
+# 1.0049 with b = 10, and 1.0022 with the b = 12 of this rule (docs/howto/add-a-transform.md).
 _BASE_BITS = 6
 
 

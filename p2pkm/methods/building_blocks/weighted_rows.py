@@ -75,7 +75,7 @@ def cost_upper_bound(rows: Rows, centroids: Floats) -> float:
     """Compute ``B(C) = sum_r n_r min_c |a_r - c|^2 + sum_r SSE_r``, an upper bound of the cost of C on the points.
 
     B is the cost of C if all points of a row are assigned to the centroid nearest to the mean of the row; see
-    docs/proofs.md.
+    docs/explain/proofs.md.
     """
     nearest = squared_distances(rows.means, centroids).min(axis=1)
     return float(np.cumsum(rows.weights * nearest + rows.within)[-1])

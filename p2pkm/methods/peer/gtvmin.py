@@ -38,7 +38,7 @@ from p2pkm.methods.init.tree_groups import check_groups
 from p2pkm.methods.init.value import Init
 
 # Initializations and largest number of clusters for which the default sends integers. From poor initial centroids, or
-# with more clusters, the grid stops the method early (docs/methods.md, "The default, and a coupling that suits the
+# with more clusters, the grid stops the method early (docs/howto/choose-a-method.md, "The default, and a coupling that suits the
 # graph": 1.0156 instead of 1.0037 at 50 clusters).
 _INTEGER_INITS = ("global", "tree-summaries", "rows")
 _INTEGER_CLUSTERS = 16
@@ -171,7 +171,7 @@ class GTVMin(MethodBase):
         Defaults of `coupling`, `relaxation` and `accept`: "rehearsal", "auto" and True if devices start from common
         initial centroids, messages and links are unchanged, and the update is exact; coupling is "auto" on several
         components, above 5,000 devices and with `min_cluster_size`. Otherwise 10 (30 from 10 devices or a diameter of
-        8), 1.5 (1 with "jacobi" or stale or changing links) and False. See docs/methods.md.
+        8), 1.5 (1 with "jacobi" or stale or changing links) and False. See docs/howto/choose-a-method.md.
 
     Raises
     ------
@@ -215,7 +215,7 @@ class GTVMin(MethodBase):
     **Convergence.** F never increases with "colored" and "async" for 0 < theta < 2 and any number of passes, with or
     without swaps. With "jacobi" it never increases for one pass and theta <= 1, or for any number of passes with
     `safeguard` and theta <= 1/2, without swaps. All this requires the exact update, the star term, no delays, and
-    neither "clip" nor "trim". See docs/proofs.md.
+    neither "clip" nor "trim". See docs/explain/proofs.md.
 
     **Privacy.** No guarantee. Neighbors receive the centroids of every turn. In ``init="global"`` and in the
     calibration of the coupling, a device receives centroids and counts of all devices below it in a tree. With `groups`

@@ -22,7 +22,7 @@ from p2pkm.network.graph import Topology
 _INTERVAL = 2
 # Last measurements with which the cost is compared. A rise is significant above a relative threshold of their lower
 # quartile: this one, or that many standard deviations of the mean squared distance of as many Gaussian points, if that
-# is more. Half of the threshold leads to another step (docs/drift.md).
+# is more. Half of the threshold leads to another step (docs/howto/streams.md).
 _MEMORY = 16
 _RISE = 0.05
 _RISE_DEVIATIONS = 1.5

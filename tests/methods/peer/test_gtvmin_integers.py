@@ -1,4 +1,4 @@
-"""Centroids that move by whole steps: theorems 2q, 1q and the bound on what is ever sent (docs/proofs.md).
+"""Centroids that move by whole steps: theorems 2q, 1q and the bound on what is ever sent (docs/explain/proofs.md).
 
 Many small random graphs are the components of one graph, as in `test_gtvmin_descent`.
 """
