@@ -1,7 +1,7 @@
 """Learn features and clusters together, with a server and without: pictures of six shapes on eight devices.
 
-Needs the extra `deep`: pip install "p2pkm[deep]". The classes are known to nobody who learns; a linear probe asks
-afterwards how much of them the features hold. So small a run shows how it is done; docs/howto/deep-clustering.md has measured more.
+Needs the extra `deep`: pip install "p2pkm[deep]". Training uses no classes; a linear probe measures afterwards how well
+the features separate them. docs/howto/deep-clustering.md has results of larger runs.
 """
 
 from importlib.util import find_spec

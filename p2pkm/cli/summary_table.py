@@ -141,7 +141,7 @@ def _describe_disclosure(disclosed: int | None, min_cluster_size: int) -> str:
     if disclosed is None:
         return "Points sent unchanged were not counted: there are too many points."
     if disclosed == 0:
-        return "No point was sent unchanged; docs/howto/measure-disclosure.md explains what messages reveal nevertheless."
+        return "No point was sent unchanged; docs/howto/measure-disclosure.md explains what messages still reveal."
     points = "1 point was" if disclosed == 1 else f"{disclosed:,} points were"
     advice = "; --min-cluster-size 2 suppresses such clusters" if min_cluster_size < _SUPPRESSED else ""
     return f"{points} sent unchanged, as centroids of clusters of one point{advice}."

@@ -1,8 +1,8 @@
 """Data traces: recorded changes of the points of a run, as lines of JSON.
 
-Each line is one event: a point arrives, leaves or moves at a device in a round. docs/howto/streams.md lists the kinds of events
-and their keys. The points of a device are numbered from 0 in the order of the data. A point that arrives gets the next
-number; numbers are never reused.
+Each line is one event: a point arrives, leaves or moves at a device in a round. docs/howto/streams.md lists the kinds
+of events and their keys. The points of a device are numbered from 0 in the order of the data. A point that arrives
+gets the next number; numbers are never reused.
 """
 
 from bisect import bisect_left

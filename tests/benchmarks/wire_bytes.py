@@ -1,4 +1,4 @@
-"""Quality and bytes on the wire of GTVMin with integers, of tree Lloyd and of FKM: the table in docs/howto/choose-a-method.md.
+"""Quality and encoded bytes of GTVMin with integers, of tree Lloyd and of FKM: claim encoded-runs of docs/results.
 
 ``python -m tests.benchmarks.wire_bytes [--first 0] [--seeds 12]``
 """

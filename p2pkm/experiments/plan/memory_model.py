@@ -1,7 +1,6 @@
 """Model of the memory that each rank needs, the check against the free memory, and remedies if it does not suffice.
 
-The constants are bytes per item, each fitted to the peak resident memory of measured runs. docs/results/log/scale.md compares the
-model with such runs.
+The constants are bytes per item, each fitted to the peak resident memory of measured runs (docs/results/memory.md).
 """
 
 from typing import NamedTuple

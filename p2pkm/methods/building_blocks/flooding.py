@@ -25,12 +25,12 @@ class Flood(NamedTuple):
     ----------
     held : InternedTables
         Tables that each device stores.
-    news : bool[n, N]
+    new_origins : bool[n, N]
         Origins, of all N devices, whose tables the device received in this turn and will forward.
     """
 
     held: InternedTables
-    news: Mask
+    new_origins: Mask
 
     @property
     def known(self) -> Mask:
@@ -52,8 +52,8 @@ def begin(devices: Devices, tables: Floats, rows: Integers) -> Flood:
 
 def send(flood: Flood, devices: Devices) -> DenseMessages:
     """Forward the tables received in the last turn; in the initial exchange a device without any sends an empty one."""
-    values, rows = devices.kernels.concatenate_tables(flood.news, *flood.held)
-    sending = devices.active_devices & (flood.news.any(axis=1) if devices.round else True)
+    values, rows = devices.kernels.concatenate_tables(flood.new_origins, *flood.held)
+    sending = devices.active_devices & (flood.new_origins.any(axis=1) if devices.round else True)
     return DenseMessages(values, np.where(sending, rows, -1), header=1, ragged=True)
 
 

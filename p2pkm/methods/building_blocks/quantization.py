@@ -1,7 +1,7 @@
 """Centroid updates on a grid: with integer messages, centroids move by whole steps, so that messages equal the state.
 
-Proofs are in docs/explain/proofs.md ("Messages of integers"): these updates never increase the objective, and if devices move
-one after another, the total number of sent coordinates is bounded.
+Proofs are in docs/explain/proofs.md ("Messages of integers"): these updates never increase the objective, and if
+devices move one after another, the total number of sent coordinates is bounded.
 """
 
 import numpy as np

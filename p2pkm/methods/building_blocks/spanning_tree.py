@@ -102,7 +102,7 @@ class PendingTables(NamedTuple):
         Table of each of these devices.
     """
 
-    who: Integers
+    senders: Integers
     tables: Tables
 
 
@@ -143,8 +143,8 @@ def first_senders(routes: LocalTree, devices: Devices) -> Integers:
 
 def send_to_parents(routes: LocalTree, front: PendingTables, header: int = 0) -> SparseMessages:
     """Send the pending tables to the parents; roots send to none."""
-    edges = routes.up[front.who]
-    return SparseMessages(front.who, front.tables, edges[edges >= 0], header)
+    edges = routes.up[front.senders]
+    return SparseMessages(front.senders, front.tables, edges[edges >= 0], header)
 
 
 def send_to_children(routes: LocalTree, front: PendingTables, number: int, devices: Devices) -> SparseMessages:
@@ -152,7 +152,7 @@ def send_to_children(routes: LocalTree, front: PendingTables, number: int, devic
     edges = routes.down[routes.lasts[number] : routes.lasts[number + 1]]
     sources = source_devices(devices, edges)
     parents = sources[find_runs(sources)]
-    return SparseMessages(parents, front.tables.take(front.who.searchsorted(parents)), edges)
+    return SparseMessages(parents, front.tables.take(front.senders.searchsorted(parents)), edges)
 
 
 def source_devices(devices: Devices, edges: Integers) -> Integers:
@@ -163,7 +163,7 @@ def source_devices(devices: Devices, edges: Integers) -> Integers:
 def append_received(pending: PendingTables, received: Delivery, devices: Devices) -> PendingTables:
     """Append received rows, in the order of neighbors, to the rows of each device in `pending`."""
     # Position in `pending` of the receiver of each table; received tables are sorted by it.
-    receiver = np.searchsorted(pending.who, source_devices(devices, received.edges))
+    receiver = np.searchsorted(pending.senders, source_devices(devices, received.edges))
     local_rows, received_rows = pending.tables.rows, received.tables.rows
     ends = offsets_of(received_rows)
     firsts = np.searchsorted(receiver, np.arange(len(local_rows) + 1))
@@ -172,7 +172,7 @@ def append_received(pending: PendingTables, received: Delivery, devices: Devices
     values = np.empty((rows.sum(), pending.tables.values.shape[1]))
     pending.tables.copy_to(values, starts)
     received.tables.copy_to(values, (starts + local_rows - ends[firsts[:-1]])[receiver] + ends[:-1])
-    return PendingTables(pending.who, Tables(values, starts, rows))
+    return PendingTables(pending.senders, Tables(values, starts, rows))
 
 
 def share_equal_tables(received: Tables, held: Tables) -> Tables:

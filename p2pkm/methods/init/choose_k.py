@@ -123,12 +123,12 @@ class ChooseK(TreeRows):
         tables = [table for _, table in results]
         counts = np.zeros(len(devices), np.int64)
         verdict = np.zeros((len(devices), 2), np.int64)
-        counts[roots.who] = [len(table) for table in tables]
-        verdict[roots.who] = np.array([[choice.verdict, choice.groups] for choice in decisions], np.int64).reshape(
+        counts[roots.senders] = [len(table) for table in tables]
+        verdict[roots.senders] = np.array([[choice.verdict, choice.groups] for choice in decisions], np.int64).reshape(
             -1, 2
         )
         chosen = np.array([choice.k for choice in decisions], np.float64)
-        down = single_rows(roots.who, chosen[:, None])
+        down = single_rows(roots.senders, chosen[:, None])
         indices = RaggedArray(np.concatenate((np.zeros((0, len(COLUMNS))), *tables)), counts)
         return state._replace(walk=start_broadcast(walk, down), table=indices, verdict=verdict)
 
@@ -136,7 +136,7 @@ class ChooseK(TreeRows):
         """Adopt the box, or the number of clusters sent down."""
         if tree_pass == BOX_DOWN:
             return super().finish_broadcast(state, walk, tree_pass, devices)
-        chosen = gather_received(walk.told, walk.front.tables.values, len(devices)).flat()[:, 0].astype(np.int64)
+        chosen = gather_received(walk.sent_tables, walk.front.tables.values, len(devices)).flat()[:, 0].astype(np.int64)
         return state._replace(walk=None, converged=np.ones(len(devices), np.bool_), chosen=chosen)
 
     def count_bytes(self, tables: Tables, tree_pass: int, box: Floats, senders: Integers, devices: Devices) -> Integers:

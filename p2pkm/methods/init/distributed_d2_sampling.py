@@ -28,7 +28,7 @@ class DistributedD2SamplingState(NamedTuple):
         Centroids drawn so far, with the best point of each draw.
     best : float64[n, q, 1 + d]
         Smallest key received in each draw, and its point; +inf if none.
-    news : bool[n]
+    has_new : bool[n]
         Devices that received a smaller key in this turn and will send it.
     """
 
@@ -36,7 +36,7 @@ class DistributedD2SamplingState(NamedTuple):
     converged: Mask
     candidates: Floats
     best: Floats
-    news: Mask
+    has_new: Mask
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class DistributedD2Sampling(MethodBase):
     def message(self, state: DistributedD2SamplingState, devices: Devices) -> DenseMessages:
         """Send the best points if they changed; a device without any sends an empty table in the initial exchange."""
         rows = np.where(state.best[:, 0, 0] < np.inf, self.draws, 0)
-        return DenseMessages(state.best, np.where(state.news & devices.active_devices, rows, -1))
+        return DenseMessages(state.best, np.where(state.has_new & devices.active_devices, rows, -1))
 
     def update(self, state: DistributedD2SamplingState, inbox: Inbox, devices: Devices) -> DistributedD2SamplingState:
         """Keep the smallest key of each draw."""

@@ -125,12 +125,12 @@ class FloodedSummaries(MethodBase):
         """Store received rows; cluster them if none was new, or if they have travelled `hops` links."""
         flood = receive(state.flood, inbox, devices)
         is_last_hop = devices.round == self.hops
-        quiet = np.logical_not(flood.news.any(axis=1))
+        quiet = np.logical_not(flood.new_origins.any(axis=1))
         ready = is_last_hop | quiet
         # With faults a device may receive rows after it has clustered. It clusters again then.
         members = np.flatnonzero(ready & ~(state.converged & quiet))
         if is_last_hop:
-            flood = flood._replace(news=np.zeros_like(flood.news))
+            flood = flood._replace(new_origins=np.zeros_like(flood.new_origins))
         candidates = state.candidates
         if len(members):
             candidates = candidates.copy()

@@ -93,7 +93,7 @@ class Imputation(MethodBase):
     def update(self, state: ImputationState, inbox: Inbox, devices: Devices) -> ImputationState:
         """Store received rows; merge all rows if none was new."""
         flood = receive(state.flood, inbox, devices)
-        ready = np.logical_not(flood.news.any(axis=1))
+        ready = np.logical_not(flood.new_origins.any(axis=1))
         members = np.flatnonzero(ready & ~state.converged)
         filling = state.filling.copy()
         if len(members):

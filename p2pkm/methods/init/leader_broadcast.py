@@ -25,13 +25,13 @@ class LeaderState(NamedTuple):
         +inf until the device has received them.
     converged : bool[n]
         Devices that hold centroids.
-    news : bool[n]
+    has_new : bool[n]
         Devices that received them in this turn.
     """
 
     centroids: Floats
     converged: Mask
-    news: Mask
+    has_new: Mask
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Leader(MethodBase):
         source = devices.sources
         children = self.parent[devices.indices] == devices.ids[source]
         return DenseMessages(
-            values, np.where(state.news & devices.active_devices, rows, -1), edges=children & state.news[source]
+            values, np.where(state.has_new & devices.active_devices, rows, -1), edges=children & state.has_new[source]
         )
 
     def update(self, state: LeaderState, inbox: Inbox, devices: Devices) -> LeaderState:

@@ -37,7 +37,7 @@ def reduce_tables(front: PendingTables, most: int, devices: Devices) -> PendingT
     large = np.flatnonzero(front.tables.rows > most)
     if not len(large):
         return front
-    reducers, table, d = front.who[large], front.tables.take(large), devices.d
+    reducers, table, d = front.senders[large], front.tables.take(large), devices.d
     flat = table.flat()
     points = np.ascontiguousarray(flat[:, 1 : 1 + d])
     weights = np.ascontiguousarray(flat[:, 1 + d])
@@ -59,7 +59,7 @@ def reduce_tables(front: PendingTables, most: int, devices: Devices) -> PendingT
     values: Floats = np.column_stack((np.repeat(devices.ids[reducers], row_counts), rows))
     del points, weights, pooled, centroids, rows
     reduced = Tables(values, np.cumsum(row_counts) - row_counts, row_counts)
-    return PendingTables(front.who, _replace(front.tables, large, reduced))
+    return PendingTables(front.senders, _replace(front.tables, large, reduced))
 
 
 def _replace(tables: Tables, positions: Integers, replacements: Tables) -> Tables:

@@ -60,7 +60,7 @@ class RehearsalWalk(NamedTuple):
     """
 
     routes: LocalTree
-    own: Tables
+    local_tables: Tables
     front: PendingTables
 
 
@@ -199,8 +199,8 @@ class CouplingCalibration(MethodBase):
         layer = routes.layer(routes.depth - 1 - step)
         front = append_received(PendingTables(layer, local_rows.take(layer)), inbox, devices)
         # The graph is connected, so there is one root, on one rank.
-        if is_last and len(front.who):
-            rehearsed[front.who] = self._calibrate(front.tables.flat(), devices)
+        if is_last and len(front.senders):
+            rehearsed[front.senders] = self._calibrate(front.tables.flat(), devices)
         return state._replace(rehearsed=rehearsed, walk=RehearsalWalk(routes, local_rows, front))
 
     def _calibrate(self, rows: Floats, devices: Devices) -> tuple[float, float]:

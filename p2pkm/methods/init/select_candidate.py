@@ -88,7 +88,7 @@ class SelectCandidate(MethodBase):
     def update(self, state: SelectCandidateState, inbox: Inbox, devices: Devices) -> SelectCandidateState:
         """Store received losses; select a candidate if none was new."""
         flood = receive(state.flood, inbox, devices)
-        ready = np.logical_not(flood.news.any(axis=1))
+        ready = np.logical_not(flood.new_origins.any(axis=1))
         members = np.flatnonzero(ready & ~state.converged)
         centroids = state.centroids.copy()
         if len(members):

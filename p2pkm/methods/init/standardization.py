@@ -99,7 +99,7 @@ class Standardization(MethodBase):
     def update(self, state: StandardizationState, inbox: Inbox, devices: Devices) -> StandardizationState:
         """Store received moments; merge all of them if none was new."""
         flood = receive(state.flood, inbox, devices)
-        ready = np.logical_not(flood.news.any(axis=1))
+        ready = np.logical_not(flood.new_origins.any(axis=1))
         members = np.flatnonzero(ready & ~state.converged)
         mean, deviation = state.mean.copy(), state.deviation.copy()
         if len(members):

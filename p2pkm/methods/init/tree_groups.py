@@ -116,14 +116,14 @@ class TreeGroups(TreeRows):
     def answer_at_roots(self, state: Any, walk: TreePassState, roots: PendingTables, devices: Devices) -> Any:
         """Find the groups at each root, and start to send their centroids down."""
         flat, ends = roots.tables.flat(), np.cumsum(roots.tables.rows)
-        answers = [self._find_groups(table, devices) for table in np.split(flat, ends[:-1])[: len(roots.who)]]
+        answers = [self._find_groups(table, devices) for table in np.split(flat, ends[:-1])[: len(roots.senders)]]
         if walk.box is not None:
-            boxes = walk.box[roots.who]
+            boxes = walk.box[roots.senders]
             answers = [self._pack_answer(answer, box) for answer, box in zip(answers, boxes, strict=True)]
         values = np.concatenate((flat[:0, 3:], *answers))
         heights = np.array([len(answer) for answer in answers], np.int64)
-        down = PendingTables(roots.who, Tables(values, np.cumsum(heights) - heights, heights))
-        return state._replace(walk=start_broadcast(walk, _choose(down, walk.own, self.k)))
+        down = PendingTables(roots.senders, Tables(values, np.cumsum(heights) - heights, heights))
+        return state._replace(walk=start_broadcast(walk, _choose(down, walk.local_tables, self.k)))
 
     def update(self, state: Any, inbox: Delivery, devices: Devices) -> Any:
         """Collect or adopt received tables; a device selects its group before it sends to its children."""
@@ -131,12 +131,12 @@ class TreeGroups(TreeRows):
         if walk is None or devices.turn < (1 - self.first_pass) * walk.routes.depth:
             return super().update(state, inbox, devices)
         tables = share_equal_tables(inbox.tables, walk.front.tables)
-        front = _choose(PendingTables(source_devices(devices, inbox.edges), tables), walk.own, self.k)
-        walk = walk._replace(front=front, told=(front, walk.told))
+        front = _choose(PendingTables(source_devices(devices, inbox.edges), tables), walk.local_tables, self.k)
+        walk = walk._replace(front=front, sent_tables=(front, walk.sent_tables))
         if devices.turn < (2 - self.first_pass) * walk.routes.depth - 1:
             return state._replace(walk=walk)
         n = len(devices)
-        flat = gather_received(walk.told, front.tables.values, n).flat()
+        flat = gather_received(walk.sent_tables, front.tables.values, n).flat()
         received = flat.reshape(n, len(flat) // n if n else 1, devices.d)
         group = received[:, -1, 0].astype(np.int64)
         centroids = received[:, :-1]
@@ -203,9 +203,9 @@ def select_group(tables: Floats, group: Integers, k: int) -> Floats:
 def _choose(front: PendingTables, local_rows: Tables, k: int) -> PendingTables:
     """Select the group of each device, and write it to the last row of its table, instead of the parent's group."""
     received = front.tables
-    rows = local_rows.take(front.who)
+    rows = local_rows.take(front.senders)
     values = [received.values]
-    starts = np.zeros(len(front.who), np.int64)
+    starts = np.zeros(len(front.senders), np.int64)
     end = len(received.values)
     # Equal tables are stored once, so devices with the same start are evaluated together. Each device uses the table
     # that it has received itself.
@@ -227,4 +227,4 @@ def _choose(front: PendingTables, local_rows: Tables, k: int) -> PendingTables:
         starts[members] = end + numbers * len(table)
         values.append(copies.reshape(-1, table.shape[1]))
         end += len(groups) * len(table)
-    return PendingTables(front.who, Tables(np.concatenate(values), starts, received.rows))
+    return PendingTables(front.senders, Tables(np.concatenate(values), starts, received.rows))

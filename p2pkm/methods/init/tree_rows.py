@@ -119,8 +119,10 @@ class TreeRows(TreeSummaries):
         walk = state.walk
         if not self.lean or walk is None:
             return state
-        boxes = local_box(walk.own, devices, self.k, within=self.needs_within)
-        return state._replace(walk=walk._replace(box=boxes, front=single_rows(walk.front.who, boxes[walk.front.who])))
+        boxes = local_box(walk.local_tables, devices, self.k, within=self.needs_within)
+        return state._replace(
+            walk=walk._replace(box=boxes, front=single_rows(walk.front.senders, boxes[walk.front.senders]))
+        )
 
     def update(self, state: TreeSummariesState, inbox: Delivery, devices: Devices) -> TreeSummariesState:
         """Extend boxes in the pass up, where the roots also fix the step; other passes are those of `TreeSummaries`."""
@@ -141,17 +143,19 @@ class TreeRows(TreeSummaries):
         """Encode the local rows in the box that all devices have received, or adopt the centroids."""
         if tree_pass != BOX_DOWN:
             return super().finish_broadcast(state, walk, tree_pass, devices)
-        box = gather_received(walk.told, walk.front.tables.values, len(devices)).flat()
-        rows = pack_rows(walk.own, box, devices.unit, within=self.needs_within, with_origins=self.keeps_origins)
-        walk = walk._replace(box=box, told=None, own=rows)
+        box = gather_received(walk.sent_tables, walk.front.tables.values, len(devices)).flat()
+        rows = pack_rows(
+            walk.local_tables, box, devices.unit, within=self.needs_within, with_origins=self.keeps_origins
+        )
+        walk = walk._replace(box=box, sent_tables=None, local_tables=rows)
         deepest = np.union1d(walk.routes.layer(walk.routes.depth), np.flatnonzero(devices.degrees == 0))
-        return state._replace(walk=walk._replace(front=PendingTables(deepest, walk.own.take(deepest))))
+        return state._replace(walk=walk._replace(front=PendingTables(deepest, walk.local_tables.take(deepest))))
 
     def pack(self, front: PendingTables, walk: TreePassState, devices: Devices) -> PendingTables:
         """Round tables to their encoded values, with compact encoding."""
         if walk.box is None:
             return front
-        box = walk.box[front.who]
+        box = walk.box[front.senders]
         tables = pack_rows(front.tables, box, devices.unit, within=self.needs_within, with_origins=self.keeps_origins)
         return front._replace(tables=tables)
 
@@ -169,7 +173,7 @@ class TreeRows(TreeSummaries):
         # The table of a root that has collected nothing is empty.
         rows = front.tables.rows
         sets = front.tables.flat().reshape(-1, self.k, devices.d)
-        owner = np.repeat(front.who, rows // self.k)
+        owner = np.repeat(front.senders, rows // self.k)
         packed = pack_centroids(sets, box[owner]).reshape(-1, devices.d)
         return front._replace(tables=Tables(packed, np.cumsum(rows) - rows, rows))
 

@@ -60,9 +60,9 @@ class TreePassState(NamedTuple):
     """
 
     routes: LocalTree
-    own: Tables
+    local_tables: Tables
     front: PendingTables
-    told: Any
+    sent_tables: Any
     candidates: Tables
     box: Floats | None = None
 
@@ -267,10 +267,10 @@ class TreeSummaries(MethodBase):
         if tree_pass in (BOX_DOWN, _CANDIDATES, _CHOICE):
             tables = share_equal_tables(inbox.tables, walk.front.tables)
             front = PendingTables(source_devices(devices, inbox.edges), tables)
-            walk = walk._replace(front=front, told=(front, walk.told))
+            walk = walk._replace(front=front, sent_tables=(front, walk.sent_tables))
             return self.finish_broadcast(state, walk, tree_pass, devices) if is_last else state._replace(walk=walk)
         layer = walk.routes.layer(walk.routes.depth - 1 - step)
-        front = PendingTables(layer, walk.own.take(layer))
+        front = PendingTables(layer, walk.local_tables.take(layer))
         if tree_pass == _LOSSES:
             front = _add(front, inbox, devices)
             walk = start_broadcast(walk, _choose(front)) if is_last else walk._replace(front=front)
@@ -285,8 +285,8 @@ class TreeSummaries(MethodBase):
         self, state: TreeSummariesState, walk: TreePassState, tree_pass: int, devices: Devices
     ) -> TreeSummariesState:
         """Compute the losses of the candidates that all devices have received, or adopt the selected one."""
-        received = gather_received(walk.told, walk.front.tables.values, len(devices))
-        walk = walk._replace(told=None)
+        received = gather_received(walk.sent_tables, walk.front.tables.values, len(devices))
+        walk = walk._replace(sent_tables=None)
         if tree_pass == _CANDIDATES:
             walk = walk._replace(candidates=received)
             if self.candidates > 1:
@@ -314,7 +314,7 @@ class TreeSummaries(MethodBase):
         height = self.candidates * self.k
         starts = np.arange(len(candidates)) * height
         tables = Tables(candidates.reshape(-1, devices.d), starts, np.where(real, height, 0))
-        return state._replace(walk=start_broadcast(walk, PendingTables(roots.who, tables)))
+        return state._replace(walk=start_broadcast(walk, PendingTables(roots.senders, tables)))
 
     def _start_losses(self, walk: TreePassState, devices: Devices) -> TreePassState:
         """Compute the losses of all candidates on the local points, and start to send them up."""
@@ -326,7 +326,7 @@ class TreeSummaries(MethodBase):
             losses[:, number] = candidate_costs(devices, evaluated, sets)
         tables = Tables(losses, np.arange(n), np.ones(n, np.int64))
         deepest = walk.routes.layer(walk.routes.depth)
-        return walk._replace(own=tables, front=PendingTables(deepest, tables.take(deepest)))
+        return walk._replace(local_tables=tables, front=PendingTables(deepest, tables.take(deepest)))
 
 
 def choose_sets(candidates: Tables, choice: Integers, k: int) -> Floats:
@@ -351,7 +351,7 @@ def choose_sets(candidates: Tables, choice: Integers, k: int) -> Floats:
 
 def start_broadcast(walk: TreePassState, front: PendingTables) -> TreePassState:
     """Start a pass down with the tables of the roots."""
-    return walk._replace(front=front, told=(front, None))
+    return walk._replace(front=front, sent_tables=(front, None))
 
 
 def gather_received(fronts: Any, values: Floats, n: int) -> Tables:
@@ -360,7 +360,7 @@ def gather_received(fronts: Any, values: Floats, n: int) -> Tables:
     Parameters
     ----------
     fronts : tuple or None
-        See `TreePassState.told`.
+        See `TreePassState.sent_tables`.
     values : float64[rows, w]
         Values of the last front; they begin with those of all earlier ones (`share_equal_tables`).
     """
@@ -368,19 +368,19 @@ def gather_received(fronts: Any, values: Floats, n: int) -> Tables:
     rows = np.zeros(n, np.int64)
     while fronts is not None:
         front, fronts = fronts
-        starts[front.who] = front.tables.starts
-        rows[front.who] = front.tables.rows
+        starts[front.senders] = front.tables.starts
+        rows[front.senders] = front.tables.rows
     return Tables(values, starts, rows)
 
 
 def _add(pending: PendingTables, received: Delivery, devices: Devices) -> PendingTables:
     """Add the received rows to the single row of each device, in the order of neighbors."""
     total = pending.tables.flat()
-    np.add.at(total, np.searchsorted(pending.who, source_devices(devices, received.edges)), received.tables.flat())
-    return single_rows(pending.who, total)
+    np.add.at(total, np.searchsorted(pending.senders, source_devices(devices, received.edges)), received.tables.flat())
+    return single_rows(pending.senders, total)
 
 
 def _choose(roots: PendingTables) -> PendingTables:
     """Find the candidate with the smallest sum of losses at each root."""
     choice = np.argmin(roots.tables.flat(), axis=1).astype(np.float64)
-    return single_rows(roots.who, choice[:, None])
+    return single_rows(roots.senders, choice[:, None])

@@ -37,10 +37,10 @@ class Init:
         return str(Spec(self.name, dict(self.options)))
 
     @classmethod
-    def of(cls, given: "Init | str") -> "Init":
+    def of(cls, value: "Init | str") -> "Init":
         """Parse an initialization from text; an `Init` is returned unchanged. See `p2pkm.core.spec.read_value`."""
-        kinds = known(given) if isinstance(given, str) else INITS
-        return read_value(Init, given, kinds, "init", lambda spec: _parse(spec, kinds[spec.name]))
+        kinds = known(value) if isinstance(value, str) else INITS
+        return read_value(Init, value, kinds, "init", lambda spec: _parse(spec, kinds[spec.name]))
 
     @classmethod
     def global_(cls, *, candidates: int = CANDIDATES) -> "Init":

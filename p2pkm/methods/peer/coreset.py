@@ -223,7 +223,7 @@ class CoresetState(NamedTuple):
 
     centroids: Floats
     converged: Mask
-    own: Floats
+    local_centroids: Floats
     costs: Floats
     flood: Flood
 
@@ -276,7 +276,7 @@ class CoresetByFlooding(OnGraph):
             collections, collection_of_device = distinct_collections(flood, all_devices)
             # cumsum adds in the order of the devices; the order of np.sum depends on the length.
             totals = np.array([np.cumsum(np.append(0.0, costs))[-1] for costs in collections])[collection_of_device]
-            flood = begin(devices, *self.method.draw(devices, state.own, totals))
+            flood = begin(devices, *self.method.draw(devices, state.local_centroids, totals))
         elif devices.turn == 2 * self.hops:
             centroids = self.method.cluster(devices, flood, all_devices)
             state = state._replace(centroids=centroids, converged=np.ones(len(devices), np.bool_))
@@ -353,7 +353,7 @@ class CoresetOnTree(OnGraph):
         if step < self.depth - 1 or number == _COSTS_UP:
             return state
         if number == _TOTAL_DOWN:
-            return state._replace(flood=begin(devices, *self.method.draw(devices, state.own, state.costs)))
+            return state._replace(flood=begin(devices, *self.method.draw(devices, state.local_centroids, state.costs)))
         if number == _CENTROIDS_DOWN:
             return state._replace(converged=np.ones(len(devices), np.bool_))
         roots = np.flatnonzero(self.tree.parent[devices.ids] < 0)

@@ -38,8 +38,8 @@ from p2pkm.methods.init.tree_groups import check_groups
 from p2pkm.methods.init.value import Init
 
 # Initializations and largest number of clusters for which the default sends integers. From poor initial centroids, or
-# with more clusters, the grid stops the method early (docs/howto/choose-a-method.md, "The default, and a coupling that suits the
-# graph": 1.0156 instead of 1.0037 at 50 clusters).
+# with more clusters, the grid stops the method early: 1.0156 instead of 1.0037 at 50 clusters
+# (docs/results/log/methods.md, "The default, and a coupling that suits the graph").
 _INTEGER_INITS = ("global", "tree-summaries", "rows")
 _INTEGER_CLUSTERS = 16
 # Largest accepted alpha, coupling and tol. Products of three such numbers do not overflow.

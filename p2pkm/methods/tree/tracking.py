@@ -261,7 +261,7 @@ class TrackingOnGraph(TreeLloydOnGraph):
         idle = state.converged[:, None, None]
         has_same_shape = state.down.shape == prepared.down.shape
         down = np.where(idle, state.down, prepared.down) if has_same_shape else prepared.down
-        return prepared._replace(own=np.where(idle, state.own, prepared.own), down=down)
+        return prepared._replace(sent_sums=np.where(idle, state.sent_sums, prepared.sent_sums), down=down)
 
     def choose_command(self, root: TrackingRoot, totals: Totals) -> tuple[TrackingRoot, Command]:
         """Decide at one root: compute its next state and its command."""
@@ -278,8 +278,8 @@ class TrackingOnGraph(TreeLloydOnGraph):
         order = np.argsort(~np.isfinite(rows[:, :, 0]), axis=1, kind="stable")[:, : self.k]
         return state._replace(
             centroids=replace_rows(state.centroids, stopped, np.take_along_axis(rows, order[:, :, None], axis=1)),
-            kept=replace_rows(state.kept, stopped, table),
-            kept_reference=replace_rows(state.kept_reference, stopped, reference),
+            accepted=replace_rows(state.accepted, stopped, table),
+            accepted_reference=replace_rows(state.accepted_reference, stopped, reference),
         )
 
 

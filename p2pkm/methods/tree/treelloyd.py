@@ -64,7 +64,7 @@ class TreeLloydState(NamedTuple):
     kept, table : float64[n, r, d]
         Integers Z of the kept table, which is recorded in `centroids`, and of the table tried in this round.
     kept_reference : float64[n, r, d]
-        Reference of `kept`.
+        Reference of `accepted`.
     own : float64[n, r, d + 1]
         Local sums and counts as they were sent last.
     sums : float64[n, r, d + 1]
@@ -84,10 +84,10 @@ class TreeLloydState(NamedTuple):
     converged: Mask
     reference: Floats
     units: Floats
-    kept: Floats
+    accepted: Floats
     table: Floats
-    kept_reference: Floats
-    own: Floats
+    accepted_reference: Floats
+    sent_sums: Floats
     sums: Floats
     root: Any
     up: Floats
@@ -341,10 +341,10 @@ class TreeLloydOnGraph(OnGraph):
             converged=np.zeros(n, np.bool_),
             reference=reference,
             units=np.zeros((n, tree_sums.UNITS)),
-            kept=table,
+            accepted=table,
             table=table,
-            kept_reference=reference,
-            own=sums,
+            accepted_reference=reference,
+            sent_sums=sums,
             sums=sums,
             root=self.start_roots(n, reference.shape[1]),
             up=np.zeros((n, 1, 1)),
@@ -446,7 +446,7 @@ class TreeLloydOnGraph(OnGraph):
             state = state._replace(tried_group=group)
         scale = state.units[:, 0] ** 2 * state.units[:, 1]
         up = np.zeros((n, rows + 1, d + 1 + self.searches))
-        up[:, :rows, : d + 1] = local - state.own
+        up[:, :rows, : d + 1] = local - state.sent_sums
         up[:, rows, 0] = costs / np.where(scale > 0.0, scale, 1.0)
         if self.searches:
             requests = read_codes(state.down) if devices.round > 2 else np.zeros(n, np.int64)
@@ -456,7 +456,7 @@ class TreeLloydOnGraph(OnGraph):
                     # The 1 tells `count_encoded_bytes` that the column of errors is sent.
                     up[members, rows, -1] = 1.0
                     up[members, :rows, -1] = search.sum_errors(devices, table, scale, utility=utility)[members]
-        return state._replace(own=local, up=up, down=np.zeros((n, rows + 1, d)))
+        return state._replace(sent_sums=local, up=up, down=np.zeros((n, rows + 1, d)))
 
     def _count_groups(
         self, state: TreeLloydState, present: Integers, table: Floats, devices: Devices
@@ -518,7 +518,7 @@ class TreeLloydOnGraph(OnGraph):
             moves=moves,
             errors=state.up[root, :-1, -1],
             rows=decode_rows(state.reference[[root]], units, state.table[[root]])[0],
-            is_kept=np.isfinite(state.kept_reference[root, :, 0]),
+            is_kept=np.isfinite(state.accepted_reference[root, :, 0]),
             halvings=tree_sums.count_halvings(1.0, float(wish[0]), state.table[root]),
         )
 
@@ -527,9 +527,9 @@ class TreeLloydOnGraph(OnGraph):
         codes = read_codes(state.down[members])[:, None, None]
         moves = state.down[members, 1:]
         table, reference = state.table[members], state.reference[members]
-        local, sums = state.own[members], state.sums[members]
-        kept_table = np.where(codes & KEEP, table, state.kept[members])
-        kept_reference = np.where(codes & KEEP, reference, state.kept_reference[members])
+        local, sums = state.sent_sums[members], state.sums[members]
+        kept_table = np.where(codes & KEEP, table, state.accepted[members])
+        kept_reference = np.where(codes & KEEP, reference, state.accepted_reference[members])
         table = np.where(codes & REVERT, kept_table, table)
         new_reference = np.where(codes & REVERT, kept_reference, reference)
         table = table + np.where(codes & MOVE, moves, 0.0)
@@ -549,11 +549,11 @@ class TreeLloydOnGraph(OnGraph):
         return state._replace(
             centroids=replace_rows(state.centroids, members, rows),
             previous=replace_rows(state.previous, members, state.centroids[members]),
-            kept=replace_rows(state.kept, members, kept_table),
+            accepted=replace_rows(state.accepted, members, kept_table),
             table=replace_rows(state.table, members, table),
             reference=replace_rows(state.reference, members, new_reference),
-            kept_reference=replace_rows(state.kept_reference, members, kept_reference),
-            own=replace_rows(state.own, members, local),
+            accepted_reference=replace_rows(state.accepted_reference, members, kept_reference),
+            sent_sums=replace_rows(state.sent_sums, members, local),
             sums=replace_rows(state.sums, members, sums),
             units=replace_rows(state.units, members, units),
         )
@@ -574,7 +574,7 @@ class TreeLloydOnGraph(OnGraph):
 
         It is the tried table, which is one Lloyd step after the kept table. During a search it is the kept table.
         """
-        kept_rows = decode_rows(state.kept_reference, state.units, state.kept)
+        kept_rows = decode_rows(state.accepted_reference, state.units, state.accepted)
         tried_rows = decode_rows(state.reference, state.units, state.table)
         has_same_rows = (np.isfinite(kept_rows) == np.isfinite(tried_rows)).all(axis=(1, 2))
         return np.where(has_same_rows[:, None, None], tried_rows, kept_rows)
@@ -597,11 +597,11 @@ class TreeLloydOnGraph(OnGraph):
             centroids=replace_rows(state.centroids, members, rows),
             previous=replace_rows(state.previous, members, state.centroids[members]),
             reference=replace_rows(state.reference, members, table),
-            kept_reference=replace_rows(state.kept_reference, members, table),
-            kept=replace_rows(state.kept, members, 0.0),
+            accepted_reference=replace_rows(state.accepted_reference, members, table),
+            accepted=replace_rows(state.accepted, members, 0.0),
             table=replace_rows(state.table, members, 0.0),
             units=replace_rows(state.units, members, units),
-            own=replace_rows(state.own, members, 0.0),
+            sent_sums=replace_rows(state.sent_sums, members, 0.0),
             sums=replace_rows(state.sums, members, 0.0),
             root=Root(*map(replace_rows, state.root, [members] * len(Root._fields), new_roots)),
         )

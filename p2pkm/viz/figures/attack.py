@@ -18,12 +18,12 @@ _WIDTH = 0.38  # of a bar; 1 is the distance of two rows
 
 
 @with_own_settings
-def plot_attack(found: Mapping[str, Any], ax: "Axes | None" = None) -> "Figure":
+def plot_attack(result: Mapping[str, Any], ax: "Axes | None" = None) -> "Figure":
     """Draw claimed and measured mu, with four standard errors, and the bounds of epsilon above the bars.
 
     Parameters
     ----------
-    found : dict
+    result : dict
         Output of ``p2pkm attack --format json``.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into; None: a new figure.
@@ -32,7 +32,7 @@ def plot_attack(found: Mapping[str, Any], ax: "Axes | None" = None) -> "Figure":
     -------
     matplotlib.figure.Figure
     """
-    attack = read_table([found], ("rows", "what", "graph"), "the output of p2pkm attack --format json")[0]
+    attack = read_table([result], ("rows", "what", "graph"), "the output of p2pkm attack --format json")[0]
     rows = read_table(attack["rows"], ("mu_claimed", "mu_measured", "mu_error"), "rows of p2pkm attack")
     ax = open_axes(ax, 7.6, 4.5, left=0.1, top=0.86)
     places = np.arange(len(rows))

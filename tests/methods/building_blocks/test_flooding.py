@@ -17,6 +17,6 @@ def test_tables_from_other_ranks_are_stored_beside_the_own_ones():
     slots = np.array([1, 2, 0, 0])
     received = receive(flood, Inbox(tables, np.array([1, 2, 2]), slots, slots), devices)
     assert_array_equal(received.known, [[True, True, True]])
-    assert_array_equal(received.news, [[False, True, True]])
+    assert_array_equal(received.new_origins, [[False, True, True]])
     (collection,), _ = distinct_collections(received, np.array([0]))
     assert_array_equal(collection, [[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]])

@@ -59,7 +59,7 @@ def test_own_rows_stand_before_those_received_by_neighbor(seed):
     edges = np.flatnonzero(np.isin(np.repeat(np.arange(n), degrees), who) & (rng.random(degrees.sum()) < 0.8))
     own, heard = PendingTables(who, draw(len(who))), Delivery(edges, draw(len(edges)))
     found = append_received(own, heard, devices)
-    assert_array_equal(found.who, who)
+    assert_array_equal(found.senders, who)
     for number, device in enumerate(who):
         parts = [own.tables.take(np.array([number])).flat()]
         mine = (edges >= devices.indptr[device]) & (edges < devices.indptr[device + 1])

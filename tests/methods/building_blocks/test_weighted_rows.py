@@ -45,7 +45,7 @@ def test_merging_in_two_steps_is_merging_at_once_and_by_the_textbook(seed, m, or
 
 @given(st.integers(0, 10**6), st.integers(1, 60), st.integers(1, 8))
 def test_lemma_the_cost_is_at_most_the_bound_of_the_rows(seed, m, k):
-    """Lemma of docs/explain/proofs.md, for rows of any partition and any centroids; equal where every row is one point."""
+    """Lemma of docs/explain/proofs.md, for rows of any partition and any centroids; equal if every row is a point."""
     rng = np.random.default_rng(seed)
     points, weights = rng.normal(size=(m, 2)) * rng.uniform(0.1, 9), rng.uniform(0.1, 5, m)
     group, centroids = group_up(rng, m, 12), rng.normal(size=(k, 2)) * 4

@@ -155,7 +155,7 @@ def test_every_device_but_the_roots_says_each_way_one_table_to_its_parent_or_its
     said, state = walk(graph, [np.ones((2, 2)) * i for i in range(20)], 2, 40)
     links = 20 - 3
     assert sum(len(sparse.edges) for sparse in said) == 4 * links
-    assert [len(sparse.who) for sparse in said][-1] == 0
+    assert [len(sparse.senders) for sparse in said][-1] == 0
     assert state.converged.all()
     assert np.isfinite(state.centroids).any(axis=(1, 2)).all()
 
@@ -167,8 +167,8 @@ def test_news_travel_one_link_per_turn():
     calm, stirred = (walk(graph, points, 2, 40)[0] for points in (data, other))
     reached = set()
     for turn, (one, two) in enumerate(zip(calm, stirred, strict=True)):
-        assert_array_equal(one.who, two.who)
-        for place, device in enumerate(one.who):
+        assert_array_equal(one.senders, two.senders)
+        for place, device in enumerate(one.senders):
             here, there = (sparse.tables.take(np.array([place])).flat() for sparse in (one, two))
             if here.shape != there.shape or (here != there).any():
                 assert min(abs(device - disturbed), 60 - abs(device - disturbed)) <= turn

@@ -114,7 +114,7 @@ def test_the_weights_of_every_device_add_up_to_its_points(n, k, size, seed):
     data = [rng.normal(0, 3, (int(rng.integers(i == 0, 9)), 2)).round(int(rng.integers(0, 3))) for i in range(n)]
     table = arrange(data, [(i, i + 1) for i in range(n - 1)], d=2, seed=seed % 1000)
     first = Coreset(k, size=size).begin(table.devices)
-    tables, rows = Coreset(k, size=size).draw(table.devices, first.own, np.full(n, first.costs.sum()))
+    tables, rows = Coreset(k, size=size).draw(table.devices, first.local_centroids, np.full(n, first.costs.sum()))
     masses = [part[:count, -1].sum() for part, count in zip(tables, rows, strict=True)]
     assert_allclose(masses, table.devices.sizes, rtol=0, atol=1e-9 * (1 + np.abs(tables[:, :, -1]).sum()))
     assert sum(rows) < n * k + size + n
@@ -135,9 +135,9 @@ def test_a_negative_weight_counts_as_nothing():
 def test_points_that_are_heavier_are_drawn_as_if_they_were_many():
     heavy = arrange([column(0, 2, 5, 20)], [], weights=[3, 1, 2, 1])
     first = Coreset(1, size=50).begin(heavy.devices)
-    tables, rows = Coreset(1, size=50).draw(heavy.devices, first.own, first.costs)
+    tables, rows = Coreset(1, size=50).draw(heavy.devices, first.local_centroids, first.costs)
     mean = 32 / 7
-    assert_allclose(first.own[0], [[mean]])
+    assert_allclose(first.local_centroids[0], [[mean]])
     assert_allclose(first.costs, [3 * mean**2 + (2 - mean) ** 2 + 2 * (5 - mean) ** 2 + (20 - mean) ** 2])
     assert rows[0] == 51
     drawn = tables[0, 1:]
@@ -156,8 +156,8 @@ def test_so_many_points_are_drawn_on_average_whatever_the_number_of_devices(n, s
     shares, drawn = size * first.costs / first.costs.sum(), []
     for seed in range(10):
         keys = philox(np.arange(n, dtype=np.uint64), 1, seed, 99)[:, 0].copy()
-        _, rows = method.draw(replace(table.devices, keys=keys), first.own, np.full(n, first.costs.sum()))
-        drawn.append(rows - np.isfinite(first.own[:, :, 0]).sum(axis=1))
+        _, rows = method.draw(replace(table.devices, keys=keys), first.local_centroids, np.full(n, first.costs.sum()))
+        drawn.append(rows - np.isfinite(first.local_centroids[:, :, 0]).sum(axis=1))
         assert ((drawn[-1] == np.floor(shares)) | (drawn[-1] == np.ceil(shares))).all()
     spread = np.sqrt((shares % 1 * (1 - shares % 1)).sum() / 10)
     assert abs(np.sum(drawn) / 10 - size) < 4.5 * spread
@@ -202,7 +202,7 @@ def test_the_weighted_cost_of_any_centroids_is_right_on_average():
     error = np.std(prices) / np.sqrt(len(prices))
     assert 0 < error < 0.02 * truth
     assert abs(np.mean(prices) - truth) < 4.5 * error
-    assert first.own.shape == own.shape
+    assert first.local_centroids.shape == own.shape
 
 
 @pytest.mark.slow
@@ -215,7 +215,9 @@ def test_the_weighted_cost_is_right_on_average_where_devices_draw_less_than_a_po
     prices = []
     for seed in range(100):
         keys = philox(np.arange(40, dtype=np.uint64), 1, seed, 99)[:, 0].copy()
-        tables, _ = method.draw(replace(table.devices, keys=keys), first.own, np.full(40, first.costs.sum()))
+        tables, _ = method.draw(
+            replace(table.devices, keys=keys), first.local_centroids, np.full(40, first.costs.sum())
+        )
         prices.append(
             (tables[:, :, -1] * squared(tables[:, :, :2].reshape(-1, 2), goal).min(axis=1).reshape(40, -1)).sum()
         )

@@ -67,12 +67,12 @@ class Twin:
     """What one device knows: whole numbers on a grid, the cost of the certified ones, and who is in its tree."""
 
     def __init__(self, base, units=(1.0, 1.0, 1.0), stamp=-1, tree=()):
-        self.base, self.table, self.kept, (self.step, _, self.coarse) = base, 0 * base, 0 * base, units
+        self.base, self.table, self.accepted, (self.step, _, self.coarse) = base, 0 * base, 0 * base, units
         self.cost, self.stamp, self.tree, self.done = np.inf, stamp, set(tree), units[0] == 0.0
 
     @property
     def centroids(self):
-        return self.base + self.step * self.kept
+        return self.base + self.step * self.accepted
 
     @property
     def latest(self):
@@ -128,15 +128,20 @@ def advance(twin, data, t):
         counts[:, None] > 0, np.rint(twin.coarse * sums / np.maximum(counts, 1)[:, None]) - twin.table, 0.0
     )
     fell, twin.stamp = cost < twin.cost, t
-    twin.kept, twin.cost = (twin.table, cost) if fell else (twin.kept, twin.cost)
+    twin.accepted, twin.cost = (twin.table, cost) if fell else (twin.accepted, twin.cost)
     finer = 2.0 ** halve(twin.step, cost, counts.sum(), twin.table) if fell else 1.0
     twin.done = not fell or not (moves.any() or finer > 1.0)
     if not twin.done and finer > 1.0:
-        twin.step, twin.kept, twin.table, twin.cost = twin.step / finer, finer * twin.kept, finer * twin.table, np.inf
+        twin.step, twin.accepted, twin.table, twin.cost = (
+            twin.step / finer,
+            finer * twin.accepted,
+            finer * twin.table,
+            np.inf,
+        )
     elif fell:
         twin.table = twin.table + moves
     else:
-        twin.table = twin.kept
+        twin.table = twin.accepted
 
 
 LOST = {  # graph, who is absent when, how many parts are left

@@ -41,9 +41,9 @@ def test_a_search_lowers_the_cost_and_ends_at_a_lloyd_point(name):
         assert costs[-1] <= plain * (1 + 1e-12)
         better += costs[-1] < 0.99 * plain
         root = int(np.argmax(state.sums[:, :, -1].sum(axis=1)))
-        assert_array_equal(state.sums[root], state.own.sum(axis=0))
+        assert_array_equal(state.sums[root], state.sent_sums.sum(axis=0))
         assert_allclose(state.root.cost[root] * step**2 * unit, costs[-1])
-        assert np.isfinite(state.kept_reference[root, :, 0]).sum() == K
+        assert np.isfinite(state.accepted_reference[root, :, 0]).sum() == K
         nearest = squared(pooled, history[-1, 0]).argmin(axis=1)
         for c in np.unique(nearest):
             own = pooled[nearest == c]

@@ -60,7 +60,7 @@ def halve(step, cost, points, table, unit=1.0):
 class Lloyd(NamedTuple):
     """Whole numbers of the last accepted table, its step and cost, and whether a step was taken back."""
 
-    kept: np.ndarray
+    accepted: np.ndarray
     step: float
     cost: float
     back: bool
@@ -129,7 +129,7 @@ def test_the_twin_finds_the_same_whole_numbers(name):
             kept, step, cost, _ = lloyd(data, start, units, tol)
             assert state.converged.all()
             for i in range(n):
-                assert_array_equal(state.kept[i], kept)
+                assert_array_equal(state.accepted[i], kept)
                 assert state.units[i, 0] == step
             assert_array_equal(state.centroids, np.array([start + step * kept] * n))
             assert_allclose(squared(pooled, state.centroids[0]).min(axis=1).sum(), cost)
@@ -159,7 +159,7 @@ def test_two_steps_by_hand(monkeypatch, coarse):
     history, state = run(data, [(0, 1)], np.array([[-400.0], [0.0]]), rounds=4)
     assert_array_equal(state.units, [[1.0, 1.0, coarse]] * 2)
     off = {1.0: 0.0, 64.0: 16.0}[coarse]  # -112 on two devices is twice -2 grains of 64
-    assert_array_equal(state.kept, [[[-112.0 - off], [512.0]]] * 2)
+    assert_array_equal(state.accepted, [[[-112.0 - off], [512.0]]] * 2)
     assert_array_equal(state.sums[0] * [coarse, 1.0], [[-224.0 - 2 * off, 2.0], [1024.0, 2.0]])
     assert_array_equal(history[:, 0, :, 0], [[-400, 0]] * 3 + [[-512 - off, 512]] * 2)
 
@@ -172,7 +172,7 @@ def test_a_step_is_halved_where_the_cost_has_fallen():
     history, state = run(data, GRAPHS["grid"][1], start)
     kept, step, cost, _ = lloyd(data, start, units)
     assert state.converged.all() and units[0] > 100.0 * step
-    assert_array_equal(state.kept[0], kept)
+    assert_array_equal(state.accepted[0], kept)
     assert_array_equal(state.units[:, 0], np.full(9, step))
     pooled = np.concatenate(data)
     costs = np.array([squared(pooled, table[0]).min(axis=1).sum() for table in history])
@@ -193,8 +193,8 @@ def test_a_step_that_raises_the_cost_is_taken_back():
         start = pooled.mean(axis=0, keepdims=True) - 0.4 * pooled.std() * 0.3 / np.sqrt(3.0)
         history, state = run(data, [(0, 1), (1, 2)], start)
         kept, _, cost, back = lloyd(data, start, agree(data, [(0, 1), (1, 2)], start))
-        assert_array_equal(state.kept, np.array([kept] * 3))
-        assert_array_equal(state.table, state.kept)
+        assert_array_equal(state.accepted, np.array([kept] * 3))
+        assert_array_equal(state.table, state.accepted)
         step, unit, _ = state.units[1]
         assert_allclose(state.root.cost[1] * step**2 * unit, cost)
         costs = [squared(pooled, table[0]).min(axis=1).sum() for table in history]
@@ -226,11 +226,11 @@ def test_sums_depend_neither_on_the_tree_nor_on_the_order():
     found = [run(data, links, start)[1] for n, links in GRAPHS.values() if n == 9]
     for other in found:
         root = int(np.argmax(other.sums[:, :, -1].sum(axis=1)))
-        assert_array_equal(other.sums[root], other.own.sum(axis=0))
-        assert_array_equal(other.kept, found[0].kept)
+        assert_array_equal(other.sums[root], other.sent_sums.sum(axis=0))
+        assert_array_equal(other.accepted, found[0].accepted)
     order = np.random.default_rng(1).permutation(9)
     _, turned = run([data[i] for i in order], GRAPHS["ring"][1], start)
-    assert_array_equal(turned.kept, found[0].kept)
+    assert_array_equal(turned.accepted, found[0].accepted)
 
 
 def test_the_end_is_a_lloyd_point_of_the_pooled_points():
@@ -258,8 +258,8 @@ def test_every_component_has_a_clustering_of_its_own():
     assert state.converged.all()
     for part in parts:
         own = [data[i] for i in part]
-        kept = lloyd(own, start, units[part[0]]).kept
-        assert_array_equal(state.kept[part], np.array([kept] * 4))
+        kept = lloyd(own, start, units[part[0]]).accepted
+        assert_array_equal(state.accepted[part], np.array([kept] * 4))
     assert_array_equal(state.centroids[5], start)
 
 
@@ -280,9 +280,9 @@ def test_whole_weights_are_repeated_points(monkeypatch):
     _, repeated = run(whole, GRAPHS["ring"][1], start)
     for state in found:
         assert_array_equal(state.centroids, found[0].centroids)
-        assert_array_equal(state.own, found[0].own)
-        assert_array_equal(state.own[:, :, -1], repeated.own[:, :, -1])
-        assert_array_equal(state.kept, repeated.kept)
+        assert_array_equal(state.sent_sums, found[0].sent_sums)
+        assert_array_equal(state.sent_sums[:, :, -1], repeated.sent_sums[:, :, -1])
+        assert_array_equal(state.accepted, repeated.accepted)
     assert_array_equal(found[2].units[:, 1], np.full(9, 2.0**40))
 
 
@@ -293,7 +293,7 @@ def test_any_weights_are_followed_to_the_grid():
     given = data, GRAPHS["grid"][1], start
     _, state = run(*given, weights=np.concatenate(masses))
     units = agree(*given, weights=np.concatenate(masses))
-    assert_array_equal(state.kept[0], lloyd(data, start, units, masses=masses).kept)
+    assert_array_equal(state.accepted[0], lloyd(data, start, units, masses=masses).accepted)
 
 
 @pytest.mark.parametrize("scale", [2.0**332, 2.0**-332])

@@ -90,7 +90,7 @@ def test_the_twin_finds_the_same_tables_and_groups(name):
         state = states[-1]
         rows, groups, _ = twin(data, tables, group, states[0].units[0])
         assert state.converged.all()
-        found = state.kept_reference + state.units[:, :1, None] * state.kept
+        found = state.accepted_reference + state.units[:, :1, None] * state.accepted
         assert_array_equal(found, np.tile(rows.reshape(1, -1, 2), (n, 1, 1)))
         assert_array_equal(state.group, groups)
         assert_array_equal(state.centroids, rows[groups])
@@ -115,7 +115,7 @@ def test_the_objective_never_rises(seed, n, count):
     before = np.inf
     for state in run(data, [(i, i + 1) for i in range(n - 1)], tables, group, rounds=12)[1:]:
         now = sum(losses(data, state.centroids)[i, i] for i in range(n))
-        rows = state.reference[0] + state.units[0, 0] * state.kept[0]
+        rows = state.reference[0] + state.units[0, 0] * state.accepted[0]
         assert_allclose(now, losses(data, rows.reshape(count, 3, 2)).min(axis=1).sum(), rtol=1e-12)
         assert now <= before * (1 + 1e-12)
         before = now
