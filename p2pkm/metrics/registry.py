@@ -184,6 +184,7 @@ _TO_FINAL = "until the mean cost ratio stays within 1 % of its final value"
 _TO_CENTRAL = "until the mean cost ratio stays within 1 % of central k-means"
 # Groups and levels of rows of the summary table.
 _SETUP: dict[str, Any] = {"group": "setup", "level": "verbose"}
+_NAMED: dict[str, Any] = {"group": "setup", "level": "option"}
 _QUALITY: dict[str, Any] = {"group": "quality", "level": "verbose"}
 _TRAFFIC: dict[str, Any] = {"group": "communication", "level": "verbose"}
 _CHECKS: dict[str, Any] = {"group": "checks", "level": "verbose"}
@@ -195,10 +196,10 @@ METRICS: tuple[Metric, ...] = (
     Metric("algorithm", "method", "method, with the parameters that were set", tables=ShownIn.CARD),
     Metric("graph", "graph", "communication graph", tables=ShownIn.CARD),
     Metric("devices", "devices", "number of devices, without the server", unit="devices",
-           tables=_CLOSING | ShownIn.CARD, row=rows.format_devices, **_SETUP),
+           tables=_CLOSING | ShownIn.CARD, row=rows.format_devices, **_NAMED),
     Metric("device_names", "device names", "names of the devices", needs="data with names", tables=_NONE),
     Metric("feature_names", "features", "names of the features", needs="data with names", tables=_CLOSING,
-           row=rows.format_features, **_SETUP),
+           row=rows.format_features, **_NAMED),
     Metric("ranks", "ranks", "number of MPI ranks", unit="ranks", tables=_NONE),
     Metric("rank_partition", "rank partition", "assignment of devices to MPI ranks", needs="several ranks",
            tables=_NONE),

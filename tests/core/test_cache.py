@@ -65,12 +65,12 @@ def test_runs_that_share_have_the_same_bits_as_single_ones():
         assert differing <= {"wall_seconds"}
 
 
-def test_no_centroid_set_is_priced_twice_on_the_same_points(monkeypatch):
+def test_no_centroid_set_is_evaluated_twice_on_the_same_points(monkeypatch):
     counts, seen = [], set()
-    known = p2pkm.metrics.cost_ratio.CostEvaluator._price
+    known = p2pkm.metrics.cost_ratio.CostEvaluator._evaluate
 
-    def watch(prices, sets, n_classes):
-        kernels = prices._devices.kernels
+    def watch(evaluator, sets, n_classes):
+        kernels = evaluator._devices.kernels
 
         def evaluate_costs(points, weights, offsets, classes, n_classes, fresh):
             if n_classes == 0:
@@ -84,13 +84,13 @@ def test_no_centroid_set_is_priced_twice_on_the_same_points(monkeypatch):
             def __getattr__(self, name):
                 return evaluate_costs if name == "evaluate_costs" else getattr(kernels, name)
 
-        object.__setattr__(prices._devices, "kernels", Watched())
+        object.__setattr__(evaluator._devices, "kernels", Watched())
         try:
-            return known(prices, sets, n_classes)
+            return known(evaluator, sets, n_classes)
         finally:
-            object.__setattr__(prices._devices, "kernels", kernels)
+            object.__setattr__(evaluator._devices, "kernels", kernels)
 
-    monkeypatch.setattr(p2pkm.metrics.cost_ratio.CostEvaluator, "_price", watch)
+    monkeypatch.setattr(p2pkm.metrics.cost_ratio.CostEvaluator, "_evaluate", watch)
     cells = [RunOptions(algorithm=name, devices=6, data="grid16:points=8", rounds=4, plot=False)
              for name in ("gtvmin", "consensus", "admm")]  # fmt: skip
     rows = run_study(cells, None, LocalWorld())

@@ -149,7 +149,7 @@ def test_counting_and_sorting_give_the_same_order(device):
     owner = np.array(device, np.int64)
     with pytest.MonkeyPatch.context() as patch:
         sorted_, offsets = order.sort_by(owner, 10)
-        patch.setattr(order, "_SORTED", 0)
+        patch.setattr(order, "_MIN_COUNTING_ROWS", 0)
         counted, others = order.sort_by(owner, 10)
     np.testing.assert_array_equal(sorted_, np.argsort(owner, kind="stable"))
     np.testing.assert_array_equal(counted, sorted_)

@@ -176,7 +176,7 @@ def test_networks_that_cannot_be_are_refused(text, message):
 
 
 def test_above_the_size_at_which_messages_are_kept_virtual_time_is_refused_before_any_work():
-    with pytest.raises(ExperimentError, match="not kept above 100,000 devices; there are 200,000"):
+    with pytest.raises(ExperimentError, match="number of devices is 200,000; expected at most 100,000"):
         LinkModel.lan().check_devices(200_000)
     LinkModel.lan().check_devices(100_000)
     done = here("--devices", 100_001, "--link-model", "lan", "--out", "none")

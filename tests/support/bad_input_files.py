@@ -616,7 +616,7 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | decompresses to
 --link-model lan:bandwidth=0                     | 2 | bandwidth is 0.0
 --link-model lan:bandwidth=1e-320                | 2 | all others from 1e-30
 --link-model wan:speeed=1                        | 2 | Did you mean 'speed'?
---link-model lan --devices 200000                | 2 | not kept above 100,000 devices
+--link-model lan --devices 200000                | 2 | expected at most 100,000 with --link-model
 P2PKM_MEMORY=lots --graph ring            | 2 | P2PKM_MEMORY is 'lots'; expected a size
 P2PKM_MEMORY=1K --graph ring              | 3 | does not fit into memory
 """,
