@@ -216,8 +216,8 @@ def _collect_derived(devices: Devices, network: Network, state: Any) -> dict[str
 def _note_reverted(reverted: int, clients: int) -> list[str]:
     """List a note if devices returned to their initial centroids."""
     return [
-        f"acceptance test: {reverted:,} of {clients:,} devices returned to their initial centroids, whose cost on all "
-        "points may be lower than that of the method"
+        f"acceptance test: {reverted:,} of {clients:,} devices returned to their initial centroids, "
+        "which may cost less on all points"
     ] * (reverted > 0)
 
 

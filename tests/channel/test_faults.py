@@ -560,7 +560,7 @@ def test_all_devices_begin_with_the_same_centroids(method, faults):
         ("--faults loss=.1 --link-model wan", "--faults loss=0.1 cannot be combined with --link-model wan"),
         ("--faults loss=.1 --relaxation 1.5", "over-relaxation on old tables diverges"),
         ("--faults loss=.1 --algorithm mufc", "masks cancel only if the messages of all clients arrive"),
-        ("--faults loss=.1 --algorithm coreset", "must arrive everywhere"),
+        ("--faults loss=.1 --algorithm coreset", "must all arrive"),
         ("--faults loss=.1 --algorithm treelloyd", "supports only faults of devices (dropout, late_join,"),
         ("--faults loss=.1 --stale-policy drp", "Did you mean 'drop'"),
         ("--faults loss=.1 --stale-policy keep:age=0", "stale policy keep:age is 0"),

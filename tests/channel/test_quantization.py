@@ -143,7 +143,7 @@ def test_virtual_time_knows_the_lengths_on_the_wire():
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_methods_without_rows_are_refused(name):
-    with pytest.raises(ExperimentError, match=f"{name}: the method (does not send rows|sends whole numbers)"):
+    with pytest.raises(ExperimentError, match=f"{name}: the method (does not send rows|sends integers)"):
         run(name)
 
 

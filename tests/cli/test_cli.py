@@ -94,7 +94,7 @@ def test_the_page_of_a_method_has_its_options_and_its_source():
     assert all(f"\n\n{title}\n  " in text for title in ("Messages", "Privacy"))
     assert "\nSource: S. Garst, M. Reinders" in text
     full = here("algorithms", "fkm", "--full").out
-    assert "\nParameters\n---" in full and "\nkeep_empty : bool\n" in full
+    assert "\nParameters\n---" in full and "\nkeep_empty : bool, default=False\n" in full
 
 
 def test_methods_are_listed_as_a_table():

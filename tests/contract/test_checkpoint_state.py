@@ -54,7 +54,7 @@ FIELDS = [
 WHOLE = [
     (STRUCK, 4, FaultInjector, (*_TROUBLE, "_round", "_first", "_fresh")),
     (CROWDED, 3, Events, (*_EVENTS, "ends", "turns", "_used", "_done", "_ready", "_rows", "_mark")),
-    (STRUCK, 4, Mailbox, ("tables", "_rows", "heads", "_count", "_slots", "_forgotten", "_over")),
+    (STRUCK, 4, Mailbox, ("tables", "_rows", "row_counts", "_sent_counts", "_slots", "_discarded", "_open_edges")),
 ]
 
 

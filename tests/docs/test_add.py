@@ -20,7 +20,7 @@ from p2pkm.methods.init.registry import INITS
 from p2pkm.network.link_model import PROFILES, LinkModel
 from tests.support.run_cli import here, solve
 
-PAGE = (Path(__file__).parents[2] / "ARCHITECTURE.md").read_text("utf-8").partition("## Add a ...")[2]
+PAGE = (Path(__file__).parents[2] / "ARCHITECTURE.md").read_text("utf-8").partition("## Adding things")[2]
 
 
 @pytest.fixture(autouse=True)

@@ -93,7 +93,7 @@ def test_results_do_not_depend_on_the_pieces(method, monkeypatch):
     )
     graph = topologies.ring(9) if method.name == "gtvmin" else None
     one = p2pkm.simulate(method, graph, shards, rounds=3)
-    monkeypatch.setattr(pieces, "_POINTS", 7)
+    monkeypatch.setattr(pieces, "_CHUNK_SIZE", 7)
     other = p2pkm.simulate(method, graph, shards, rounds=3)
     assert one.rounds == other.rounds
     timed = {"wall_seconds": 0, "compile_seconds": 0}
@@ -103,7 +103,7 @@ def test_results_do_not_depend_on_the_pieces(method, monkeypatch):
 
 
 def test_pieces_cover_every_device_once(monkeypatch):
-    monkeypatch.setattr(pieces, "_POINTS", 5)
+    monkeypatch.setattr(pieces, "_CHUNK_SIZE", 5)
     offsets = np.array([0, 0, 3, 3, 20, 21, 21])
     found = list(pieces.iter_chunks(offsets))
     assert [i for own, _ in found for i in range(own.start, own.stop)] == list(range(6))

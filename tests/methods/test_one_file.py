@@ -43,7 +43,9 @@ class TugState(NamedTuple):
 class Tug(MethodBase):
     """Halve the way to the neighbors, centroid by centroid.
 
-    Message: the k centroids.
+    Notes
+    -----
+    **Messages.** The k centroids.
     """
 
     k: int
@@ -93,7 +95,9 @@ from p2pkm.core.traits import ServerTraits
 class Pool(ServerMethodBase):
     """Cluster the centroids of all clients, anew in every round.
 
-    Message: up at most k centroids with counts, down k.
+    Notes
+    -----
+    **Messages.** Up: at most k centroids with counts. Down: k centroids.
     """
 
     k: int

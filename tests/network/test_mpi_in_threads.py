@@ -119,8 +119,8 @@ def test_ranks_that_were_given_other_points_or_another_start_are_told(play):
         return told
 
     for points, start in play(2, work):
-        assert "rank 1 differs from rank 0 in points. Every rank" in points
-        assert "rank 1 differs from rank 0 in start. Every rank" in start
+        assert "rank 1 differs from rank 0 in points. Call with the same arguments on every rank" in points
+        assert "rank 1 differs from rank 0 in start. Call with the same arguments on every rank" in start
 
 
 @pytest.mark.parametrize(

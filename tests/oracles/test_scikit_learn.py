@@ -8,7 +8,7 @@ from scipy.optimize import linear_sum_assignment
 import p2pkm
 import topologies
 from p2pkm.methods.init.pipelines import needs_hub
-from p2pkm.metrics.summary import _mark_groups
+from p2pkm.metrics.summary import _score_groups
 
 pytest.importorskip("sklearn", reason="scikit-learn, which judges the scores, is not installed")
 
@@ -136,6 +136,6 @@ def test_groups(seed):
     rng = np.random.default_rng(seed)
     truth, found = rng.integers(0, 3, 20), rng.integers(0, 4, 20)
     found[:4] = range(4)
-    marks = _mark_groups(found, truth)
+    marks = _score_groups(found, truth)
     assert marks["groups"] == 4
     assert_allclose(marks["groups_ari"], adjusted_rand_score(truth, found), atol=1e-12)

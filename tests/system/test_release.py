@@ -29,7 +29,7 @@ def test_package_citation_and_changelog_agree_on_the_version():
     assert re.findall(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE) == [version]
     newest = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
     if ".dev" in version:
-        assert newest == "Unreleased"
+        assert newest == f"{version.partition('.dev')[0]} (unreleased)"
     else:
         assert re.fullmatch(rf"\[?{re.escape(version)}\]? - \d{{4}}-\d\d-\d\d", newest)
     assert here("--version").out == f"p2pkm, version {version}\n"

@@ -415,7 +415,7 @@ def test_folders_that_hold_nothing_to_report(tmp_path, ring):
     code, message = refuse(tmp_path / "no")
     assert code == 3 and "no does not exist; expected the folder of a run, a comparison or a study" in message
     assert "is not the folder of a run" in refuse(tmp_path)[1]
-    assert "it holds 1 run. Use the folder of one run, such as" in refuse(ring.parent)[1]
+    assert "it contains 1 run. Use the folder of one run, such as" in refuse(ring.parent)[1]
     assert refuse(ring / "summary.json")[0] == 3
     (tmp_path / "comparison.json").write_text("{}")
     code, message = refuse(tmp_path)

@@ -130,7 +130,7 @@ def test_what_cannot_be_filled_in_is_refused():
         run(points, missing="refuse")
     with pytest.raises(ExperimentError, match=r"missing is 'medien'\. Did you mean 'median'"):
         run(points, missing="medien")
-    with pytest.raises(ExperimentError, match="missing is 'mean' with a stream"):
+    with pytest.raises(ExperimentError, match="missing 'mean' cannot be combined with a stream"):
         run(points, stream="drawn:kind=slow,share=0.1")
     shards = p2pkm.Shards.deal(points, DEVICE, missing=True)
     with pytest.raises(ExperimentError, match="missing is 'mean', but private"):

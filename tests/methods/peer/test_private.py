@@ -244,7 +244,7 @@ def test_a_whole_run_on_a_ring_of_16_stays_below_110_kb_and_prints_its_guarantee
     lines = {" ".join(line.split()) for line in here(*words).out.splitlines()}
     assert "differential privacy eps 1 at delta 1e-06 for each point, against any 1 curious device" in lines
     assert "if all others collude eps 4.43 against all other devices together" in lines
-    assert any(re.fullmatch(r"noise \d+ points on the count of a cluster", line) for line in lines)
+    assert any(re.fullmatch(r"noise \d+ points standard deviation on the count of a cluster", line) for line in lines)
 
 
 def test_it_ends_after_all_sums_and_never_earlier():

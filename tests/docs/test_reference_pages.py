@@ -1,0 +1,51 @@
+"""Reference pages that are made from the program: all registered names are in them, and pages include them."""
+
+import importlib.util
+import re
+
+import pytest
+
+import topologies
+from p2pkm.data.partition import PARTITIONS
+from p2pkm.methods.init.registry import INITS
+from p2pkm.methods.registry import METHODS
+from tests.docs.check_blocks import DOCS, PAGES
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    spec = importlib.util.spec_from_file_location("reference_pages", DOCS / "reference_pages.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    folder = tmp_path_factory.mktemp("docs")
+    module.write_pages(folder)
+    return folder
+
+
+def test_every_table_is_included_by_a_page(made):
+    included = {
+        name for page in PAGES for name in re.findall(r"\{include\} [./]*_made/([\w-]+)\.md", page.read_text("utf-8"))
+    }
+    assert {path.stem for path in (made / "_made").glob("*.md")} <= included
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        ("graphs", topologies.FAMILIES),
+        ("time-varying-graphs", topologies.TIME_VARYING),
+        ("gallery", topologies.recipes()),
+        ("initializations", INITS),
+        ("partitions", PARTITIONS),
+    ],
+)
+def test_a_table_lists_every_name(made, table, names):
+    text = (made / "_made" / f"{table}.md").read_text("utf-8")
+    assert [name for name in names if f"| `{name}` |" not in text] == []
+
+
+def test_every_method_has_a_page_in_the_list(made):
+    index = (made / "ref" / "methods" / "index.md").read_text("utf-8")
+    for name in METHODS:
+        assert f"[{name}]({name}.md)" in index
+        assert f"--algorithm {name}\n" in (made / "ref" / "methods" / f"{name}.md").read_text("utf-8")
