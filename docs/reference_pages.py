@@ -30,11 +30,12 @@ python -m p2pkm --algorithm {name}
 
 ![Points and centroids of six devices, and the cost ratio against the bytes sent]({picture})
 
-```{{eval-rst}}
+{documentation}
+"""
+DOCSTRING = """```{{eval-rst}}
 .. autoclass:: {path}
    :no-index:
-```
-"""
+```"""
 
 
 def write_pages(folder: Path) -> None:
@@ -68,12 +69,20 @@ def _write(path: Path, text: str) -> None:
 
 
 def describe_method(name: str) -> str:
-    """Make the page of a method: command, picture, and its docstring."""
-    cls = find(name)
-    cls = getattr(cls, "func", cls)
-    summary = inspect.cleandoc(cls.__doc__ or "").split("\n")[0].removesuffix(".")
+    """Make the page of a method: command, picture, and its docstring, or a link if another method has the same class."""
+    cls = _find_class(name)
+    first = next(other for other in METHODS if _find_class(other) is cls)
+    docstring = DOCSTRING.format(path=f"{cls.__module__}.{cls.__qualname__}")
+    documentation = docstring if first == name else f"Equations and options: [{first}]({first}.md), the same class."
     picture = f"../../_made/{name}.png"
-    return METHOD_PAGE.format(name=name, summary=summary, picture=picture, path=f"{cls.__module__}.{cls.__qualname__}")
+    summary = describe(name)["summary"].removesuffix(".")
+    return METHOD_PAGE.format(name=name, summary=summary, picture=picture, documentation=documentation)
+
+
+def _find_class(name: str) -> Any:
+    """Find the class of a method, without the parameters that its name sets."""
+    kind = find(name)
+    return getattr(kind, "func", kind)
 
 
 def list_methods() -> str:

@@ -68,9 +68,9 @@ class FeCA(ServerMethodBase):
         server:       the largest remaining ball takes all centroids inside; the k balls with most members -> their
         means
 
-    Ties: of equal radii the lowest client, then row; of equally full balls the first. A single centroid has max |x - c|
-    as radius. If "theoretical" leaves fewer than two centroids, it uses half the least distance of all. With fewer than
-    k balls the result has fewer centroids.
+    Ties: of equal radii the lowest client, then row; of equally full balls the first. A single centroid has the radius
+    ``max |x - c|``. If "theoretical" leaves fewer than two centroids, it uses half the least distance of all. With fewer
+    than k balls the result has fewer centroids.
 
     **Messages.** Up: one row (centroid, radius) per remaining centroid, once. Down: at most k centroids.
 
