@@ -83,7 +83,7 @@ from tests.mutants.play import Functions, _in_child
 
 path = "p2pkm/storage/run_folder.py"
 mutants = find_mutants(path, (ROOT / path).read_text("utf-8"))
-(one,) = (one for one in mutants if one.old.startswith("return [one for one in path.iterdir()"))
+(one,) = (one for one in mutants if one.old.startswith("return [entry for entry in path.iterdir()"))
 gone = weakref.proxy(set())  # which raises when it is asked for its class
 gc.freeze()
 
