@@ -69,7 +69,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def describe_method(name: str) -> str:
-    """Make the page of a method: command, picture, and its docstring, or a link if another method has the same class."""
+    """Make the page of a method: command, picture, and docstring, or a link to a method of the same class."""
     cls = _find_class(name)
     first = next(other for other in METHODS if _find_class(other) is cls)
     docstring = DOCSTRING.format(path=f"{cls.__module__}.{cls.__qualname__}")

@@ -69,8 +69,8 @@ class FeCA(ServerMethodBase):
         means
 
     Ties: of equal radii the lowest client, then row; of equally full balls the first. A single centroid has the radius
-    ``max |x - c|``. If "theoretical" leaves fewer than two centroids, it uses half the least distance of all. With fewer
-    than k balls the result has fewer centroids.
+    ``max |x - c|``. If "theoretical" leaves fewer than two centroids, it uses half the least distance of all. With
+    fewer than k balls the result has fewer centroids.
 
     **Messages.** Up: one row (centroid, radius) per remaining centroid, once. Down: at most k centroids.
 
