@@ -28,7 +28,7 @@ algorithm = ["gtvmin", "consensus"]
 graph = ["ring", "path"]
 """
 RUNS = 8
-LIMIT = 120  # seconds; jobs take some ten, but ranks that never meet (launch/README.md, "A second trap") wait for ever
+LIMIT = 120  # seconds; jobs take some ten, but ranks that never meet (launch/README.md, "With UCX") wait forever
 pytestmark = [pytest.mark.system, pytest.mark.skipif(bool(lacking()), reason=lacking())]
 
 
