@@ -61,11 +61,11 @@ class TreeLloydState(NamedTuple):
         Initial centroids R, with room for rows of a search; absent rows are +inf.
     units : float64[n, 3]
         Step of the grid, unit of the weights and grain of the sums.
-    kept, table : float64[n, r, d]
-        Integers Z of the kept table, which is recorded in `centroids`, and of the table tried in this round.
-    kept_reference : float64[n, r, d]
+    accepted, table : float64[n, r, d]
+        Integers Z of the accepted table, which is recorded in `centroids`, and of the table tried in this round.
+    accepted_reference : float64[n, r, d]
         Reference of `accepted`.
-    own : float64[n, r, d + 1]
+    sent_sums : float64[n, r, d + 1]
         Local sums and counts as they were sent last.
     sums : float64[n, r, d + 1]
         Sums and counts of all points below the device and its local points.
@@ -74,7 +74,7 @@ class TreeLloydState(NamedTuple):
     up, down : float64[n, h, w]
         Tables for the parent and for the children.
     group, tried_group : int64[n] or None
-        Group of each device, in the kept and in the tried table; None without groups.
+        Group of each device, in the accepted and in the tried table; None without groups.
     growth : ElectionState or None
         Local part of a tree that is built by messages; None: spanning tree of the whole graph.
     """
