@@ -25,7 +25,7 @@ from p2pkm.methods.init.registry import InitContext
 Choice = dict[str, Any]
 # Shift and span of each device of the system, float64[N, d] each.
 Scaling = tuple[Floats, Floats]
-_DOCS = "docs/howto/choose-a-method.md, How many clusters"
+_DOCS = "docs/howto/choose-k.md"
 
 
 def list_preliminaries(config: RunConfig, setting: InitContext) -> tuple[Stage, ...]:

@@ -29,7 +29,7 @@ _STRENGTH = 0.8
 # Difference of BIC per point by which fewer clusters must be better.
 _MARGIN = 0.05
 # Standard deviations of separation that clear clusters need, and the value of BIC per point, in the same unit, if all
-# clusters are separated by gaps. Chosen on the sets of docs/howto/choose-a-method.md.
+# clusters are separated by gaps. Chosen on the sets of docs/howto/choose-k.md.
 _CLEAR = 3.5
 _GAIN = 8.0
 

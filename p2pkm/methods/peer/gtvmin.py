@@ -171,7 +171,7 @@ class GTVMin(MethodBase):
         Defaults of `coupling`, `relaxation` and `accept`: "rehearsal", "auto" and True if devices start from common
         initial centroids, messages and links are unchanged, and the update is exact; coupling is "auto" on several
         components, above 5,000 devices and with `min_cluster_size`. Otherwise 10 (30 from 10 devices or a diameter of
-        8), 1.5 (1 with "jacobi" or stale or changing links) and False. See docs/howto/choose-a-method.md.
+        8), 1.5 (1 with "jacobi" or stale or changing links) and False. See docs/explain/gtvmin.md.
 
     Raises
     ------
