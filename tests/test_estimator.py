@@ -209,7 +209,7 @@ APART = nx.Graph([(0, 1), (2, 3)])
             "cannot be combined with graph 'path': it uses a server, and its star graph is built automatically",
         ),
         ({"algorithm": "fkm", "graph": nx.path_graph(3)}, "its star graph is built automatically"),
-        ({"algorithm": "fkm", "coupling": 2.0}, "method 'fkm' does not accept coupling"),
+        ({"algorithm": "fkm", "coupling": 2.0}, "method 'fkm' has no key coupling"),
         ({"algorithm": "gtvmin:tol=1e-4", "tol": 0.1}, "tol is set both"),
         ({"algorithm": p2pkm.GTVMin(3)}, "n_clusters is 4; expected 3, the number of clusters of algorithm"),
         ({"algorithm": p2pkm.GTVMin(4), "init": "local"}, "Remove init"),

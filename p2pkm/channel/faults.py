@@ -74,7 +74,7 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
     option: ClassVar[str] = "faults"
     delays: ClassVar[bool] = True
     incompatible_with: ClassVar[Reasons] = {
-        Condition.LINK_MODEL: "virtual time does not know which devices were unavailable",
+        Condition.LINK_MODEL: "the simulated time does not include faults",
     }
     # A delayed message is unchanged. Claims of descent depend on `Devices.has_stale_links` instead.
     alters = False

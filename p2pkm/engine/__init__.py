@@ -1,1 +1,1 @@
-"""One run: stages, round loop, event loop, virtual time, validation, checkpoint protocol, `simulate`."""
+"""One run: stages, round loop, event loop, simulated time, validation, checkpoint protocol, `simulate`."""

@@ -229,8 +229,11 @@ def _check_parameters(algorithm: Any) -> None:
     names = algorithm.traits.needs_parameters
     if not names:
         return
-    example = ",".join(f"{name}=..." for name in names.split(" and "))
-    raise ExperimentError(f"method {algorithm.name!r} requires {names}. Use --algorithm {algorithm.name}:{example}")
+    example = ",".join(f"{name}=1" for name in names.split(" and "))
+    raise ExperimentError(
+        f"method {algorithm.name!r} requires {names}. Use --algorithm {algorithm.name}:{example}, with values for your "
+        "points"
+    )
 
 
 def _check_start(algorithm: Any) -> None:
@@ -265,8 +268,8 @@ def _check_choice(algorithm: Any, options: RunOptions) -> None:
         )
     if algorithm.traits.groups:
         raise ExperimentError(
-            "k_max and groups cannot be combined: the number of clusters is chosen from the points of all devices, but "
-            "each group has separate clusters. Set the number of clusters with -k, or remove groups"
+            "-k auto (k_max) cannot be combined with --groups: the number of clusters is chosen from the points of all "
+            "devices, but each group has separate clusters. Use a number, such as -k 8, or remove --groups"
         )
 
 

@@ -217,7 +217,7 @@ class RunOptions:
         section=_METHOD,
         details="rehearsal: calibrated on the local sums of all devices before the first round. auto: from graph and "
         "number of points, without messages. Default: rehearsal; auto above 5,000 devices or on disconnected "
-        "graphs; 10 or 30 where the run changes links, messages or points (docs/howto/choose-a-method.md).",
+        "graphs; 10 or 30 where the run changes links, messages or points (docs/explain/gtvmin.md).",
         metavar="C",
         group="method",
     )
@@ -371,13 +371,13 @@ class RunOptions:
         details="Messages become differences in integer steps. bits=B sets the step to 2^-B standard deviations of "
         "the points; threshold=T is the smallest change of a row, in steps, that is sent: "
         "rice:bits=12,threshold=1. none: real numbers. auto: rice for gtvmin where its coupling is calibrated "
-        "by default, else none (docs/howto/choose-a-method.md).",
+        "by default, else none (docs/explain/gtvmin.md).",
         metavar="SPEC",
         reads="p2pkm.channel.quantization:Quantization",
     )
     stream: Any = option(
         None,
-        "Changes of the points, such as drawn:kind=slow, or a data tape (.jsonl).",
+        "Changes of the points, such as drawn:kind=slow, or a data trace (.jsonl).",
         section=_NETWORK,
         details="Points arrive, leave and move while the method runs (docs/howto/streams.md).",
         metavar="SPEC",
@@ -481,7 +481,7 @@ class RunOptions:
         """Reject options that exclude each other whatever the method."""
         if self.k_max is not None and self.clusters != "auto":
             raise ExperimentError(
-                f"k_max is {self.k_max}, but clusters is {self.clusters}; expected clusters auto. Use -k auto, or "
+                f'k_max is {self.k_max}, but the number of clusters is not auto. Use -k auto (clusters="auto"), or '
                 "remove k_max"
             )
         if self.all_rounds and self.require_converged:

@@ -138,7 +138,7 @@ def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS
     method = Private(clusters, **chosen.options)
     method = replace(method, delta=chosen.options.get("delta", query.delta))
     if missing := method.traits.needs_parameters:
-        raise ExperimentError(f"private needs {missing}; use for example private:epsilon=1,radius=30")
+        raise ExperimentError(f"private requires {missing}. Use, for example, private:epsilon=1,radius=30")
     spec, graph, _ = build_graph(query.graph, query.devices, query.seed)
     topology = Topology.from_graph(graph)
     check_links(method, topology)

@@ -48,7 +48,7 @@ def run_status(folder: Path) -> str:
 def describe_missing_results(folder: Path) -> str:
     """Describe why a folder is without results, as a predicate to follow its name."""
     if not folder.is_dir():
-        return "is not a run folder: it does not exist"
+        return "is not a run folder: it is a file" if folder.exists() else "is not a run folder: it does not exist"
     remedy = f"Resume it with python -m p2pkm resume {folder}"
     if read_manifest(folder).get("resumable") is False:
         remedy = f"Its noise was secret, so it cannot be resumed. Start a new run: {new_run_command(folder)}"

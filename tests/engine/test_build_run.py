@@ -52,7 +52,10 @@ def test_cheap_checks_come_first():
         ({"record_every": 0}, "record_every is 0"),
         ({"scale": "standart"}, "scale is 'standart'"),
         ({"rank_partition": "best"}, "rank_partition is 'best'"),
-        ({"faults": p2pkm.Faults(loss=0.1), "link_model": p2pkm.LinkModel.wan()}, "virtual time does not know"),
+        (
+            {"faults": p2pkm.Faults(loss=0.1), "link_model": p2pkm.LinkModel.wan()},
+            "the simulated time does not include faults",
+        ),
         ({"points": FEW}, "has 5 nodes"),
         ({"points": PointCount(5, 2, 2)}, "3 clusters of 2 points"),
         ({"points": PointCount(5, 20, 2)}, "disconnected"),
@@ -104,7 +107,7 @@ def test_a_number_of_clusters_is_chosen_where_all_can_agree():
     with pytest.raises(TopologyError, match="cannot agree on a number of clusters"):
         build(topology=apart, k_max=5, allow_disconnected=True)
     for method, options, words in (
-        (p2pkm.GTVMin(3, groups=True), {}, "k_max and groups cannot be combined"),
+        (p2pkm.GTVMin(3, groups=True), {}, r"-k auto \(k_max\) cannot be combined with --groups"),
         (p2pkm.GTVMin(3), {"start": [[0.0]]}, "start and k_max cannot be combined"),
     ):
         with pytest.raises(ExperimentError, match=words):

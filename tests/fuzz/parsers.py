@@ -103,7 +103,7 @@ def _stream(data: bytes) -> object:
 
 
 def _tape(data: bytes) -> object:
-    """Read a data tape, and play it; written again it is the same one."""
+    """Read a data trace, and play it; written again it is the same one."""
     import p2pkm
     from p2pkm.data.stream_tape import Limits, parse_data_trace, write_data_trace
 

@@ -570,7 +570,7 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | decompresses to
 --algorithm gtvmin:alpha=1e999            | 2 | expected a finite number
 --algorithm gtvmin:alpha=1,alpha=2        | 2 | give alpha once
 --algorithm fkm:server_n_init=99999999999999999999 | 2 | below 2^63
---algorithm central --init local         | 2 | method 'central' does not accept init
+--algorithm central --init local         | 2 | method 'central' has no key init
 --init ''                              | 2 | init is empty
 --init flooded-summaries:hops=99999999999999999999 | 2 | below 2^63
 --init tree-summaries:rows=19                   | 2 | at least 20
@@ -578,9 +578,9 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | decompresses to
 --init rows:per-cluster=0                      | 2 | at least 1
 --init rows:least=0                            | 2 | at least 1
 -k auto --k-max 0                              | 2 | at least 1
--k 3 --k-max 5                                 | 2 | clusters is 3
+-k 3 --k-max 5                                 | 2 | the number of clusters is not auto
 -k many                                        | 2 | expected a whole number
--k auto --groups                               | 2 | k_max and groups cannot be combined
+-k auto --groups                               | 2 | -k auto (k_max) cannot be combined with --groups
 -k auto --k-max 99999                          | 3 | expected at most as many
 --alpha 1e101                             | 2 | at most 1e+100
 -k 4611686018427387904                    | 3 | does not fit into memory

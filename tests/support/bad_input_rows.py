@@ -115,9 +115,9 @@ USAGE = """
 --algorithm fkmeanscb:epsilon=-1          | epsilon is -1
 --algorithm kfed:local_k=0                | local_k is 0
 --algorithm feca:pair=both                | pair
---algorithm fkm --coupling 3              | method 'fkm' does not accept coupling
---algorithm fkm --init global           | method 'fkm' does not accept init
---algorithm fkm --schedule jacobi         | method 'fkm' does not accept schedule
+--algorithm fkm --coupling 3              | method 'fkm' has no key coupling
+--algorithm fkm --init global           | method 'fkm' has no key init
+--algorithm fkm --schedule jacobi         | method 'fkm' has no key schedule
 swep                                      | Did you mean 'sweep'? Known: algorithms, animate,
 topology descrbe ring                     | Did you mean 'describe'?
 algorithms fecca                          | Did you mean 'feca'?
@@ -145,7 +145,7 @@ compare --out full                        | does not hold a comparison
 --algorithm private:epsilon=1,radius=30,delta=0.1 | expected less than 1 /
 --algorithm private:epsilon=1,radius=30,noise_seed=-1 | noise_seed is -1
 --algorithm private:epsilon=1,radius=30 --checkpoint-every 2 | cannot be combined with private without noise_seed
---algorithm private:epsilon=1,radius=30 --init leader | method 'private' does not accept init
+--algorithm private:epsilon=1,radius=30 --init leader | method 'private' has no key init
 --algorithm private:epsilon=1,radius=30 --scale minmax | --scale none
 --algorithm private:epsilon=1,radius=30 --graph star | is not safe on this graph: device 0 disconnects it
 --algorithm private:epsilon=1,radius=30,curious=2 | is not safe on this graph: devices

@@ -243,7 +243,7 @@ def _explain_text(name: str, known: list[str], place: str, number_format: str, w
         )
         return Problem(f"{place}, a date; expected a number", f"{way}, or use --drop {name}")
     if any(is_number(field.replace(",", ".")) for field in known):
-        return Problem(number, f"Correct the fields ({wrong:,} are not numbers), or use --drop {name}")
+        return Problem(number, f"Correct the fields that are not numbers ({wrong:,}), or use --drop {name}")
     count = len(set(known))
     role = f"--label-column {name} or --device-column {name}"
     if count <= _CATEGORIES and 2 * count <= len(known):
