@@ -316,7 +316,7 @@ def test_a_comparison_has_its_table_differences_and_command(compared):
     text = read(compared / "report.html").text
     for words in ("Comparison of 8 runs over algorithm, graph, seed", "8 runs completed, none failed", "gtvmin on ring",
                   "local – gtvmin on star", "Relative to gtvmin, same seeds and tests", "bytes of the busiest device",
-                  "Quality against traffic",
+                  "Quality against bytes",
                   "compare --algorithm gtvmin,local,kfed --graph ring,star --seeds 0,1 --devices 4 "
                   "--data grid16:points=3 --no-plot"):  # fmt: skip
         assert words in text, words

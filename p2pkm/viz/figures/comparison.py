@@ -94,7 +94,7 @@ def plot_quality(
     if max(ends) < _LOW:
         ax.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=_LINEAR, subs=[1.0, 2.0, 5.0]))
     format_tick_labels(ax.yaxis)
-    title = f"Quality against {'time' if 'seconds' in against else 'traffic'}: mean over seeds, {bars}"
+    title = f"Quality against {'time' if 'seconds' in against else 'bytes'}: mean over seeds, {bars}"
     label_axes(ax, title, find(against).axis, "cost above central k-means (%)")
     worse = any(is_worse(row["ratio_mean"], row.get("ratio_best")) and row[against] for row in rows)
     has_server_methods = any(row["graph"] == SERVED and row[against] for row in rows)
@@ -134,5 +134,5 @@ def _draw_legend(
         marks.append(Line2D([], [], color="#555555", marker=marker, linestyle="none",
                             label="with a server" if name == SERVED else f"on {name}"))  # fmt: skip
     if worse:
-        marks.append(Line2D([], [], color="#555555", linewidth=0.8, marker="_", label="from the best round"))
+        marks.append(Line2D([], [], color="#555555", linewidth=0.8, marker="_", label="distance to the best round"))
     ax.legend(handles=marks, loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8.5, frameon=False)
