@@ -122,7 +122,7 @@ def _format_page(facts: dict[str, Any]) -> str:
     for title in _NOTES.values():
         if note := _read_note(facts["docstring"], title):
             blocks.append(f"{title}\n{_fill(note)}")
-    blocks.append(f"Link weights: {facts['link_weights']}")
+    blocks.append("\n".join(wrap(f"Link weights: {facts['link_weights']}", _WIDTH, break_on_hyphens=False)))
     if facts["defaults"]:
         options = (key if value is None else f"{key}={show(value)}" for key, value in facts["defaults"].items())
         blocks.append(f"Options (--algorithm {facts['name']}:key=value,...)\n{_wrap(', '.join(options))}")
@@ -140,13 +140,15 @@ def _fill(note: str) -> str:
     blocks = re.split(r"\n\s*\n|\n(?=(?:[*-]|\d+\.) )", note.strip("\n"))
     filled = [block if block.startswith("    ") else _wrap(_clean(block)) for block in blocks]
     text = "\n".join(filled).lstrip()
-    return f"  {text[:1].upper()}{text[1:]}"
+    # A symbol such as k stays lower case.
+    is_word = text[1:2].isalpha()
+    return f"  {text[:1].upper() if is_word else text[:1]}{text[1:]}"
 
 
 def _clean(text: str) -> str:
-    """Remove the markup of a docstring: double backticks, bold, roles and citations."""
+    """Remove the markup of a docstring: double backticks, bold and roles; citations become numbers."""
     plain = re.sub(r":\w+:`([^`]*)`", r"\1", text.replace("``", "").replace("**", ""))
-    return re.sub(r" ?\[\d+\]_", "", plain)
+    return re.sub(r"(\[\d+\])_", r"\1", plain)
 
 
 def _wrap(text: str) -> str:
@@ -187,7 +189,5 @@ def _join(text: str | None) -> str | None:
 
 
 def _read_references(text: str) -> str:
-    """Join the references of a docstring, without their numbers."""
-    return " ".join(
-        " ".join(reference.split()) for reference in re.split(r"^\.\. \[\d+\] ", text, flags=re.MULTILINE)
-    ).strip()
+    """Join the references of a docstring, with their numbers."""
+    return " ".join(re.sub(r"^\.\. (\[\d+\]) ", r"\1 ", text, flags=re.MULTILINE).split())

@@ -92,9 +92,9 @@ def test_the_page_of_a_method_has_its_options_and_its_source():
     text = here("algorithms", "fkm").out
     assert "Options (--algorithm fkm:key=value,...)\n" in text and "server_n_init=" in text
     assert all(f"\n\n{title}\n  " in text for title in ("Messages", "Privacy"))
-    assert "\nSource: S. Garst, M. Reinders" in text
+    assert text.split("\n\n")[-1].startswith("Source: [1] S. Garst, M. Reinders")
     full = here("algorithms", "fkm", "--full").out
-    assert "\nParameters\n---" in full and "\nkeep_empty : bool, default=False\n" in full
+    assert "\nParameters\n---" in full and "\nkeep_empty : bool" in full
 
 
 def test_methods_are_listed_as_a_table():
@@ -146,11 +146,11 @@ References
 
 def test_notes_are_read_under_their_headings():
     read = lambda heading: _join(_read_note(NEW, heading))  # noqa: E731
-    assert read("Messages") == "k rows, once; see ledger. 1. A list. 2. An item."
+    assert read("Messages") == "k rows [1], once; see ledger. 1. A list. 2. An item."
     assert read("Differences from the paper") == "None."
     assert read("Faults") is None
-    assert _fill(_read_note(NEW, "Messages")) == "  K rows, once; see ledger.\n  1. A list.\n  2. An item."
-    assert _read_references(NEW.split("-\n")[-1]) == "Somebody, 2025. Somebody else, 2026."
+    assert _fill(_read_note(NEW, "Messages")) == "  k rows [1], once; see ledger.\n  1. A list.\n  2. An item."
+    assert _read_references(NEW.split("-\n")[-1]) == "[1] Somebody, 2025. [2] Somebody else, 2026."
 
 
 def test_every_field_is_an_option():
