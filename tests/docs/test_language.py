@@ -8,7 +8,7 @@ from tests.docs import language
 from tests.docs.check_blocks import PAGES
 
 
-@pytest.mark.parametrize("path", list(language.sources([])), ids=lambda path: path.relative_to(language.ROOT).as_posix())
+@pytest.mark.parametrize("path", [*language.sources([])], ids=lambda path: path.relative_to(language.ROOT).as_posix())
 def test_source(path):
     assert not [str(finding) for finding in language.check(path)]
 
