@@ -237,7 +237,8 @@ FOREIGN = {  # sniffing at what somebody else hands over, or at the system
     "p2pkm/storage/study_table.py",  # a pandas table
     "topologies/checks.py",  # a networkx graph
     "topologies/single_thread.py",  # os, threadpoolctl
-    "topologies/io/__init__.py",  # a scipy matrix
+    "topologies/io/matrices.py",  # a scipy matrix
+    "topologies/io/objects.py",  # graphs and matrices of other packages
     "topologies/registry.py",  # a plug-in's function
 }
 

@@ -1,4 +1,4 @@
-"""Graphs for devices: families by name, and readers for files.
+"""Graphs for devices: families by name, and readers for files and graph objects.
 
 >>> import topologies
 >>> graph = topologies.small_world(64, degree=4, rewire=0.1, seed=1)

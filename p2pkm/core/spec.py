@@ -17,6 +17,8 @@ Value = TypeVar("Value")
 _MAX_COMPARED = 100
 # Names whose text after the colon is a single value, commas included.
 _VERBATIM = {"file": "path", "gallery": "recipe"}
+# Keys at the end of a path.
+_KEYS = re.compile(r"(,[a-z_]+=[^,]*)+$")
 # New names of the options, keys and values of version 0.1.0, with _ for -.
 RENAMED = {
     "every": "record_every",
@@ -73,9 +75,9 @@ class Spec(NamedTuple):
         """Format the spec in canonical form: `-` in the name, keys in the order of the input."""
         if not self.options:
             return self.name
-        if self.name in _VERBATIM:
-            return f"{self.name}:{self.options[_VERBATIM[self.name]]}"
-        return f"{self.name}:" + ",".join(f"{key}={show(value)}" for key, value in self.options.items())
+        verbatim = _VERBATIM.get(self.name)
+        parts = [f"{key}={show(value)}" for key, value in self.options.items() if key != verbatim]
+        return f"{self.name}:" + ",".join([str(self.options[verbatim]), *parts] if verbatim else parts)
 
 
 def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec:
@@ -85,7 +87,7 @@ def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec
     ----------
     text : str
         For example ``"small-world:degree=4,rewire=0.1"``; after ``file:`` and
-        ``gallery:`` the rest is taken verbatim.
+        ``gallery:`` the rest is taken verbatim, except the keys of a graph file.
     known : mapping of str to callable
         Registry of names.
     what : str
@@ -102,16 +104,18 @@ def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec
         path = text.strip()
         hint = f" To read this file, use file:{path}." if "file" in known and os.path.isfile(path) else ""
         raise ExperimentError(f"unknown {what} {name!r}.{hint} {suggest(name, known)}")
+    verbatim: dict[str, Any] = {}
     if name in _VERBATIM:
         if not rest:
             example = {"file": "file:mine.csv", "gallery": "gallery:karate"}[name]
             raise ExperimentError(f"{what} '{name}:' needs a {_VERBATIM[name]} after the colon, as in {example}")
-        return Spec(name, {_VERBATIM[name]: rest})
-    if colon and not rest:
+        path, rest = _split_keys(rest) if (name, what) == ("file", "graph") else (rest, "")
+        verbatim = {_VERBATIM[name]: path}
+    if colon and not rest and not verbatim:
         raise ExperimentError(f"{what} {text!r} ends with ':'; write {name} alone or {name}:key=value")
     pairs = [item.partition("=") for item in rest.split(",")] if rest else []
-    keys = parameters(known[name])
-    options: dict[str, Any] = {}
+    keys = {key: kind for key, kind in parameters(known[name]).items() if key not in verbatim}
+    options: dict[str, Any] = verbatim
     for raw, equals, value in pairs:
         key = raw.strip().replace("-", "_")
         if key not in keys:
@@ -120,6 +124,14 @@ def parse(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Spec
             raise ExperimentError(f"{what} {name!r}: give {key} once, as {key}=value; got {text!r}")
         options[key] = convert(value.strip(), keys[key], f"{what} {name}:{key}")
     return Spec(name, options)
+
+
+def _split_keys(text: str) -> tuple[str, str]:
+    """Split a path from the keys that follow it, such as ``links.csv,directed=union``; a file's name is not split."""
+    match = _KEYS.search(text)
+    if match is None or not match.start() or os.path.isfile(text):
+        return text, ""
+    return text[: match.start()], match[0][1:]
 
 
 def read_value(

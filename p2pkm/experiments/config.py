@@ -238,7 +238,7 @@ def read_attributes(experiment: RunOptions, graph: Spec) -> Any:
     """Read the graph file again for the attributes of its edges and nodes; None without a file or a link model."""
     import topologies
 
-    return topologies.read(graph.options["path"]) if experiment.link_model and graph.name == "file" else None
+    return topologies.file(**graph.options) if experiment.link_model and graph.name == "file" else None
 
 
 def parse_graph(experiment: RunOptions, method: Any) -> Spec:

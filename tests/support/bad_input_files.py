@@ -73,7 +73,7 @@ TEXTS: dict[str, str] = {
     "keys.json": '{"nodes": [{"id": 0}, {"id": 1}], "edges": [{"source": 0, "target": 1, "weight": 1, "weight": 2}]}',
     "sharp.csv": "A,lab #1\nB,A\n",
     "decimal.txt": "0 1 1,5\n1 2 0,5\n",
-    "columns.txt": "first second\n0 1\n1 2\n",
+    "columns.txt": "first second 3\n0 1 1\n1 2 2\n",
     "weight.graphml": f'<graphml {XML}><key id="d0" for="edge" attr.name="weight" attr.type="double"/>'
     f'<graph edgedefault="undirected">{PAIR}<edge source="0" target="1"><data key="d0">abc</data></edge></graph>'
     "</graphml>",
@@ -109,7 +109,19 @@ TEXTS: dict[str, str] = {
     "code.edgelist": "0 1 {'weight': __import__('os').system('touch pwned')}\n",
     "nested.edgelist": "0 1 {'weight': " + "(" * 5_000 + "}\n",
     "number-key.edgelist": "0 1 {3: 4}\n",
-    "head.edges": "source,target,size\n0,1,2\n",
+    "head.edges": "source,target,weight,weight\n0,1,2,3\n",
+    "both.edges": "0 1 2\n1 0 3\n",
+    "two.csv": "a;b,c\nb;c,a\n",
+    "matrix.csv": "0,1,1\n1,0,1\n1,1,0\n",
+    "kind.csv": "Source,Target,Type\n0,1,Directed\n",
+    "few.csv": "0,1\n1,2\n",
+    "arcs.net": "*Vertices 2\n*Arcs\n1 2\n",
+    "unknown.net": "*Vertices 2\n*Edges\n1 3\n",
+    "several.net": "*Vertices 2\n*Edges\n1 2\n*Partition a\n*Vertices 2\n1\n1\n",
+    "undefined.gml": "graph [ node [ id 1 ] node [ id 2 ] edge [ source 1 target 3 ] ]",
+    "directed.gml": "graph [ directed 1 node [ id 1 ] node [ id 2 ] edge [ source 1 target 2 ] ]",
+    "claim.mtx": "%%MatrixMarket matrix coordinate real general\n2 2 99999999999\n1 2 1\n",
+    "upper.mtx": "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 1\n",
     "nested.toml": "a = " + "[" * 10_000,
     "long.toml": "graph = '" + "a" * 20_000 + "'",
     "digits.toml": "seed = " + "9" * 10_000,
@@ -306,7 +318,7 @@ MADE: dict[str, tuple[str, Callable[[Path], object]]] = {
     "object-0.npy": ("Python objects", _array(np.array([[{}]]))),
     "pipe-0.npy": ("a named pipe", os.mkfifo),
     "utf16.graphml": ("the same in UTF-16", _bytes(BOMB.encode("utf-16"))),
-    "latin.edgelist": ("Latin-1", _bytes("\u00e4 \u00f6\n".encode("latin-1"))),
+    "latin.edgelist": ("text in no encoding", _bytes(b"\x81 \x8d\n")),
     "binary.edgelist": ("no text", _bytes(b"\x00\x01\x02\n")),
     "pipe.edgelist": ("a named pipe", os.mkfifo),
     "rows.npz": ("a matrix of 2 x 3", _adjacency(np.ones((2, 3)))),
@@ -524,7 +536,7 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | decompresses to
 --graph file:self.npz                     | 3 | a link to itself
 --graph file:below.npz                    | 3 | is -1.0; expected a finite number above 0
 --graph file:complex.npz                  | 3 | values of type complex128
---graph file:points.npz                   | 3 | does not contain a sparse array
+--graph file:points.npz                   | 3 | a link to itself
 --graph file:pickle.npz                   | 3 | cannot be read as .npz
 --graph file:billion.npz                  | 3 | has 1000000000 nodes, but only 2 values
 --graph file:diagonal.npz                 | 3 | has 1000000000 nodes, but only 3 values
@@ -536,7 +548,21 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | decompresses to
 --graph file:code.edgelist                | 3 | the weight is "{'weight': __import__
 --graph file:nested.edgelist              | 3 | the weight is
 --graph file:number-key.edgelist          | 3 | the weight is '{3: 4}'
---graph file:head.edges                   | 3 | the header is ['source', 'target', 'size']
+--graph file:head.edges                   | 3 | the header has the column 'weight' more than once
+--graph file:both.edges                   | 3 | use directed=union for the mean weight
+--graph file:two.csv                      | 3 | ';' or ',' may separate columns
+--graph file:matrix.csv                   | 3 | as an adjacency matrix
+--graph file:kind.csv                     | 3 | the graph is directed
+--graph file:few.csv,directed=both        | 2 | directed is 'both'
+--graph file:few.csv,isolate=3            | 2 | Did you mean 'isolated'?
+--graph file:few.csv,isolated=0           | 3 | isolated contains '0', which has links
+--graph file:arcs.net                     | 3 | is directed
+--graph file:unknown.net                  | 3 | the node is '3'; expected a whole number from 1 to 2
+--graph file:several.net                  | 3 | *partition; expected Vertices, Arcs, Edges
+--graph file:undefined.gml                | 3 | undefined target 3
+--graph file:directed.gml                 | 3 | is directed
+--graph file:claim.mtx                    | 3 | declares 99999999999 entries
+--graph file:upper.mtx                    | 3 | is not symmetric
 --graph file:latin.edgelist               | 3 | cannot be read as .edgelist
 --graph file:binary.edgelist              | 3 | expected two labels
 --graph file:pipe.edgelist                | 3 | is not a file

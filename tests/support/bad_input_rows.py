@@ -29,7 +29,7 @@ FILES = {
     "loop.edgelist": "0 1\n1 1\n",
     "empty.edgelist": "",
     "comment.edgelist": "# nothing\n",
-    "twice.edgelist": "0 1\n1 0\n",
+    "twice.edgelist": "0 1\n0 1\n",
     "weight.edgelist": "0 1 -2\n",
     "zero.edgelist": "0 1 0\n",
     "word.edgelist": "0 1 heavy\n",

@@ -35,7 +35,7 @@ def flat(names, links):
     """Return nodes and numbered links of a GEXF file; a link is (u, v) or (u, v, what is inside, XML attributes)."""
     listed = "".join(
         f'<edge id="{i}" source="{u}" target="{v}"{more}>{inside}</edge>'
-        for i, (u, v, inside, more) in enumerate((*one, "", "")[:4] for one in links)
+        for i, (u, v, inside, more) in enumerate((*link, "", "")[:4] for link in links)
     )
     return f"<nodes>{nodes(*names)}</nodes><edges>{listed}</edges>"
 
@@ -47,7 +47,7 @@ def write(tmp_path, name, text):
 
 
 def links_of(graph):
-    return sorted(tuple(sorted(one)) for one in graph.edges)
+    return sorted(tuple(sorted(link)) for link in graph.edges)
 
 
 def weights_of(graph):
@@ -235,6 +235,17 @@ def test_entries_of_a_matrix_that_are_listed_twice_are_refused(layout, tmp_path)
         ('"Source","Target","Weight"\n1,2,3\n2,3,4\n', ["1", "2", "3"]),
         ("a,b,{'weight': 1, 'color': '#ff0000'}\nb,c,{}\n", ["a", "b", "c"]),
         ("start a\na b\nb end\n", ["a", "b", "end", "start"]),
+        ("StartNode,EndNode\na,b\nb,c\n", ["a", "b", "c"]),
+        ("node_a,node_b\n1,2\n2,3\n", ["1", "2", "3"]),
+        ("hospital,partner\nTurku,Oulu\nOulu,Vaasa\n", ["Oulu", "Turku", "Vaasa"]),
+        ("hospital,partner\nTurku,Oulu\nVaasa,Kemi\n", ["Kemi", "Oulu", "Turku", "Vaasa", "hospital", "partner"]),
+        ("n1 n2\nn3 n4\nn4 n5\n", ["n1", "n2", "n3", "n4", "n5"]),
+        ("a;b;1,5\nb;c;2,5\n", ["a", "b", "c"]),
+        ("a;b\nb;c\n", ["a", "b", "c"]),
+        ("Boston MA|Paris TX\nParis TX|Rome\n", ["Boston MA", "Paris TX", "Rome"]),
+        ("sep=;\nSource;Target\na;b\n", ["a", "b"]),
+        ("# FromNodeId\tToNodeId\n0\t1\n1\t0\n1\t2\n", ["0", "1", "2"]),
+        ("a\rb c\r".replace("a\r", "a b\r"), ["a", "b", "c"]),
     ],
 )
 def test_labels_comments_and_headers_of_edge_lists(text, names, tmp_path):
@@ -254,12 +265,17 @@ def test_labels_comments_and_headers_of_edge_lists(text, names, tmp_path):
         ("1 2 1_000\n2 3 1\n", "the weight is '1_000'"),
         ("1 2 \u0663\n2 3 1\n", "the weight is"),
         ("1\t\t2\n", "expected two labels"),
-        ("node_a,node_b\n1,2\n2,3\n", "look like names of columns"),
         ("first second 1\n1 2 2\n2 3 1\n", "look like names of columns"),
-        ("StartNode,EndNode\na,b\nb,c\n".replace("Node", "_ID"), "look like names of columns"),
-        ("1 2 3\n2 1 4\n", "line 2: link '2' - '1' is in line 1 already"),
+        ("1 2 3\n2 1 4\n", "line 2: link '2' - '1' has .*4.*, but .*3.* in line 1"),
+        ("1 2\n1 2\n", "line 2: link '1' - '2' is in line 1 already"),
+        ("a|1 b|2\n", "'|' or ' ' may separate columns"),
+        ("a;b,c\nb;c\n", "';' or ',' may separate columns"),
+        ("1 2 3 4\n", "more columns require a first line"),
+        ("source,target,weight,weight\n1,2,3,4\n", "has the column 'weight' more than once"),
+        ("Source,Target,Type\n1,2,Directed\n", "the graph is directed"),
         ("1 1\n1 2\n", "has a link to itself"),
-        ("0,1,1\n1,0,1\n1,1,0\n", "is in line 1 already"),  # a matrix
+        ("0,1,1\n1,0,1\n1,1,0\n", "as an adjacency matrix"),
+        ("0,1,1,2\n1,0,1,2\n1,1,0,2\n1,1,1,0", "as an adjacency matrix"),
     ],
 )
 def test_edge_lists_that_can_be_read_in_two_ways_are_refused(text, message, tmp_path):
@@ -300,7 +316,7 @@ def test_the_summary_tells_what_acts_and_what_is_ignored(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("labels", "told", "names"),
+    ("labels", "reason", "names"),
     [
         (["Chicago", "Chicago", "Rome"], "label does not name the devices: 2 nodes have 'Chicago'; names are the ids",
          {"a": "a", "b": "b", "c": "c"}),
@@ -312,24 +328,24 @@ def test_the_summary_tells_what_acts_and_what_is_ignored(tmp_path):
         (["x", "y", "z"], "names from label", {"a": "x", "b": "y", "c": "z"}),
     ],
 )  # fmt: skip
-def test_the_summary_tells_why_labels_do_not_name_the_devices(labels, told, names, tmp_path):
+def test_the_summary_tells_why_labels_do_not_name_the_devices(labels, reason, names, tmp_path):
     graph = nx.path_graph(["a", "b", "c"])
     for node, label in zip("abc", labels, strict=True):
         graph.nodes[node].update({} if label is None else {"label": label})
-    assert f"; {told}; " in summary(graph, tmp_path)
+    assert f"; {reason}; " in summary(graph, tmp_path)
     assert topologies.name_nodes(graph) == names
 
 
 def test_the_summary_tells_which_parts_of_xml_and_json_are_not_read(tmp_path):
     body = '<node id="a"><port name="p"/></node>' + nodes("b") + link("a", "b", sourceport="p")
-    found = topologies.read(write(tmp_path, "g.graphml", graphml(body))).graph[topologies.FILE_SUMMARY]
-    assert found.endswith("ignored: XML attribute sourceport, ports")
+    line = topologies.read(write(tmp_path, "g.graphml", graphml(body))).graph[topologies.FILE_SUMMARY]
+    assert line.endswith("ignored: XML attribute sourceport, ports")
     body = flat("ab", (("a", "b"),)).replace('<node id="a"/>', '<node id="a" pid="b"><parents/></node>')
-    found = topologies.read(write(tmp_path, "g.gexf", gexf(body))).graph[topologies.FILE_SUMMARY]
-    assert found.endswith("ignored: parents on nodes, pid on nodes, parents")
+    line = topologies.read(write(tmp_path, "g.gexf", gexf(body))).graph[topologies.FILE_SUMMARY]
+    assert line.endswith("ignored: parents on nodes, pid on nodes, parents")
     text = '{"nodes": [{"id": 0}, {"id": 1}], "links": [{"source": 0, "target": 1}], "layers": []}'
-    found = topologies.read(write(tmp_path, "g.json", text)).graph[topologies.FILE_SUMMARY]
-    assert found.endswith("ignored: key 'layers'")
+    line = topologies.read(write(tmp_path, "g.json", text)).graph[topologies.FILE_SUMMARY]
+    assert line.endswith("ignored: key 'layers'")
 
 
 @pytest.mark.parametrize("suffix", [".graphml", ".gexf", ".json"])

@@ -1,5 +1,7 @@
 """Graphs of data sets and files, with a fixed number of devices."""
 
+from typing import Literal
+
 from topologies.errors import GraphError
 from topologies.io import read
 from topologies.validation import Graph, require_integer
@@ -135,8 +137,25 @@ def florentine(n: int | None = None) -> Graph:
     return _real(n, networkx.florentine_families_graph(), "florentine", False)
 
 
-def file(n: int | None = None, *, path: str) -> Graph:
+def file(
+    n: int | None = None,
+    *,
+    path: str,
+    directed: Literal["refuse", "union", "mutual"] | None = None,
+    isolated: str | None = None,
+) -> Graph:
     r"""Read a graph from a file, see `read`, and check that it has `n` devices.
+
+    Parameters
+    ----------
+    n : int, optional
+        Number of devices of the file, or None.
+    path : str
+        Path of the file.
+    directed : {"refuse", "union", "mutual"}, optional
+        Treatment of directed graphs; None: refuse.
+    isolated : str, optional
+        Nodes without links, separated by +, or "true" to accept all; None: they are refused.
 
     Examples
     --------
@@ -145,11 +164,12 @@ def file(n: int | None = None, *, path: str) -> Graph:
     >>> import topologies
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "links.csv").write_text("0,1\n1,2\n")
-    ...     graph = topologies.file(path=f"{folder}/links.csv")
-    >>> sorted(graph.edges)
-    [('0', '1'), ('1', '2')]
+    ...     graph = topologies.file(path=f"{folder}/links.csv", isolated="3")
+    >>> sorted(graph.edges), sorted(graph)
+    ([('0', '1'), ('1', '2')], ['0', '1', '2', '3'])
     """
-    graph = read(path)
+    names = isolated == "true" or (isolated or "").split("+") if isolated else False
+    graph = read(path, directed=directed or "refuse", isolated=names)
     check_size(n, len(graph), f"file:{path}")
     return graph
 

@@ -1,54 +1,70 @@
-"""Read a graph from a file; the suffix determines the format."""
+"""Read a graph from a file or an object; the suffix of a file determines the format."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from topologies.checks import check
 from topologies.errors import GraphError
-from topologies.io.attributes import FILE_SUMMARY, apply_defaults, summarize
+from topologies.io.attributes import FILE_SUMMARY, apply_defaults, convert_units, summarize
+from topologies.io.directions import merge_directions
 from topologies.io.edge_list import read_edge_list
+from topologies.io.gml import read_gml
+from topologies.io.matrices import read_matrix
+from topologies.io.objects import convert_object
+from topologies.io.pajek import read_pajek
+from topologies.io.reading import LARGEST, Directed, Reading, find_suffix, read_bytes
 from topologies.io.xml import read_gexf, read_graphml
-from topologies.validation import UNDIRECTED, Graph, sort_nodes
+from topologies.validation import Graph, name_nodes, sort_nodes
 
-LARGEST = 2**30  # bytes of a file
 _NODE_LINK = ("directed", "multigraph", "graph", "nodes")  # keys of node-link JSON, in addition to that of the links
-_FEW = 100_000  # nodes that are created and checked without regard to the number of links
 
 
-def read(path: str | PathLike[str], *, isolated: bool = False) -> Graph:
-    r"""Read an undirected graph from a file; nodes keep their labels and are sorted in natural order (`sort_nodes`).
+def read(
+    source: str | PathLike[str] | Any, *, isolated: bool | Collection[str] = False, directed: Directed = "refuse"
+) -> Graph:
+    r"""Read an undirected graph; nodes keep their labels and are sorted in natural order (`sort_nodes`).
 
     Nodes and links at any depth of a GraphML or GEXF file become nodes and links of one graph, and default attributes
-    are applied. Files with several graphs, hyperedges or times are rejected.
+    are applied. Files with several graphs, hyperedges or times are rejected, except edge lists with a column of times.
 
     Parameters
     ----------
-    path : str or path
-        File of at most 1 GiB. Formats by suffix:
+    source : str, path, networkx graph, igraph.Graph, sparse matrix or array_like of shape (n, n)
+        Graph object, adjacency matrix, or file of at most 1 GiB, also compressed (.gz, .bz2, .xz). Formats by suffix:
 
         * .graphml, .gexf. XML with a document type declaration is rejected, because entities can expand to any size.
+        * .gml; .net, .paj: Pajek.
         * .json: node-link format, with links under "edges" or "links".
-        * .npz: adjacency matrix from scipy.sparse.save_npz, whose values are weights.
-        * .edgelist, .edges, .txt, .csv, .tsv: see `read_edge_list`.
-    isolated : bool, default=False
-        Whether nodes without links are accepted.
+        * .mtx: Matrix Market; .npz: scipy.sparse.save_npz, or one array; .npy. Values are weights.
+        * .edgelist, .edges, .txt, .csv, .tsv: see `topologies.io.edge_list.read_edge_list`.
+    isolated : bool or list of str, default=False
+        Whether nodes without links are accepted, or the nodes that have none. Edge lists cannot contain such nodes, so
+        those of the list are added.
+    directed : {"refuse", "union", "mutual"}, default="refuse"
+        Treatment of directed graphs.
+
+        * "union": links listed in one direction or both.
+        * "mutual": links listed in both directions.
+
+        Two directions with different weights, latencies or bandwidths become one link with their mean.
 
     Returns
     -------
     networkx.Graph
-        With all attributes of the file. Used are `weight` of links, `name` or `label` of nodes (`name_nodes`) and, with
-        a link model, `latency` and `bandwidth` of links, `access` and `speed` of nodes. The graph attribute
+        With all attributes of the file. Used are `weight` of links, `name` or `label` of nodes (`name_nodes`),
+        coordinates of nodes (`topologies.coordinates.find_coordinates`) and, with a link model, `latency` and
+        `bandwidth` of links, `access` and `speed` of nodes, also with units (5ms, 10Mbit). The graph attribute
         `file_summary` is one line on the read and the ignored contents, which runs show as a note.
 
     Raises
     ------
     GraphError
-        If the file is missing, empty, too large or cannot be parsed; if the graph is directed, has parallel links,
-        self-loops or invalid weights; if one of several nodes is isolated, unless `isolated` is True; or if the file
-        has contents that a graph cannot represent.
+        If the file is missing, empty, too large or cannot be parsed; if the graph is directed, unless `directed`
+        says otherwise; if it has parallel links, self-loops or invalid weights; if one of several nodes is isolated,
+        unless `isolated` accepts it; or if the file has contents that a graph cannot represent.
 
     Examples
     --------
@@ -60,45 +76,54 @@ def read(path: str | PathLike[str], *, isolated: bool = False) -> Graph:
     ...     graph = topologies.read(Path(folder, "links.csv"))
     >>> sorted(graph.edges)
     [('0', '1'), ('1', '2')]
+    >>> import networkx as nx
+    >>> sorted(topologies.read(nx.DiGraph([(0, 1), (1, 0), (1, 2)]), directed="mutual", isolated=["2"]).edges)
+    [(0, 1)]
     """
+    reading = Reading(directed, isolated)
+    is_file = isinstance(source, str | PathLike)
+    name = str(source) if is_file else "the graph"
+    graph = _read_file(Path(source), reading) if is_file else convert_object(source, reading)
+    apply_defaults(graph)
+    convert_units(graph)
     try:
-        source = Path(path)
-    except TypeError:
-        raise GraphError(f"path is {path!r}; expected the path of a file, such as 'graph.graphml'") from None
+        graph = merge_directions(graph, reading)
+        check(graph)
+    except GraphError as error:
+        raise GraphError(f"{name}: {error}") from None
+    if reading.isolated is not True:
+        _check_isolated_nodes(graph, name, reading)
+    graph = _sort_graph(graph)
+    graph.graph[FILE_SUMMARY] = summarize(graph, Path(name).name, reading)
+    return graph
+
+
+def _read_file(source: Path, reading: Reading) -> Graph:
     _check_file(source)
     reader = _reader(source)
-    ignored: list[str] = []
     try:
-        graph = reader(source, ignored)
+        return reader(source, reading)
     except GraphError:
         raise
     except Exception as error:
         # Parsers of networkx, scipy and zipfile raise almost any exception for broken files.
         raise GraphError(
-            f"{source} cannot be read as {source.suffix}: {type(error).__name__}: {error}. "
+            f"{source} cannot be read as {find_suffix(source)}: {type(error).__name__}: {error}. "
             "Check that the suffix fits the content and that the file is complete"
         ) from error
-    apply_defaults(graph)
-    try:
-        check(graph)
-    except GraphError as error:
-        raise GraphError(f"{source}: {error}") from None
-    if not isolated:
-        _check_isolated_nodes(graph, source)
-    graph = _sort_graph(graph)
-    graph.graph[FILE_SUMMARY] = summarize(graph, source, ignored)
-    return graph
 
 
-def _reader(source: Path) -> Callable[[Path, list[str]], Graph]:
-    readers: dict[str, Callable[[Path, list[str]], Graph]] = {
+def _reader(source: Path) -> Callable[[Path, Reading], Graph]:
+    readers: dict[str, Callable[[Path, Reading], Graph]] = {
         ".graphml": read_graphml,
         ".gexf": read_gexf,
+        ".gml": read_gml,
         ".json": _read_json,
-        ".npz": _read_npz,
     }
+    readers |= dict.fromkeys((".net", ".paj"), read_pajek)
+    readers |= dict.fromkeys((".mtx", ".npz", ".npy"), read_matrix)
     readers |= dict.fromkeys((".edgelist", ".edges", ".txt", ".csv", ".tsv"), read_edge_list)
-    suffix = source.suffix.lower()
+    suffix = find_suffix(source)
     if suffix not in readers:
         raise GraphError(f"{source} has the suffix {suffix!r}; expected one of: {', '.join(readers)}")
     return readers[suffix]
@@ -117,18 +142,38 @@ def _check_file(source: Path) -> None:
         )
 
 
-def _check_isolated_nodes(graph: Graph, source: Path) -> None:
-    """Check that no node is isolated, unless the graph has only one node."""
+def _check_isolated_nodes(graph: Graph, source: str, reading: Reading) -> None:
+    """Check that no node is isolated, unless it is expected, or the graph has only one node."""
     if len(graph) == 0:
         raise GraphError(f"{source} contains no nodes and no links; expected a graph")
+    expected = _find_isolated(graph, source, reading)
     if len(graph) == 1:
         return
     if graph.number_of_edges() == 0:
         raise GraphError(f"{source} lists {len(graph)} nodes, but no links. Add links, or use a graph family")
-    isolated = [node for node in sort_nodes(graph) if graph.degree[node] == 0]
+    isolated = [node for node in sort_nodes(graph) if graph.degree[node] == 0 and node not in expected]
     if isolated:
         names = ", ".join(map(repr, isolated[:5])) + (", ..." if len(isolated) > 5 else "")
-        raise GraphError(f"{source} has {len(isolated)} isolated nodes: {names}. Connect or remove them")
+        choice = "+".join(map(str, isolated)) if len(isolated) <= 5 else "true"
+        raise GraphError(
+            f"{source} has {len(isolated)} isolated nodes: {names}. Connect or remove them, or accept them by "
+            f"isolated={choice}"
+        )
+    if expected:
+        listed = ", ".join(reading.names[:10]) + (", ..." if len(expected) > 10 else "")
+        reading.remarks.append(f"{len(expected)} isolated: {listed}")
+
+
+def _find_isolated(graph: Graph, source: str, reading: Reading) -> set[Any]:
+    """Return the nodes that are expected to have no links, by their labels or names, and check that they have none."""
+    names = name_nodes(graph) or {}
+    nodes = {name: node for node, name in names.items()} | {str(node): node for node in graph}
+    for name in reading.names:
+        if name not in nodes:
+            raise GraphError(f"isolated contains {name!r}, which is not a node of {source}. Remove it")
+        if graph.degree[nodes[name]]:
+            raise GraphError(f"isolated contains {name!r}, which has links in {source}. Remove it")
+    return {nodes[name] for name in reading.names}
 
 
 def _sort_graph(graph: Graph) -> Graph:
@@ -140,12 +185,12 @@ def _sort_graph(graph: Graph) -> Graph:
     return plain
 
 
-def _read_json(source: Path, ignored: list[str]) -> Graph:
+def _read_json(source: Path, reading: Reading) -> Graph:
     import json
 
     import networkx
 
-    data = json.loads(source.read_bytes(), object_pairs_hook=_check_repeated_keys)
+    data = json.loads(read_bytes(source), object_pairs_hook=_check_repeated_keys)
     keys = [key for key in ("edges", "links") if isinstance(data, dict) and isinstance(data.get(key), list)]
     if len(keys) != 1 or not isinstance(data.get("nodes"), list):
         raise GraphError(
@@ -153,10 +198,9 @@ def _read_json(source: Path, ignored: list[str]) -> Graph:
             "(one of them), as json.dump(networkx.node_link_data(graph), file) writes it"
         )
     links = keys[0]
-    ignored += [f"key {key!r}" for key in sorted(data.keys() - {*_NODE_LINK, links})]
+    reading.ignored += [f"key {key!r}" for key in sorted(data.keys() - {*_NODE_LINK, links})]
     graph = networkx.node_link_graph(data, directed=False, multigraph=False, edges=links)
-    if not graph.is_directed():
-        _check_counts(graph, data["nodes"], data[links], source)
+    _check_counts(graph, data["nodes"], data[links], source)
     return graph
 
 
@@ -179,57 +223,12 @@ def _check_counts(graph: Graph, nodes: list[Any], links: list[dict[str, Any]], s
         )
     if graph.number_of_edges() == len(links):
         return
-    seen = set()
+    seen: set[object] = set()
     for link in links:
-        pair = frozenset((str(link["source"]), str(link["target"])))
+        ends = str(link["source"]), str(link["target"])
+        pair = ends if graph.is_directed() else frozenset(ends)
         if pair in seen:
             raise GraphError(
                 f"{source}: link {link['source']!r} - {link['target']!r} is listed more than once; list every link once"
             )
         seen.add(pair)
-
-
-def _read_npz(source: Path, ignored: list[str]) -> Graph:
-    import zipfile
-
-    import networkx
-    import numpy
-    from scipy import sparse
-
-    with zipfile.ZipFile(source) as archive:
-        if sum(member.file_size for member in archive.infolist()) > LARGEST:
-            raise GraphError(f"{source} unpacks to more than {LARGEST} bytes. Use a smaller graph")
-    # load_npz never unpickles objects, so a file cannot run code.
-    matrix = sparse.load_npz(source)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise GraphError(f"{source} has the shape {matrix.shape}; an adjacency matrix is square")
-    # A small file may declare billions of nodes, so this is checked before anything is created per node.
-    if matrix.shape[0] > max(2 * matrix.nnz, _FEW):
-        raise GraphError(
-            f"{source} has {matrix.shape[0]} nodes, but only {matrix.nnz} values, so most nodes are isolated. "
-            "Connect or remove them"
-        )
-    if matrix.dtype.kind not in "biuf":
-        raise GraphError(f"{source} contains values of type {matrix.dtype}; expected real numbers, the weights")
-    # With a damaged indptr, scipy would read memory outside of the arrays.
-    if hasattr(matrix, "check_format"):
-        matrix.check_format(full_check=True)
-    matrix = _check_repetitions(sparse.coo_array(matrix).astype(numpy.float64), source)
-    if not numpy.isfinite(matrix.data).all():
-        raise GraphError(f"{source} has weights that are NaN or infinite; expected finite numbers above 0")
-    matrix.eliminate_zeros()
-    if (matrix != matrix.T).nnz:
-        raise GraphError(f"{source} is not symmetric; {UNDIRECTED}, for example (matrix + matrix.T) / 2")
-    half = sparse.triu(matrix).tocoo()
-    graph = networkx.Graph()
-    graph.add_nodes_from(range(matrix.shape[0]))
-    graph.add_weighted_edges_from(zip(half.row.tolist(), half.col.tolist(), half.data.tolist(), strict=True))
-    return graph
-
-
-def _check_repetitions(entries: Any, source: Path) -> Any:
-    """Convert a matrix to rows, and check that no entry is listed twice: scipy would add them."""
-    matrix = entries.tocsr()
-    if matrix.nnz < entries.nnz:
-        raise GraphError(f"{source} contains an entry more than once. List every link once")
-    return matrix

@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
+from topologies.coordinates import find_coordinates
+from topologies.io.reading import Reading
+from topologies.units import parse_quantity
 from topologies.validation import NAMES, Graph, is_name, name_nodes
 
 ACTING = {"node": {*NAMES, "access", "speed"}, "edge": {"weight", "latency", "bandwidth"}}
@@ -26,15 +28,25 @@ def apply_defaults(graph: Graph) -> None:
                 data.setdefault(key, value)
 
 
-def summarize(graph: Graph, source: Path, ignored: Iterable[str]) -> str:
+def convert_units(graph: Graph) -> None:
+    """Convert texts such as 5ms to numbers; other texts remain, and are errors with a link model."""
+    for elements, names in ((graph.nodes, ("access", "speed")), (graph.edges, ("latency", "bandwidth"))):
+        for *_, data in elements(data=True):
+            texts = {name: data[name] for name in names if isinstance(data.get(name), str)}
+            numbers = {name: parse_quantity(text, name) for name, text in texts.items()}
+            data.update({name: number for name, number in numbers.items() if number is not None})
+
+
+def summarize(graph: Graph, name: str, reading: Reading) -> str:
     """Summarize the contents of a file in one line: nodes, links, names, weights, other and ignored attributes.
 
     Parameters
     ----------
     graph : networkx.Graph
-    source : Path
-    ignored : iterable of str
-        Other parts of the file that were not read.
+    name : str
+        Name of the file, or type of the object.
+    reading : Reading
+        Remarks, and parts that were not read.
     """
     nodes = [data for _, data in graph.nodes(data=True)]
     links = [data for *_, data in graph.edges(data=True)]
@@ -43,16 +55,20 @@ def summarize(graph: Graph, source: Path, ignored: Iterable[str]) -> str:
         _describe_names(graph),
         _describe_weights(links),
     ]
-    for name in _LINK_MODEL:
-        kind, elements = ("node", nodes) if name in ACTING["node"] else ("edge", links)
-        having = sum(data.get(name) is not None for data in elements)
+    for attribute in _LINK_MODEL:
+        kind, elements = ("node", nodes) if attribute in ACTING["node"] else ("edge", links)
+        having = sum(data.get(attribute) is not None for data in elements)
         if having:
-            parts.append(f"{name} on {having} of {len(elements)} {_WORDS[kind]} (used with a link model)")
-    left = [*_list_ignored("node", nodes), *_list_ignored("edge", links), *ignored]
+            parts.append(f"{attribute} on {having} of {len(elements)} {_WORDS[kind]} (used with a link model)")
+    coordinates = find_coordinates(graph)
+    placed = set(coordinates.attributes) if coordinates else set()
+    parts += [coordinates.describe()] if coordinates else []
+    parts += reading.remarks
+    left = [*_list_ignored("node", nodes, placed), *_list_ignored("edge", links), *reading.ignored]
     if left:
         more = f" and {len(left) - _LISTED} more" if len(left) > _LISTED else ""
         parts.append(f"ignored: {', '.join(left[:_LISTED])}{more}")
-    return f"{source.name}: {'; '.join(parts)}"
+    return f"{name}: {'; '.join(parts)}"
 
 
 def _count(number: int, noun: str) -> str:
@@ -95,13 +111,13 @@ def _describe_weights(links: list[Mapping[str, Any]]) -> str:
     return text if len(weights) == len(links) else f"{text} on {len(weights)} of {len(links)} links, 1 on the others"
 
 
-def _list_ignored(kind: str, elements: list[Mapping[str, Any]]) -> list[str]:
+def _list_ignored(kind: str, elements: list[Mapping[str, Any]], used: Iterable[str] = ()) -> list[str]:
     """List the unused attributes of nodes or links, each with the most similar attribute that is used."""
     from difflib import get_close_matches
 
     names = {name for data in elements for name, value in data.items() if value is not None}
     unused = []
-    for name in names - ACTING[kind] - _SILENT[kind]:
+    for name in names - ACTING[kind] - _SILENT[kind] - set(used):
         other = "edge" if kind == "node" else "node"
         similar = get_close_matches(str(name).lower(), sorted(ACTING[kind]), n=1, cutoff=0.75)
         hint = f" (did you mean {similar[0]}?)" if similar else ""

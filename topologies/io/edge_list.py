@@ -1,38 +1,37 @@
 """Reader of edge lists: text files with one link per line."""
 
+import io
 import re
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from topologies.errors import GraphError
-from topologies.validation import INTEGER, Graph
+from topologies.io.columns import WEIGHT, Line, Roles, assign_roles
+from topologies.io.reading import Reading, read_text
+from topologies.validation import UNDIRECTED, Graph
 
-HEADERS = {("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"), ("node1", "node2")}
-_HEADS = {"source", "target", "src", "dst", "from", "to", "node", "nodes", "neighbor", "start", "end", "head", "tail"}
 # A quoted field; inside it, two quotes stand for one.
-_QUOTED = re.compile(r'(?<![^\s,])"(?:[^"]|"")*"')
+_QUOTED = re.compile(r'(?<![^\s,;|])"(?:[^"]|"")*"')
 _FIELD = re.compile(r'"((?:[^"]|"")*)"(?!\S)|(\S+)')
 _WEIGHT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"\S+\s+\S+\s+[0-9]+")
+_EXCEL = re.compile(r'"?sep=(.)"?')  # first line with the separator
+_KINDS = {"directed", "undirected"}  # values of the column type of Gephi
 
 
-class Line(NamedTuple):
-    """Number of a line, and its fields: two labels and optionally a weight."""
+def read_edge_list(path: Path, reading: Reading) -> Graph:
+    """Read one link per line: two labels and, optionally, a weight or named columns.
 
-    number: int
-    fields: list[str]
+    Columns are separated by tabs, commas, semicolons, vertical bars or blanks, as in the first line. A first line with
+    names of columns is a header: its names are known, or it cannot be a link (`topologies.io.columns`). Named columns
+    are attributes of links. A last column of times is ignored; links may then be repeated. Labels in double quotes may
+    contain any character. A line that begins with `#` or `%` is a comment, and so is the rest of a line after a ``#``
+    between blanks; a `#` inside a label is part of it. A third column ``{'weight': 2}``, as written by networkx, is
+    accepted. Labels are not converted to numbers.
 
-
-def read_edge_list(path: Path, ignored: list[str] | None = None) -> Graph:
-    """Read two columns of labels and, optionally, one of weights.
-
-    Columns are separated by commas, tabs or blanks, as in the first line. A first line `source,target`, `src,dst`,
-    `from,to`, `u,v` or `node1,node2` is a header. Labels in double quotes may contain any character. A line that begins
-    with `#` or `%` is a comment, and so is the rest of a line after a ``#`` between blanks; a `#` inside a label is
-    part of it. A third column ``{'weight': 2}``, as written by networkx, is accepted. Labels are not converted to
-    numbers.
+    The nodes `reading.names`, which have no links, are added. With directed="refuse", links are undirected, and both
+    directions of a link are merged if their attributes are equal.
 
     Raises
     ------
@@ -42,52 +41,103 @@ def read_edge_list(path: Path, ignored: list[str] | None = None) -> Graph:
     """
     import networkx
 
-    graph = networkx.Graph()
-    listed: dict[tuple[str, str], int] = {}
-    for number, fields in _rows(path):
-        where = f"{path}, line {number}"
-        if len(fields) not in {2, 3} or not fields[0] or not fields[1]:
-            raise GraphError(
-                f"{where}: got {fields}; expected two labels and, optionally, a weight. A label with a blank, a comma "
-                "or a # requires double quotes"
-            )
-        u, v = fields[0], fields[1]
-        earlier = listed.setdefault((min(u, v), max(u, v)), number)
-        if earlier != number:
-            raise GraphError(f"{where}: link {u!r} - {v!r} is in line {earlier} already. List every link once")
-        graph.add_edge(u, v, **(_attributes(fields[2], where) if len(fields) == 3 else {}))
+    lines = list(_lines(read_text(path, reading), path))
+    graph = networkx.Graph() if reading.directed == "refuse" else networkx.DiGraph()
+    if lines:
+        roles = assign_roles(lines, path, reading)
+        _add_links(graph, lines[roles.names :], roles, path, reading)
+    graph.add_nodes_from(name for name in reading.names if name not in graph)
     return graph
 
 
-def _rows(path: Path) -> Iterator[Line]:
-    """Yield the lines with links, numbered from 1, without comments, blank lines and the header."""
-    lines = _lines(path)
-    first = next(lines, None)
-    if first is None:
-        return
-    if _is_header(first.fields, path):
-        yield from lines
-        return
-    rest = list(lines)
-    _check_unknown_header(first, rest, path)
-    yield from chain([first], rest)
+def _add_links(graph: Graph, lines: list[Line], roles: Roles, path: Path, reading: Reading) -> None:
+    """Add the links of all lines; both directions of an undirected link are merged."""
+    listed: dict[tuple[str, str], int] = {}
+    mutual = 0
+    for number, fields, comma in lines:
+        where = f"{path}, line {number}"
+        u, v = _find_labels(fields, roles, where)
+        data = _read_attributes(fields, roles, where, comma)
+        kind = _find_kind(data, graph, where)
+        if (u, v) in listed:
+            if not roles.contacts:
+                raise GraphError(f"{where}: link {u!r} - {v!r} is in line {listed[u, v]} already. List every link once")
+            continue
+        listed[u, v] = number
+        if not graph.is_directed() and u != v and (v, u) in listed:
+            mutual += 1
+            _check_equal(data, graph[u][v], roles, f"{where}: link {u!r} - {v!r}", listed[v, u])
+            continue
+        graph.add_edge(u, v, **data)
+        if kind == "undirected" and graph.is_directed():
+            graph.add_edge(v, u, **data)
+    if mutual:
+        reading.remarks.append(f"both directions of {mutual} of {len(listed) - mutual} links are listed, and merged")
+    if len(listed) < len(lines):
+        reading.remarks.append(f"{len(lines) - len(listed)} of {len(lines)} lines repeat a link, and are left out")
 
 
-def _lines(path: Path) -> Iterator[Line]:
+def _check_equal(data: dict[str, Any], link: dict[str, Any], roles: Roles, where: str, line: int) -> None:
+    """Check that both directions of an undirected link have equal attributes; those of contacts may differ."""
+    if data != link and not roles.contacts:
+        raise GraphError(
+            f"{where} has {data}, but {link} in line {line}. Make both directions equal, or use directed=union for the "
+            "mean weight"
+        )
+
+
+def _find_labels(fields: list[str], roles: Roles, where: str) -> tuple[str, str]:
+    """Return the labels of both ends, and check the number of columns."""
+    ends = [fields[i] for i in (roles.source, roles.target) if i < len(fields) and fields[i]]
+    known = max((roles.source, roles.target, *roles.attributes)) + 1
+    if len(ends) < 2 or (not roles.names and not roles.contacts and len(fields) > known):
+        raise GraphError(
+            f"{where}: got {fields}; expected two labels and, optionally, a weight. A label with a blank, a comma or a "
+            "# requires double quotes"
+        )
+    return ends[0], ends[1]
+
+
+def _read_attributes(fields: list[str], roles: Roles, where: str, comma: bool) -> dict[str, Any]:
+    """Return the attributes of a link: its weight, and named columns that are not empty."""
+    data: dict[str, Any] = {}
+    for i, name in roles.attributes.items():
+        if i < len(fields):
+            if name == WEIGHT:
+                text = re.sub(r"^([+-]?[0-9]+),([0-9]+)$", r"\1.\2", fields[i]) if comma else fields[i]
+                data |= _parse_weight(text, where)
+            elif fields[i]:
+                data[name] = fields[i]
+    return data
+
+
+def _find_kind(data: dict[str, Any], graph: Graph, where: str) -> str:
+    """Remove and return the kind of a link in a file of Gephi, empty without one; check that it fits the graph."""
+    key = next((key for key, value in data.items() if key.lower() == "type" and str(value).lower() in _KINDS), None)
+    kind = "" if key is None else str(data.pop(key)).lower()
+    if kind == "directed" and not graph.is_directed():
+        raise GraphError(f"{where}: the graph is directed; {UNDIRECTED}, for example by directed=union")
+    return kind
+
+
+def _lines(content: str, path: Path) -> Iterator[Line]:
     """Yield the fields of all lines except comments and blank ones."""
     separator = None
     first = True
-    with path.open(encoding="utf-8-sig") as lines:
-        for number, line in enumerate(lines, start=1):
-            text = line.strip("\r\n ")
-            if not text.strip() or text.lstrip()[0] in "#%":
-                continue
-            where = f"{path}, line {number}"
-            if first:
-                separator = _find_separator(text, where)
-            text = _cut_comment(text, separator, where)
-            yield Line(number, _split(text, separator))
-            first = False
+    for number, line in enumerate(io.StringIO(content, newline=None), start=1):
+        text = line.strip("\r\n ")
+        if not text.strip() or text.lstrip()[0] in "#%":
+            continue
+        where = f"{path}, line {number}"
+        if first and (match := _EXCEL.fullmatch(text)):
+            separator, first = match[1], False
+            continue
+        if first:
+            separator = _find_separator(text, where)
+        text = _cut_comment(text, separator, where)
+        fields = _split(text, separator)
+        yield Line(number, fields, comma=separator == ";")
+        first = False
 
 
 def _mask(text: str) -> str:
@@ -100,11 +150,22 @@ def _find_separator(text: str, where: str) -> str | None:
     masked = re.sub(r"\{.*\}", "", re.split(r"\s#", _mask(text))[0])
     if "\t" in re.sub(r"\s*,\s*", ",", masked).strip():
         return "\t"
-    if "," not in masked:
-        return None
-    if _DECIMAL_COMMA.fullmatch(masked.partition(",")[0]) and masked.partition(",")[2].isdecimal():
+    marks = [mark for mark in ";|," if len([field for field in masked.split(mark) if field.strip()]) > 1]
+    if marks == [";", ","] and all(re.search(r"(^|;)\s*[0-9]+$", part) for part in masked.split(",")[:-1]):
+        # Decimal commas.
+        return ";"
+    # Two or three labels with the same number of marks, such as `a|1 b|2`.
+    counts = [token.strip(marks[0]).count(marks[0]) for token in masked.split()] if marks and marks != [","] else []
+    if len(counts) in {2, 3} and min(counts) == max(counts) > 0:
+        marks.append(" ")
+    if len(marks) > 1:
+        raise GraphError(
+            f"{where}: in {text!r}, {' or '.join(map(repr, marks))} may separate columns. Put labels that contain one "
+            "of them in double quotes"
+        )
+    if marks == [","] and _DECIMAL_COMMA.fullmatch(masked.partition(",")[0]) and masked.partition(",")[2].isdecimal():
         raise GraphError(f"{where}: got {text!r}, with a decimal comma. Use a decimal point in weights")
-    return ","
+    return marks[0] if marks else None
 
 
 def _cut_comment(text: str, separator: str | None, where: str) -> str:
@@ -143,31 +204,8 @@ def _split(text: str, separator: str | None) -> list[str]:
     return [field.strip() for field in text.split(separator)]
 
 
-def _is_header(fields: list[str], path: Path) -> bool:
-    names = [field.lower() for field in fields]
-    if any(INTEGER.fullmatch(name) for name in names[:2]) or tuple(names[:2]) not in HEADERS:
-        return False
-    if names[2:] not in ([], ["weight"]):
-        raise GraphError(f"{path}: the header is {fields}; expected two columns and, optionally, 'weight'")
-    return True
-
-
-def _check_unknown_header(first: Line, rest: list[Line], path: Path) -> None:
-    """Reject a first line that looks like column names: no other line contains its labels."""
-    labels = set(first.fields[:2])
-    other_labels = {field for line in rest for field in line.fields[:2]}
-    if not other_labels or labels & other_labels:
-        return
-    stems = {re.sub(r"[\W_0-9]|id$", "", label.lower()) for label in labels}
-    numbered = all(map(INTEGER.fullmatch, other_labels)) and not any(map(INTEGER.fullmatch, labels))
-    if numbered or stems <= _HEADS:
-        raise GraphError(
-            f"{path}, line {first.number}: {first.fields} look like names of columns, because no other line has these "
-            "labels. Use the names source and target, or remove the line"
-        )
-
-
-def _attributes(text: str, where: str) -> dict[str, Any]:
+def _parse_weight(text: str, where: str) -> dict[str, Any]:
+    """Parse a weight, or a dictionary of attributes."""
     from ast import literal_eval
 
     attributes: Any = None

@@ -7,11 +7,13 @@ and links of one graph; several graphs, hyperedges, repeated or undeclared nodes
 import io
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topologies.errors import GraphError
 from topologies.io.attributes import ACTING
+from topologies.io.reading import Reading, find_suffix, read_bytes
 from topologies.validation import Graph
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ _UNREAD = {
     "graphml": {"port": "ports"},
     "gexf": {"parents": "parents"},
 }
+# Types of GraphML attributes that networkx reads, and types for those of graph-tool; all others are text.
+_XML_TYPES = {"boolean", "int", "integer", "long", "float", "double", "string", "yfiles"}
+_OTHER_TYPES = {"short": "long", "int16_t": "long", "int32_t": "long", "int64_t": "long", "uint8_t": "long",
+                "bool": "boolean", "long double": "double", "long_double": "double"}  # fmt: skip
 
 
 class Contents(NamedTuple):
@@ -41,49 +47,52 @@ class Contents(NamedTuple):
     links: list[Element]
 
 
-def read_graphml(source: Path, ignored: list[str]) -> Graph:
-    """Read a GraphML file with nested nodes and links; contents that are not read are added to `ignored`."""
+def read_graphml(source: Path, reading: Reading) -> Graph:
+    """Read a GraphML file with nested nodes and links; contents that are not read are added to `reading`."""
     from warnings import catch_warnings, simplefilter
 
     import networkx
 
     root = _parse(source)
     contents = _list_contents(root, source)
-    changed = _flatten_graphml(contents) + _complete_defaults(root)
-    _check_elements(contents, "graphml", source, ignored)
+    changed = _flatten_graphml(contents) + _complete_defaults(root) + _convert_types(root, contents)
+    _check_elements(contents, "graphml", source, reading.ignored)
     _check_data(root, contents, source)
     # networkx warns of ports, which the summary reports, and of keys without a type, which are read as text.
     with catch_warnings():
         simplefilter("ignore")
-        graph = networkx.read_graphml(_stream(root) if changed else source)
+        graph = networkx.read_graphml(_stream(root) if changed else io.BytesIO(read_bytes(source)))
     return _check_counts(graph, contents, source)
 
 
-def read_gexf(source: Path, ignored: list[str]) -> Graph:
-    """Read a GEXF file with nested nodes and links; contents that are not read are added to `ignored`."""
+def read_gexf(source: Path, reading: Reading) -> Graph:
+    """Read a GEXF file with nested nodes and links; contents that are not read are added to `reading`."""
     import networkx
 
     root = _parse(source)
     contents = _list_contents(root, source)
     changed = _flatten_gexf(contents)
     _check_times(contents, source)
-    _check_elements(contents, "gexf", source, ignored)
+    _check_elements(contents, "gexf", source, reading.ignored)
     _check_values(contents, source)
-    return _check_counts(networkx.read_gexf(_stream(root) if changed else source), contents, source)
+    return _check_counts(
+        networkx.read_gexf(_stream(root) if changed else io.BytesIO(read_bytes(source))), contents, source
+    )
 
 
 def _parse(source: Path) -> Element:
-    from xml.etree.ElementTree import parse
+    from xml.etree.ElementTree import fromstring
 
-    _check_doctype(source)
-    return parse(source).getroot()
+    content = read_bytes(source)
+    _check_doctype(content, source)
+    return fromstring(content)
 
 
 class _RootReached(Exception):  # noqa: N818 - not an error: stops the scan
     """Signal that the first element of an XML file begins, after which no declaration can follow."""
 
 
-def _check_doctype(source: Path) -> None:
+def _check_doctype(content: bytes, source: Path) -> None:
     """Reject a document type declaration in any encoding, without expanding entities."""
     from xml.parsers.expat import ParserCreate
 
@@ -96,11 +105,8 @@ def _check_doctype(source: Path) -> None:
     parser = ParserCreate()
     parser.StartDoctypeDeclHandler = refuse
     parser.StartElementHandler = stop
-    with source.open("rb") as stream:
-        try:
-            parser.ParseFile(stream)
-        except _RootReached:
-            return
+    with suppress(_RootReached):
+        parser.Parse(content, True)
 
 
 def _name(element: Element) -> str:
@@ -112,7 +118,9 @@ def _list_contents(root: Element, source: Path) -> Contents:
     """List the nodes and links of the only graph of a file, at any depth."""
     graphs = [child for child in root if _name(child) == "graph"]
     if not graphs:
-        raise GraphError(f"{source} cannot be read as {source.suffix}: it has no <graph> element. Check the suffix")
+        raise GraphError(
+            f"{source} cannot be read as {find_suffix(source)}: it has no <graph> element. Check the suffix"
+        )
     if len(graphs) > 1:
         raise GraphError(
             f"{source} has {len(graphs)} <graph> elements; expected one. Write each graph to a separate file"
@@ -180,6 +188,38 @@ def _complete_defaults(root: Element) -> bool:
                 key.set("for", "node")
                 changed = True
     return changed
+
+
+def _convert_types(root: Element, contents: Contents) -> bool:
+    """Convert types and numbers of graph-tool, which networkx does not know; return whether there were any.
+
+    Short and long integers become `long`, numbers with more digits `double`, vectors and Python objects text. Numbers
+    in hexadecimal notation, which graph-tool writes, become decimal.
+    """
+    numbers: set[str | None] = set()
+    changed = False
+    for key in [child for child in root if _name(child) == "key"]:
+        kind = key.get("attr.type")
+        if kind is not None and kind not in _XML_TYPES:
+            key.set("attr.type", _OTHER_TYPES.get(kind, "string"))
+            changed = True
+        if key.get("attr.type") in {"float", "double"}:
+            numbers.add(key.get("id"))
+            changed |= sum(_convert_number(child) for child in key) > 0
+    for element in (*contents.nodes, *contents.links):
+        for child in element:
+            if _name(child) == "data" and child.get("key") in numbers:
+                changed |= _convert_number(child)
+    return changed
+
+
+def _convert_number(element: Element) -> bool:
+    """Convert a hexadecimal number such as 0x1.8p+1; return whether it was one."""
+    text = (element.text or "").strip()
+    if not text.lower().lstrip("+-").startswith("0x"):
+        return False
+    element.text = repr(float.fromhex(text))
+    return True
 
 
 def _stream(root: Element) -> io.BytesIO:

@@ -104,7 +104,7 @@ def format_graph_list() -> str:
         options = ",".join(f"{key}={'' if value is None else show(value)}" for key, value in graph["options"].items())
         suffix = f":{options}" if options else ""
         if graph["name"] == "file":
-            suffix = ":PATH"
+            suffix = ":PATH,directed=,isolated="
         rows.append((graph["name"] + suffix, graph["summary"]))
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:{width}}  {summary}" for name, summary in rows]
