@@ -35,7 +35,7 @@ from p2pkm.methods.init.given import check_start
 from p2pkm.methods.init.pipelines import place_graph
 from p2pkm.metrics.result import Result
 from p2pkm.metrics.summary import OptionalMetrics
-from p2pkm.network.graph import Topology
+from p2pkm.network.graph import Topology, convert_foreign
 from p2pkm.network.link_model import LinkModel
 from p2pkm.network.rank_partition import RankPartition, choose
 from p2pkm.network.transport import World
@@ -73,9 +73,9 @@ def simulate(  # noqa: PLR0913 - the public signature
     ----------
     algorithm : Algorithm or ServerMethod
         For example ``p2pkm.GTVMin(16)`` or ``p2pkm.FKM(16)``.
-    graph : networkx.Graph, topologies.CSRGraph, topologies.TimeVaryingGraph, Topology or None
-        Undirected communication graph; device i is its i-th node in sorted order. None: the star of a server method,
-        whose hub is an additional device without points.
+    graph : networkx.Graph, igraph.Graph, sparse or dense matrix, CSRGraph, TimeVaryingGraph, Topology or None
+        Undirected communication graph; device i is its i-th node in sorted order. Of a matrix, values other than 0 are
+        the weights of links. None: the star of a server method, whose hub is an additional device without points.
     shards : Shards
         Points of each device.
     rounds : int, optional
@@ -205,6 +205,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     )  # fmt: skip
     world = connect()
     check_options(algorithm, options, world.size)
+    graph = convert_foreign(graph)
     topology = place_graph(algorithm, graph, shards.n, shards.names)
     shards = shards if topology.hub < 0 else shards.with_hub()
     config = build_run(algorithm, options, topology, shards, ranks=world.size, graph=graph)

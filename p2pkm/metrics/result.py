@@ -372,8 +372,9 @@ class Result:
     def to_networkx(self) -> "nx.Graph":
         """Convert the graph to networkx, with metrics as attributes.
 
-        Attributes of nodes: ``name`` (if devices have names), ``points``, ``loss`` (local cost), ``sent_bytes`` and
-        ``received_bytes``. Attributes of edges: ``weight``, ``gtv``, ``messages`` and ``bytes`` of both directions.
+        Attributes of nodes: ``name`` (if devices have names), ``x`` and ``y`` (if nodes have coordinates), ``points``,
+        ``loss`` (local cost), ``sent_bytes`` and ``received_bytes``. Attributes of edges: ``weight``, ``gtv``,
+        ``messages`` and ``bytes`` of both directions.
         """
         graph, (nodes, edges) = self._build_networkx(), self.list_graph()
         for i, figures in enumerate(nodes):
@@ -386,8 +387,7 @@ class Result:
         """List the attributes of `to_networkx` for every node, and for every edge by its lower and upper end."""
         topology = self.topology
         ledger = self.ledger
-        named: list[dict[str, Any]] = [{"name": name} for name in topology.names or ()]
-        nodes = named or [{} for _ in range(topology.n)]
+        nodes = topology.list_attributes()
         for end, name in ((ledger.src, "sent_bytes"), (ledger.dst, "received_bytes")):
             for node, volume in zip(nodes, np.bincount(end, ledger.bytes, minlength=topology.n).tolist(), strict=True):
                 # np.bincount with weights returns floats.

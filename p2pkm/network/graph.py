@@ -56,6 +56,8 @@ class Topology:
         Names of the devices, ``server`` for a server; None: devices are numbered.
     file_summary : str
         One line about the file of the graph and the mapping of its nodes to devices; empty without a file.
+    places : float64[n, 2] or None
+        Position of every node in drawings, from its coordinates; None: computed from the links.
 
     Examples
     --------
@@ -75,6 +77,7 @@ class Topology:
     varying: "TimeVaryingGraph | None" = None
     names: tuple[str, ...] | None = None
     file_summary: str = ""
+    places: Floats | None = None
 
     @classmethod
     def star(cls, clients: int) -> "Topology":
@@ -83,8 +86,10 @@ class Topology:
         return replace(cls.from_links(clients + 1, links), hub=clients)
 
     @classmethod
-    def from_graph(cls, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology") -> "Topology":
+    def from_graph(cls, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | Any") -> "Topology":
         """Convert a graph of any type; of a time-varying graph, all links are included. Topologies are unchanged.
+
+        Graphs of igraph and adjacency matrices are read by `topologies.read`.
 
         Raises
         ------
@@ -103,7 +108,7 @@ class Topology:
                 raise TopologyError(str(error)) from None
             return replace(cls.from_graph(graph.union), varying=graph, names=None)
         if not isinstance(graph, topologies.CSRGraph):
-            return cls.from_networkx(graph)
+            return cls.from_networkx(convert_foreign(graph))
         try:
             topologies.check(graph)
         except topologies.GraphError as error:
@@ -124,6 +129,7 @@ class Topology:
             If the graph is directed or empty, or has self-loops, parallel edges or weights that are not positive.
         """
         import topologies
+        from topologies.coordinates import find_coordinates
 
         try:
             topologies.check(graph)
@@ -134,7 +140,11 @@ class Topology:
         links = [(number[u], number[v], float(data.get("weight", 1.0))) for u, v, data in graph.edges(data=True)]
         built = cls.from_links(len(number), np.array(links).reshape(-1, 3))
         ordered = None if names is None else tuple(names[node] for node in nodes)
-        return replace(built, names=ordered, file_summary=str(graph.graph.get(topologies.FILE_SUMMARY, "")))
+        summary = str(graph.graph.get(topologies.FILE_SUMMARY, ""))
+        coordinates = find_coordinates(graph)
+        known = None if coordinates is None else coordinates.places
+        places = None if known is None else np.array([known[node] for node in nodes])
+        return replace(built, names=ordered, file_summary=summary, places=places)
 
     @classmethod
     def from_links(cls, n: int, links: Floats) -> "Topology":
@@ -182,7 +192,9 @@ class Topology:
         # One of the two edges of each link.
         is_first = self.sources < self.indices
         links = (number[self.sources[is_first]], number[self.indices[is_first]], self.weights[is_first])
-        return replace(self.from_links(self.n, np.column_stack(links)), names=names, file_summary=self.file_summary)
+        places = None if self.places is None else self.places[np.argsort(number)]
+        built = self.from_links(self.n, np.column_stack(links))
+        return replace(built, names=names, file_summary=self.file_summary, places=places)
 
     def tell_order(self) -> "Topology":
         """Add a note to `file_summary` that maps numbered devices to named nodes."""
@@ -210,6 +222,13 @@ class Topology:
         if i == self.hub:
             return SERVER
         return str(i) if self.names is None else self.names[i]
+
+    def list_attributes(self) -> list[dict[str, Any]]:
+        """List the name and the position in drawings of every node, as far as they are known."""
+        names: list[dict[str, Any]] = [{"name": name} for name in self.names or ()] or [{} for _ in range(self.n)]
+        if self.places is None:
+            return names
+        return [node | {"x": x, "y": y} for node, (x, y) in zip(names, self.places.tolist(), strict=True)]
 
     def list_names(self) -> str | None:
         """List the names of the devices, at most the first 20; None without names."""
@@ -292,7 +311,10 @@ class Topology:
 
     def to_arrays(self) -> dict[str, Any]:
         """Convert the topology to arrays, for `from_arrays` on another rank; without `varying` and `file_summary`."""
-        names = {} if self.names is None else {"names": np.frombuffer(json.dumps(self.names).encode(), np.uint8)}
+        names: dict[str, Any] = (
+            {} if self.names is None else {"names": np.frombuffer(json.dumps(self.names).encode(), np.uint8)}
+        )
+        names |= {} if self.places is None else {"places": self.places}
         return {"indptr": self.indptr, "indices": self.indices, "weights": self.weights, "colors": self.colors,
                 "hops": np.array(self.hops), "hub": np.array(self.hub), **names}  # fmt: skip
 
@@ -301,7 +323,28 @@ class Topology:
         """Create the topology from the result of `to_arrays`."""
         hops, hub = (int(arrays[name]) for name in ("hops", "hub"))
         names = tuple(json.loads(arrays["names"].tobytes())) if "names" in arrays else None
-        return cls(arrays["indptr"], arrays["indices"], arrays["weights"], arrays["colors"], hops, hub, names=names)
+        return cls(arrays["indptr"], arrays["indices"], arrays["weights"], arrays["colors"], hops, hub, names=names,
+                   places=arrays.get("places"))  # fmt: skip
+
+
+def convert_foreign(graph: Any) -> Any:
+    """Convert a graph of igraph or an adjacency matrix to a networkx graph; other objects are returned unchanged.
+
+    Raises
+    ------
+    TopologyError
+        If the graph is directed, or the matrix is not an adjacency matrix.
+    """
+    import topologies
+    from topologies.io.objects import is_foreign
+
+    if not is_foreign(graph):
+        return graph
+    try:
+        return topologies.read(graph, isolated=True)
+    except ValueError as error:
+        # A GraphError, or one of SciPy about a damaged matrix.
+        raise TopologyError(str(error)) from None
 
 
 def _list_missing(names: tuple[str, ...], known: tuple[str, ...]) -> str:

@@ -173,7 +173,7 @@ class LinkModel:
         topology : Topology
         graph : networkx.Graph, optional
             Graph of the topology, with optional edge attributes `latency` and `bandwidth` and node attributes `access`
-            and `speed`; other types of graphs have none of them.
+            and `speed`, as numbers or texts with units (5ms, 10Mbit); other types of graphs have none of them.
 
         Raises
         ------
@@ -241,11 +241,15 @@ def _read_attributes(net: LinkParameters, topology: Topology, graph: Any) -> Non
 
 def _check(value: object, name: str, where: str) -> float:
     """Validate an attribute: a number above 0, or a latency of at least 0."""
-    if isinstance(value, Real) and not isinstance(value, bool):
-        number = float(value)
-        if _is_usable(number, name):
-            return number
-    raise TopologyError(f"attribute {name} of {where} is {value!r}; expected a finite number above 0, {_RANGE}")
+    from topologies.units import EXAMPLES, parse_quantity
+
+    number = parse_quantity(value, name) if isinstance(value, str) else value
+    if isinstance(number, Real) and not isinstance(number, bool) and _is_usable(float(number), name):
+        return float(number)
+    raise TopologyError(
+        f"attribute {name} of {where} is {value!r}; expected a finite number above 0, {_RANGE}, or a text with a unit "
+        f"such as {EXAMPLES[name]}"
+    )
 
 
 def _is_usable(value: float, name: str) -> bool:

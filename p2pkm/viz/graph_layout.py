@@ -15,6 +15,7 @@ _SOLVED = 5_000  # devices; above, they are placed on a circle
 _LONG = 150  # hops; a longer graph is placed along a circle
 _PIVOTS = 16
 _STEPS = 50  # iterations of the majorization
+_SMALL = 0.02  # radius of the circle of devices at equal coordinates, relative to the drawing
 # Exponent of the power iteration in closed form: an eigenvalue 5 % smaller than the largest is scaled by 4e-12.
 _POWER = 512
 
@@ -22,11 +23,14 @@ _POWER = 512
 def place_devices(topology: "Topology") -> Floats:
     """Compute the position of each device, float64[n, 2], equal at every call and on every processor.
 
-    Rings and complete graphs are circles; stars are wheels. In other graphs, distances in the drawing approximate hop
+    Nodes with coordinates are at these, and nodes at equal coordinates on a small circle around them. Otherwise,
+    rings and complete graphs are circles; stars are wheels. In other graphs, distances in the drawing approximate hop
     counts: stress majorization (Gansner, Koren, North, 2004) up to 400 devices, pivot multidimensional scaling
     (Brandes, Pich, 2006) up to 5,000. Larger graphs, and graphs with a path of more than 150 hops, are circles.
     """
     n, degrees = topology.n, topology.degrees
+    if topology.places is not None:
+        return _separate(topology.places)
     if n > _SOLVED or n <= 3 or (degrees == n - 1).all():
         return _circle(np.arange(n))
     if (degrees == 2).all() and not topology.components.any():
@@ -49,6 +53,20 @@ def _circle(order: Integers) -> Floats:
     if n == 2:
         angle = angle + np.pi / 2
     return np.column_stack((np.cos(angle), np.sin(angle)))
+
+
+def _separate(places: Floats) -> Floats:
+    """Move devices at equal coordinates to a small circle around them."""
+    unique, group, sizes = np.unique(places, axis=0, return_inverse=True, return_counts=True)
+    group = group.ravel()
+    if len(unique) == len(places):
+        return places
+    radius = _SMALL * float(np.ptp(places, axis=0).max())
+    separated = places.copy()
+    for number in np.flatnonzero(sizes > 1):
+        members = np.flatnonzero(group == number)
+        separated[members] += radius * _circle(np.arange(len(members)))
+    return separated
 
 
 def _wheel(hub: int, n: int) -> Floats:
