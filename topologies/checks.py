@@ -51,7 +51,7 @@ def _check_networkx(graph: Graph) -> None:
     if not hasattr(graph, "is_directed") or not hasattr(graph, "edges"):
         raise GraphError(
             f"graph has the type {type(graph).__name__}; expected a networkx.Graph or a graph of this package, "
-            "such as topologies.build('ring', 8)"
+            "such as topologies.build('ring', 8), or for a run a graph of igraph or an adjacency matrix"
         )
     if graph.is_directed():
         raise GraphError(f"the graph is directed; {UNDIRECTED}, for example graph.to_undirected()")

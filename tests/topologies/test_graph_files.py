@@ -273,6 +273,7 @@ def test_labels_comments_and_headers_of_edge_lists(text, names, tmp_path):
         ("1 2 3 4\n", "more columns require a first line"),
         ("source,target,weight,weight\n1,2,3,4\n", "has the column 'weight' more than once"),
         ("Source,Target,Type\n1,2,Directed\n", "the graph is directed"),
+        ("name,lat,lon\nTurku,60,22\nOulu,65,25\n", "as a table of nodes with coordinates"),
         ("1 1\n1 2\n", "has a link to itself"),
         ("0,1,1\n1,0,1\n1,1,0\n", "as an adjacency matrix"),
         ("0,1,1,2\n1,0,1,2\n1,1,0,2\n1,1,1,0", "as an adjacency matrix"),

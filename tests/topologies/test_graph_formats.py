@@ -234,6 +234,8 @@ def test_columns_with_names_at_any_place(tmp_path):
     assert weights_of(graph) == {("Oulu", "Turku"): 1.5, ("Oulu", "Vaasa"): 2}
     assert "latency on 1 of 2 links (used with a link model)" in summary(graph)
     assert summary(graph).endswith("ignored: km on links")
+    text = "Weight,ToNodeId,FromNodeId\n2,Turku,Oulu\n3,Oulu,Vaasa\n"
+    assert sorted(topologies.read(write(tmp_path, "g.csv", text))) == ["Oulu", "Turku", "Vaasa"]
     graph = topologies.read(write(tmp_path, "g.csv", "clinic,partner\nTurku,Oulu\nOulu,Vaasa\n"))
     assert "line 1 has names of columns, and links are from clinic to partner" in summary(graph)
 
@@ -321,7 +323,7 @@ def test_simulate_takes_graphs_of_networkx_igraph_and_matrices():
     X, y = p2pkm.blobs(clusters=3, points=30, box=30, seed=0)
     shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 34), labels=y)
     dense = nx.to_numpy_array(KARATE)
-    graphs = [KARATE, nx.to_scipy_sparse_array(KARATE), dense, sparse.csr_matrix(dense)]
+    graphs = [KARATE, nx.to_scipy_sparse_array(KARATE), dense, dense.tolist(), sparse.csr_matrix(dense)]
     with suppress(ImportError):
         import igraph
 

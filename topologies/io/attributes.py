@@ -30,9 +30,10 @@ def apply_defaults(graph: Graph) -> None:
 
 def convert_units(graph: Graph) -> None:
     """Convert texts such as 5ms to numbers; other texts remain, and are errors with a link model."""
-    for elements, names in ((graph.nodes, ("access", "speed")), (graph.edges, ("latency", "bandwidth"))):
+    for elements, names in ((graph.nodes, {"access", "speed"}), (graph.edges, {"latency", "bandwidth"})):
         for *_, data in elements(data=True):
-            texts = {name: data[name] for name in names if isinstance(data.get(name), str)}
+            # Most elements have none of these.
+            texts = {name: data[name] for name in data.keys() & names if isinstance(data[name], str)}
             numbers = {name: parse_quantity(text, name) for name, text in texts.items()}
             data.update({name: number for name, number in numbers.items() if number is not None})
 

@@ -14,6 +14,7 @@ from topologies.validation import INTEGER, assemble
 _SOURCES = {"source", "src", "from", "u", "node", "start", "tail", "origin", "sender"}
 _TARGETS = {"target", "dst", "dest", "destination", "to", "v", "node", "end", "head", "receiver", "neighbor"}
 _TIMES = {"time", "timestamp", "date", "datetime", "unixtime", "epoch", "year"}
+_PLACES = {"lat", "latitude", "lon", "lng", "longitude"}
 _HEADERS = {("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"), ("node1", "node2")}
 WEIGHT = "weight"
 # Seconds and milliseconds since 1970, from 1980 to 2100.
@@ -85,7 +86,12 @@ def _read_header(head: list[str], lines: Sequence[Line], path: Path, reading: Re
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
         raise GraphError(f"{path}: the header has the column {repeated!r} more than once. Rename or remove one of them")
-    source, target = _find_ends(names)
+    source, target = _find_ends(head)
+    if set().union(*map(_words, head)) & _PLACES:
+        raise GraphError(
+            f"{path} has the columns {', '.join(head)}, as a table of nodes with coordinates; expected one link per "
+            "line. Write nodes and links to one file, such as .graphml or .gml"
+        )
     attributes = {i: WEIGHT if names[i] == WEIGHT else head[i] for i in range(len(names)) if i not in {source, target}}
     columns = {i: [line.fields[i] for line in lines if len(line.fields) > i] for i in attributes}
     times = {

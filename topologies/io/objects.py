@@ -11,7 +11,7 @@ from topologies.validation import Graph
 
 def is_foreign(graph: object) -> bool:
     """Return whether `convert_object` converts a graph that is not one of networkx or of this package."""
-    return _is_igraph(graph) or _is_matrix(graph)
+    return _is_igraph(graph) or _is_matrix(graph) or _is_table(graph)
 
 
 def convert_object(graph: Any, reading: Reading) -> Graph:
@@ -30,11 +30,10 @@ def convert_object(graph: Any, reading: Reading) -> Graph:
         return convert_matrix(graph, "the matrix", reading)
     if hasattr(graph, "is_directed") and hasattr(graph, "adj") and hasattr(graph, "nodes"):
         return graph.copy()
-    if isinstance(graph, list | tuple) and graph and all(isinstance(row, list | tuple) for row in graph):
+    if _is_table(graph):
         import numpy
 
-        if len({len(row) for row in graph}) == 1 and len(graph) == len(graph[0]):
-            return convert_matrix(numpy.asarray(graph), "the matrix", reading)
+        return convert_matrix(numpy.asarray(graph), "the matrix", reading)
     raise GraphError(
         f"the graph is of type {type(graph).__name__}; expected the path of a file, a graph of networkx or igraph, or "
         "an adjacency matrix of SciPy or NumPy"
@@ -50,6 +49,13 @@ def _is_matrix(graph: object) -> bool:
     """Return whether an object is a sparse or dense matrix."""
     home = type(graph).__module__.partition(".")[0]
     return home in {"scipy", "numpy"} and hasattr(graph, "shape") and hasattr(graph, "dtype")
+
+
+def _is_table(graph: object) -> bool:
+    """Return whether an object is a square list of lists."""
+    if not isinstance(graph, list | tuple) or not all(isinstance(row, list | tuple) for row in graph):
+        return False
+    return bool(graph) and all(len(row) == len(graph) for row in graph)
 
 
 def _convert_igraph(graph: Any) -> Graph:
