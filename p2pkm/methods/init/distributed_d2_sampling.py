@@ -56,6 +56,8 @@ class DistributedD2Sampling(MethodBase):
         k-means++ does.
     local : bool, default=False
         Draw from the centroids of each device's local k-means, weighted by their counts, instead of its points.
+    uniform : bool, default=False
+        Draw with equal probability among the points that differ from the centroids so far: D is 1 for each of them.
 
     Notes
     -----
@@ -78,6 +80,7 @@ class DistributedD2Sampling(MethodBase):
     number: int
     draws: int
     local: bool = False
+    uniform: bool = False
     schedule: str = "jacobi"
 
     def expected_messages(self, known: Known) -> UntilUnchanged:
@@ -95,6 +98,8 @@ class DistributedD2Sampling(MethodBase):
         best = np.full((n, self.draws, 1 + d), np.inf)
         points, weights, offsets = self._pool(devices)
         squared = _squared_distances(devices, points, weights, offsets, centroids)
+        if self.uniform:
+            squared = np.where(squared > 0.0, weights if len(weights) else 1.0, 0.0)
         for i in range(n):
             rows = slice(offsets[i], offsets[i + 1])
             cumulative = np.cumsum(squared[rows])

@@ -81,14 +81,18 @@ def leader(at: InitContext) -> tuple[Algorithm, ...]:
 
 
 def d2_sampling(
-    at: InitContext, *, greedy: bool = True, draw: Literal["points", "centroids"] = "points"
+    at: InitContext, *, greedy: bool = True, draw: Literal["points", "centroids", "uniform"] = "points"
 ) -> tuple[Algorithm, ...]:
-    """Draw each centroid with D^2 weighting from all points; greedy: the best of 2 + floor(ln k) draws."""
+    """Draw each centroid with D^2 weighting from all points; greedy: the best of 2 + floor(ln k) draws.
+
+    draw: "uniform" draws different points with equal probability.
+    """
     from p2pkm.methods.init.distributed_d2_sampling import DistributedD2Sampling
     from p2pkm.methods.init.select_candidate import SelectCandidate
 
     draws = trials(at.k, greedy)
-    samplings = [DistributedD2Sampling(at.k, number, draws, draw == "centroids") for number in range(at.k)]
+    local, uniform = draw == "centroids", draw == "uniform"
+    samplings = [DistributedD2Sampling(at.k, number, draws, local, uniform) for number in range(at.k)]
     if not greedy:
         return tuple(samplings)
     return tuple(stage for sampling in samplings for stage in (sampling, SelectCandidate(at.k, draws)))

@@ -66,8 +66,11 @@ class Init:
         return cls("leader")
 
     @classmethod
-    def d2_sampling(cls, *, greedy: bool = True, draw: Literal["points", "centroids"] = "points") -> "Init":
-        """Draw each centroid with D^2 weighting from all points; greedy: the best of 2 + floor(ln k) draws."""
+    def d2_sampling(cls, *, greedy: bool = True, draw: Literal["points", "centroids", "uniform"] = "points") -> "Init":
+        """Draw each centroid with D^2 weighting from all points; greedy: the best of 2 + floor(ln k) draws.
+
+        draw: "uniform" draws different points with equal probability.
+        """
         return _make("d2-sampling", (("greedy", greedy, True), ("draw", draw, "points")))
 
     @classmethod

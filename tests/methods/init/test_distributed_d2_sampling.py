@@ -18,12 +18,16 @@ def shards(device, weights=None):
     return p2pkm.Shards.deal(POINTS, np.array(device), devices=3, weights=weights)
 
 
-def winners(device, number, start, trials=700, weights=None):
+def winners(device, number, start, trials=700, weights=None, **options):
     """Count how often each point wins the race for seed `number`."""
     counts = np.zeros(len(POINTS), int)
     for seed in range(trials):
         centroids = state_of(
-            DistributedD2Sampling(2, number, 1), nx.path_graph(3), shards(device, weights), seed=seed, start=start
+            DistributedD2Sampling(2, number, 1, **options),
+            nx.path_graph(3),
+            shards(device, weights),
+            seed=seed,
+            start=start,
         ).centroids
         assert (centroids == centroids[0]).all()
         counts[np.flatnonzero(POINTS[:, 0] == centroids[0, number, 0])[0]] += 1
@@ -67,7 +71,21 @@ def test_an_empty_table_says_nothing_whatever_was_left_over_in_its_place():
     assert_array_equal(after.best, before.best[[0, 0]])
 
 
-@pytest.mark.parametrize("spec", ["d2-sampling", "d2-sampling:greedy=false", "d2-sampling:draw=centroids"])
+@pytest.mark.slow
+@pytest.mark.parametrize("device", [[0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 0, 1]])
+def test_uniform_draws_are_by_weight_from_the_points_that_remain(device):
+    start, weights = np.full((3, 2, 1), np.inf), np.array([1.0, 2.0, 1.0, 1.0, 3.0, 1.0])
+    start[:, 0] = 7.0
+    counts = winners(device, 1, start, weights=weights, uniform=True)
+    assert counts[3] == 0
+    expected = np.delete(weights, 3)
+    assert chisquare(np.delete(counts, 3), counts.sum() * expected / expected.sum()).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["d2-sampling", "d2-sampling:greedy=false", "d2-sampling:draw=centroids", "d2-sampling:greedy=false,draw=uniform"],
+)
 def test_all_devices_get_the_same_seeds(spec):
     X, y = p2pkm.grid16(points=30, seed=3)
     device = p2pkm.partition.dirichlet(y, 9, alpha=0.1, seed=3)

@@ -30,7 +30,7 @@ KEYS = ("centroids_sha256", "chain_sha256", "messages", "bytes", "termination", 
 PURPOSE = 999  # of the draws, beside those of `p2pkm.core.batch`
 SEALED = ("mufc",)  # what clients say is exact arithmetic over a finite field; noise goes on what the server says alone
 OPTIONS = {  # beside each seeding as it is, these
-    "d2-sampling": ("greedy=false", "draw=centroids"),
+    "d2-sampling": ("greedy=false", "draw=centroids", "draw=uniform"),
     "flooded-summaries": ("hops=2,candidates=2", "candidates=3"),
     "tree-summaries": ("candidates=3", "rows=60"),
 }
