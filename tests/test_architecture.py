@@ -22,7 +22,12 @@ ALLOWED = {  # where a library may be imported
     "click": ("p2pkm/cli/",),
     "rich": ("p2pkm/cli/",),
     "networkx": ("topologies/", "p2pkm/network/graph.py", "p2pkm/metrics/result.py", "p2pkm/storage/save.py"),
-    "pandas": ("p2pkm/metrics/result.py", "p2pkm/storage/study_table.py", "p2pkm/data/readers/csv.py"),
+    "pandas": (
+        "p2pkm/metrics/result.py",
+        "p2pkm/storage/study_table.py",
+        "p2pkm/data/readers/csv.py",
+        "p2pkm/experiments/estimators/table.py",
+    ),
     "threadpoolctl": ("topologies/single_thread.py",),
     "sklearn": (
         "p2pkm/data/sources.py",
@@ -30,6 +35,7 @@ ALLOWED = {  # where a library may be imported
         "p2pkm/deep/linear_probe.py",
         "p2pkm/experiments/estimators/estimator.py",
         "p2pkm/experiments/estimators/parameters.py",
+        "p2pkm/experiments/estimators/rows.py",
         "p2pkm/experiments/estimators/scaler.py",
     ),
     "scipy": (
@@ -235,6 +241,7 @@ FOREIGN = {  # sniffing at what somebody else hands over, or at the system
     "p2pkm/network/link_model.py",  # a networkx graph
     "p2pkm/storage/run_folder.py",  # an OSError
     "p2pkm/storage/study_table.py",  # a pandas table
+    "p2pkm/experiments/estimators/table.py",  # a table of pandas, polars or Arrow
     "topologies/checks.py",  # a networkx graph
     "topologies/single_thread.py",  # os, threadpoolctl
     "topologies/io/matrices.py",  # a scipy matrix

@@ -238,6 +238,7 @@ def test_devices_that_cannot_be_used(devices, message):
         P2PKMeans(4, n_devices=6, random_state=0).fit(X).predict(X, devices=devices)
 
 
+@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
 def test_a_spec_goes_before_the_defaults_of_the_other_parameters():
     shards = p2pkm.Shards.deal(X, OWNER, devices=6)
     method = p2pkm.GTVMin(4, init="local", tol=1e-2)

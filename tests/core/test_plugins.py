@@ -61,6 +61,7 @@ def test_the_command_line_takes_it_like_what_is_built_in(plugin):
     assert call("plan", *SMALL[:4], *CALL, "--format", "json").code == 0
 
 
+@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
 def test_scripts_and_the_estimator_take_it(plugin):
     assert topologies.build("double_ring", 9, stride=4).number_of_edges() == 18
     X, _ = p2pkm.blobs(clusters=3, points=20, seed=0)

@@ -62,6 +62,7 @@ def test_parameters_of_methods(name, many):
             kind(**{"k": 3, parameter: many})
 
 
+@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
 @pytest.mark.parametrize("many", MANY.values(), ids=MANY)
 @pytest.mark.parametrize("call", [fit, simulate, compare, study], ids=lambda call: call.__name__)
 def test_parameters_of_python_calls(call, many):
@@ -116,8 +117,8 @@ def test_an_array_as_init_is_the_start_of_all_devices():
 
 @pytest.mark.parametrize(
     ("init", "words"),
-    [(X[:4], r"init has shape \(4, 2\); expected \(3, 2\)"), (X[:3, :1], "expected"), (X[0], "expected"),
-     (np.full((3, 2), np.nan), "NaN"), (np.full((3, 2), 1e200), "overflow")],
+    [(X[:4], r"initial centers \(4, 2\) .* number of clusters 3; expected \(3, 2\)"), (X[:3, :1], "expected"),
+     (X[0], "expected"), (np.full((3, 2), np.nan), "NaN"), (np.full((3, 2), 1e200), "overflow")],
 )  # fmt: skip
 def test_centroids_that_cannot_be_a_start(init, words):
     with pytest.raises(P2PKMError, match=words):

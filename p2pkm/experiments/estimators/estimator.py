@@ -3,33 +3,44 @@
 Imported when ``p2pkm.P2PKMeans`` is first used, because its base classes require scikit-learn.
 """
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import blocks, sort_by
-from p2pkm.core.validation import as_floats, check_magnitude, check_near
+from p2pkm.core.validation import as_floats, check_magnitude, check_near, name_features
 from p2pkm.data.identifiers import are_numbers, find_missing, identify, is_integer, locate, to_raw
 from p2pkm.data.partition import iid
 from p2pkm.data.shards import Shards, unweighted
-from p2pkm.experiments.estimators.parameters import ResolvedParameters, arrange, check, find_k_max, split_start
+from p2pkm.experiments.estimators.parameters import (
+    ResolvedParameters,
+    arrange,
+    check,
+    check_size,
+    count_runs,
+    derive_seeds,
+    find_k_max,
+    make_start,
+    split_init,
+)
+from p2pkm.experiments.estimators.rounds_text import list_rounds
+from p2pkm.experiments.estimators.rows import KINDS, Points, fill_in, find_fill_values, read_rows
+from p2pkm.experiments.estimators.warn_once import warn
 from p2pkm.experiments.simulate import simulate
 from p2pkm.kernels import select_kernels
 from p2pkm.metrics.result import Result
 from p2pkm.network.graph import LARGE
+from p2pkm.network.world import connect
 
-Points = NDArray[np.floating[Any]]
-KINDS = (np.float64, np.float32)  # types of rows that are not converted
 _MOST = 5  # names listed in a message
 
 
@@ -57,14 +68,20 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     coupling : float or "auto", default=None
         Link strength of GTVMin, dimensionless. None: the default of the method. "auto": chosen from the graph and the
         number of points.
-    init : str, Init or array_like of shape (n_clusters, n_features), default=None
+    init : str, Init, callable or array_like of shape (n_clusters, n_features), default=None
         Initialization.
 
         * None: the default of the method.
         * "global": chosen among clusterings of the summaries of all devices.
         * "local": each device starts from its local points.
+        * "k-means++", "random": drawn from the points of all devices, as in KMeans, by messages
+          (``d2-sampling`` and ``d2-sampling:greedy=false,draw=uniform``).
         * Other names: see `p2pkm.Init`.
-        * An array: initial centroids of all devices.
+        * An array: initial centroids of all devices. A centroid that is nearest to no point stays where it is.
+        * A callable: returns this array when it is called with X, n_clusters and a `random_state`, without messages.
+    n_init : int or "auto", default="auto"
+        Number of runs with different initial centroids. The attributes describe the run of lowest inertia. Graph and
+        devices of the rows are the same in all runs. "auto": 10 if `init` is "random" or a callable, otherwise 1.
     groups : int, "auto" or bool, default=False
         For GTVMin and TreeLloyd: separate clusterings for groups of devices with different points, instead of one for
         all. An int sets the number of groups; "auto" and True let the devices choose it.
@@ -73,8 +90,13 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     tol : float, default=1e-3
         A device has converged if its centroids move by less than `tol`, relative to the scale of the data. Methods with
         another default tolerance ignore the default of this parameter.
+    missing : {"refuse", "mean", "median"}, default="refuse"
+        Treatment of missing values. "mean", "median": the devices compute this statistic of each feature by messages
+        and fill it in.
     k_max : int, default=25
         Largest number of clusters considered for "auto"; at most the number of rows.
+    verbose : int, default=0
+        1: print the rounds of each run, in the form of KMeans.
     random_state : int, RandomState, Generator or None, default=None
         Determines random graphs, the partition and all draws of the method. The same int gives bit-identical results
         on any number of ranks or threads, and is the `seed` of `p2pkm.simulate` and of the command line. None: a new
@@ -90,12 +112,18 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     inertia_ : float
         Sum of squared distances to the nearest row of `cluster_centers_`, weighted by `sample_weight`.
     n_clusters_ : int
-        Number of clusters, as given or chosen.
+        Number of clusters, as given or chosen. Rows of `cluster_centers_` without points count.
     n_iter_ : int
         Rounds of the method, without initialization.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features,)
-        Only if the columns have names.
+        Columns of X.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns. Only if all columns have names.
+    center_names_ : ndarray of shape (n_features,)
+        Names of the columns of `cluster_centers_`: those of X, or ``ward=icu`` for the category icu of the column
+        ward. Only if X is a table with names.
+    fill_values_ : ndarray of shape (n_features,)
+        Values that replace missing ones, also in `predict`, `transform` and `score`. Only if `missing` is a statistic.
     device_centers_ : ndarray of shape (n_devices, n_clusters, n_features)
         Centroids of each device; absent rows are +inf.
     device_names_ : ndarray of shape (n_devices,)
@@ -111,9 +139,9 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     ledger_ : p2pkm.metrics.result.Traffic
         Messages, bytes and rows of each directed edge.
     result_ : p2pkm.Result
-        Complete result of the last run: summary, clusters aligned across devices, figures (``result_.plot()``).
+        Complete result of the run: summary, clusters aligned across devices, figures (``result_.plot()``).
     wire_bytes_ : int
-        Encoded bytes of `fit` and of all later calls of `partial_fit`.
+        Encoded bytes of all runs of `fit` and of all later calls of `partial_fit`.
 
     Examples
     --------
@@ -124,10 +152,15 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     ((3, 2), (16, 3, 2))
     """
 
+    # Attributes that only some fits set.
+    center_names_: NDArray[Any]
+    fill_values_: Floats
+
     def __init__(  # noqa: PLR0913 - the public signature
         self, n_clusters: Any = 8, *, graph: Any = "ring", n_devices: int | None = None, algorithm: Any = "gtvmin",
-        coupling: float | str | None = None, init: Any = None, groups: int | str | bool = False, max_iter: int = 150,
-        tol: float = 1e-3, k_max: int = 25, random_state: Any = None,
+        coupling: float | str | None = None, init: Any = None, n_init: int | str = "auto",
+        groups: int | str | bool = False, max_iter: int = 150, tol: float = 1e-3, missing: str = "refuse",
+        k_max: int = 25, verbose: int = 0, random_state: Any = None,
     ) -> None:  # fmt: skip
         self.n_clusters = n_clusters
         self.graph = graph
@@ -135,10 +168,13 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self.algorithm = algorithm
         self.coupling = coupling
         self.init = init
+        self.n_init = n_init
         self.groups = groups
         self.max_iter = max_iter
         self.tol = tol
+        self.missing = missing
         self.k_max = k_max
+        self.verbose = verbose
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, *, devices: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803
@@ -146,8 +182,10 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
         Parameters
         ----------
-        X : array_like of shape (n_samples, n_features)
-            Data frames are accepted; float32 and float64 are not converted.
+        X : array_like, sparse matrix or table of shape (n_samples, n_features)
+            Tables are DataFrames of pandas and polars and Arrow tables. Each category of a column of categories is a
+            feature of 0 and 1. Times are days since 1970-01-01. float32 and float64 are not converted. A sparse matrix
+            is clustered as a dense array; an error says if that does not fit into memory.
         y : Ignored
             A warning is issued if it looks like the devices of the rows: whole numbers or text with more than one
             different value, at most half as many values as rows, and not exactly `n_clusters`.
@@ -165,31 +203,28 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         ValueError
             If rows, graph or a parameter cannot be used; `p2pkm.core.errors` lists the subclasses.
         """
-        points = validate_data(self, X, dtype=KINDS, order="C")
-        check(self.get_params(deep=False), len(points))
-        params, start = split_start(self.get_params(deep=False), points.shape[1])
+        check(self.get_params(deep=False))
+        params, centroids = split_init(self.get_params(deep=False))
+        points, columns = read_rows(self, X, None, reset=True, missing=self.missing != "refuse")
         weights = check_weights(sample_weight, len(points))
         rows = len(points[_select_weighted(weights)])
+        check_size(params, len(points), rows)
         k_max = find_k_max(params, rows)
-        if k_max is None and rows < self.n_clusters:
-            raise DataError(f"n_samples={rows} of weight above 0 should be >= n_clusters={self.n_clusters}.")
         if devices is None:
             _warn_of_devices(y, len(points), self.n_clusters)
+        self._columns = columns
         resolved, shards = assign_rows(params, points, weights, devices)
-        result = simulate(
-            resolved.method,
-            resolved.graph,
-            shards,
-            rounds=self.max_iter,
-            seed=resolved.seed,
-            baselines=False,
-            k_max=k_max,
-            start=_repeat(start, resolved.devices),
-        )
-        self.wire_bytes_ = 0
-        self._store(result, points.dtype)
-        self.labels_, self.inertia_ = _assign(points, weights, self.cluster_centers_)
-        self._warn_unconverged(resolved, result)
+        shards = replace(shards, features=self._name_features(X))
+        points = self._learn_fill_values(points, weights)
+        self._n_init, self.wire_bytes_, lowest = count_runs(self.get_params(deep=False)), 0, np.inf
+        for seed in derive_seeds(resolved.seed, self._n_init):
+            start = None if centroids is None else make_start(centroids, points, self.n_clusters, seed)
+            result = self._run(resolved, resolved.graph, shards, seed, k_max, _repeat(start, resolved.devices))
+            labels, inertia = _assign(points, weights, _find_centers(result).astype(points.dtype))
+            if inertia < lowest or seed == resolved.seed:
+                lowest, self.inertia_, self.labels_, best = inertia, inertia, labels, result
+        self._store(best, points.dtype)
+        self._warn(resolved, weights)
         return self
 
     def partial_fit(self, X: Any, y: Any = None, *, devices: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803
@@ -201,7 +236,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
         Parameters
         ----------
-        X : array_like of shape (n_samples, n_features)
+        X : array_like, sparse matrix or table of shape (n_samples, n_features)
             At least as many rows of positive weight as clusters.
         y : Ignored
         devices : array_like of int or str of shape (n_samples,), optional
@@ -219,13 +254,14 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         """
         if "device_centers_" not in vars(self):
             return self.fit(X, y, devices=devices, sample_weight=sample_weight)
-        points, (n, k, _) = self._check(X), self.device_centers_.shape
+        check(self.get_params(deep=False))
+        points, (n, k, _) = self._check(X, fill=False), self.device_centers_.shape
         weights = check_weights(sample_weight, len(points))
         weighted = _select_weighted(weights)
         rows = points[weighted]
-        params, _ = split_start(self.get_params(deep=False), points.shape[1])
+        params, _ = split_init(self.get_params(deep=False))
         params |= {"n_devices": n} | ({} if self.n_clusters != "auto" else {"n_clusters": k})
-        check(params, len(rows))
+        check_size(params, len(rows), len(rows))
         resolved = arrange(params, len(rows), None)[0]
         if devices is None:
             owner = iid(len(rows), n, seed=resolved.seed)
@@ -233,30 +269,28 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             owner = _find_owners(devices, len(points), self.device_names_)[weighted]
         names = None if self._topology is None else self._topology.names
         shards = _build_shards(rows, owner, weights[weighted], n, names)
-        result = simulate(
-            resolved.method,
-            self._topology,
-            shards,
-            rounds=self.max_iter,
-            seed=resolved.seed,
-            baselines=False,
-            start=self.device_centers_.astype(np.float64),
-        )
+        start = self.device_centers_.astype(np.float64)
+        result = self._run(resolved, self._topology, shards, resolved.seed, None, start)
         self._store(result, points.dtype)
+        points = self._learn_fill_values(points, weights)
         self.labels_, self.inertia_ = _assign(points, weights, self.cluster_centers_)
-        self._warn_unconverged(resolved, result)
+        self._warn(resolved, weights)
         return self
 
-    def fit_predict(self, X: Any, y: Any = None, **options: Any) -> Integers:  # noqa: N803
+    def fit_predict(self, X: Any, y: Any = None, *, devices: Any = None, sample_weight: Any = None) -> Integers:  # noqa: N803
         """Fit and return `labels_`, int64[n_samples]; arguments as in `fit`."""
-        return self.fit(X, y, **options).labels_
+        return self.fit(X, y, devices=devices, sample_weight=sample_weight).labels_
+
+    def fit_transform(self, X: Any, y: Any = None, *, devices: Any = None, sample_weight: Any = None) -> Points:  # noqa: N803
+        """Fit and return the distance of each row to each row of `cluster_centers_`; arguments as in `fit`."""
+        return self.fit(X, y, devices=devices, sample_weight=sample_weight).transform(X)
 
     def predict(self, X: Any, devices: Any = None) -> Integers:  # noqa: N803
         """Return the nearest centroid of each row, int64[n_samples].
 
         Parameters
         ----------
-        X : array_like of shape (n_samples, n_features)
+        X : array_like, sparse matrix or table of shape (n_samples, n_features)
         devices : array_like of int or str of shape (n_samples,), optional
             Device of each row, by its name in `device_names_`, or by its number from 0. Labels then refer to the rows
             of `device_centers_` of this device, -1 if all its centroids are absent. None: to `cluster_centers_`.
@@ -269,7 +303,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
         Parameters
         ----------
-        X : array_like of shape (n_samples, n_features)
+        X : array_like, sparse matrix or table of shape (n_samples, n_features)
         devices : array_like of int or str of shape (n_samples,), optional
             As in `predict`: distances to the rows of `device_centers_` of the device of the row, +inf to absent
             centroids. Equal columns of different devices need not be the same cluster. None: distances to
@@ -290,7 +324,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
         Parameters
         ----------
-        X : array_like of shape (n_samples, n_features)
+        X : array_like, sparse matrix or table of shape (n_samples, n_features)
         y : Ignored
         devices : array_like of int or str of shape (n_samples,), optional
             As in `predict`: inertia with the centroids of the device of each row; -inf if such a device has no
@@ -310,6 +344,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         """Declare capabilities to the tools of scikit-learn."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = [np.dtype(kind).name for kind in KINDS]
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing != "refuse"
         return tags
 
     @property
@@ -328,18 +364,58 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         costs, labels[rows] = kernels.losses(sorted_points, sorted_weights, offsets, sets)
         return labels, float(np.cumsum(costs)[-1])
 
-    def _check(self, X: Any) -> Points:  # noqa: N803
-        """Check rows for which labels, distances or scores are requested."""
+    def _check(self, X: Any, *, fill: bool = True) -> Points:  # noqa: N803
+        """Check rows of the same columns as those of `fit`, and fill in missing values."""
         check_is_fitted(self)
-        points = check_magnitude(validate_data(self, X, dtype=KINDS, order="C", reset=False), "X")
-        check_near(points, self.cluster_centers_, "X and the centroids")
+        points = read_rows(self, X, self._columns, reset=False, missing=self.missing != "refuse")[0]
+        points = fill_in(points, self._fill_values) if fill else points
+        check_near(check_magnitude(points, "X", missing=not fill), self.cluster_centers_, "X and the centroids")
         return points
+
+    def _learn_fill_values(self, points: Points, weights: Floats) -> Points:
+        """Set `fill_values_`, and return the rows without missing values."""
+        self._fill_values = None if self.missing == "refuse" else find_fill_values(points, weights, self.missing)
+        self._set_optional("fill_values_", self._fill_values)
+        return fill_in(points, self._fill_values)
+
+    def _set_optional(self, name: str, value: Any) -> None:
+        """Set a fitted attribute, or remove that of an earlier fit if the value is None."""
+        self.__dict__.pop(name, None)
+        if value is not None:
+            setattr(self, name, value)
+
+    def _name_features(self, X: Any) -> tuple[str, ...] | None:  # noqa: N803
+        """Name the features and set `center_names_`; None if the columns have no names."""
+        features = None
+        if self._columns is not None and name_features(X) is not None:
+            features = tuple(name for column in self._columns for name in column.features)
+        self._set_optional("center_names_", None if features is None else np.array(features, object))
+        return features
+
+    def _run(
+        self, resolved: ResolvedParameters, graph: Any, shards: Shards, seed: int, k_max: int | None, start: Any
+    ) -> Result:
+        """Run the method, and print its rounds if asked to."""
+        result = simulate(
+            resolved.method,
+            graph,
+            shards,
+            rounds=self.max_iter,
+            seed=seed,
+            baselines=False,
+            missing=cast(Any, self.missing),
+            k_max=k_max,
+            start=start,
+        )
+        self.wire_bytes_ += int(result.summary["wire_bytes"])
+        if self.verbose and connect().rank == 0:
+            print(list_rounds(result, resolved.method))
+        return result
 
     def _store(self, result: Result, dtype: Any) -> None:
         """Set the fitted attributes from the result of a run; centroids have the type of the rows."""
         self.result_: Any = result
-        best = result.centroids[result.best]
-        self.cluster_centers_ = best[best[:, 0] < np.inf].astype(dtype)
+        self.cluster_centers_ = _find_centers(result).astype(dtype)
         self.device_centers_ = result.centroids.astype(dtype, copy=False)
         names = result.topology.names
         self.device_names_ = list_devices(names, len(result.centroids))
@@ -347,17 +423,21 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self.n_clusters_, self.n_iter_ = int(result.summary["clusters"]), int(result.summary["rounds"])
         self.graph_ = result.to_networkx() if result.topology.n <= LARGE else result.graph
         self.history_, self.ledger_ = result.rounds, result.ledger
-        self.wire_bytes_ += int(result.summary["wire_bytes"])
         self._topology = result.topology if result.topology.hub < 0 else None
 
-    def _warn_unconverged(self, resolved: ResolvedParameters, result: Result) -> None:
-        """Warn if the run has reached the round limit and the method has a tolerance."""
-        if result.summary["termination"] == "round-limit" and resolved.method.tol > 0.0:
-            warnings.warn(
-                f"{resolved.method.name} did not converge within max_iter={self.max_iter} rounds. Increase max_iter or "
-                "tol",
+    def _warn(self, resolved: ResolvedParameters, weights: Floats) -> None:
+        """Warn if the run has reached the round limit, or has found fewer clusters than requested."""
+        if self.result_.summary["termination"] == "round-limit" and resolved.method.tol > 0.0:
+            text = f"{resolved.method.name} did not converge within max_iter={self.max_iter} rounds."
+            warn(f"{text} Increase max_iter or tol", ConvergenceWarning, "rounds")
+        clusters = len(np.unique(self.labels_[_select_weighted(weights)]))
+        # The centroids of one device need not fit the rows of other groups.
+        if clusters < self.n_clusters_ and (self.groups_ is None or not self.groups_.any()):
+            warn(
+                f"Number of distinct clusters ({clusters}) found smaller than n_clusters ({self.n_clusters_}). "
+                "Possibly due to duplicate points in X.",
                 ConvergenceWarning,
-                stacklevel=3,
+                "clusters",
             )
 
 
@@ -385,6 +465,12 @@ def check_weights(sample_weight: ArrayLike | None, m: int) -> Floats:
     if not weights.any():
         raise DataError("every sample_weight is zero; expected at least one positive weight")
     return weights
+
+
+def _find_centers(result: Result) -> Floats:
+    """Find the centroids of the device of lowest cost, without absent ones."""
+    best: Floats = result.centroids[result.best]
+    return best[best[:, 0] < np.inf]
 
 
 def _repeat(start: Floats | None, n: int) -> Floats | None:
@@ -480,7 +566,8 @@ def _build_shards(
 ) -> Shards:
     """Assign rows to their devices; weights that are all 1 are not stored."""
     stored = None if (weights == 1.0).all() else weights
-    return replace(Shards.deal(points, owner, devices=devices, weights=stored, dtype=points.dtype), names=names)
+    shards = Shards.deal(points, owner, devices=devices, weights=stored, dtype=points.dtype, missing=True)
+    return replace(shards, names=names)
 
 
 def _warn_of_devices(y: Any, m: int, n_clusters: Any) -> None:
@@ -490,11 +577,11 @@ def _warn_of_devices(y: Any, m: int, n_clusters: Any) -> None:
         return
     kinds = len(set(array.tolist()))
     if 1 < kinds <= m // 2 and kinds != n_clusters:
-        warnings.warn(
+        warn(
             f"y is ignored, and rows are assigned to devices at random. If its {kinds} values are the devices of the "
             "rows, pass them as devices=",
             UserWarning,
-            stacklevel=3,
+            "y",
         )
 
 

@@ -1,6 +1,6 @@
 """Conversion of the parameters of an estimator to the method, graph and seed of `simulate`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -11,11 +11,13 @@ from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.spec import parameters, parse
-from p2pkm.core.validation import as_floats, check_integer, check_magnitude, check_positive, check_scalar
+from p2pkm.core.validation import as_floats, check_choice, check_integer, check_magnitude, check_positive, check_scalar
 from p2pkm.data.identifiers import identify, is_integer, locate, to_raw
 from p2pkm.data.partition.by_column import name_devices
+from p2pkm.data.readers.intake import FILLING
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import build_topology, parse_graph, parse_method
+from p2pkm.experiments.estimators.warn_once import warn
 from p2pkm.methods.init.pipelines import graph_error, needs_hub
 from p2pkm.methods.init.value import Init
 from p2pkm.methods.registry import known
@@ -23,6 +25,11 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.world import connect
 
 _DEVICES = 16  # default number of devices
+_RUNS = 10  # of n_init="auto" for initial centroids drawn at random, as in KMeans
+# Initializations by the names that they have in KMeans.
+_KMEANS_INITS = {"k-means++": Init.d2_sampling(), "random": Init.d2_sampling(greedy=False, draw="uniform")}
+
+InitialCentroids = Floats | Callable[..., Any]  # other values of `init` than names
 # Parameters that are passed to the method, with the default values of the estimator.
 _OPTIONS: Mapping[str, Any] = {
     "coupling": None,
@@ -51,13 +58,13 @@ class ResolvedParameters(NamedTuple):
     seed: int
 
 
-def check(params: Mapping[str, Any], m: int) -> None:
-    """Check the ranges of the parameters of an estimator, and that there are at least as many rows as clusters.
+def check(params: Mapping[str, Any]) -> None:
+    """Check the ranges of the parameters of an estimator.
 
     Raises
     ------
-    ValueError
-        If a parameter is out of range or there are too few rows.
+    ExperimentError
+        If a parameter is out of range.
     """
     auto = _is_auto(params)
     if isinstance(params["n_clusters"], str) and not auto:
@@ -67,13 +74,14 @@ def check(params: Mapping[str, Any], m: int) -> None:
         check_integer(params[name], 1, name)
     if params["n_devices"] is not None:
         check_integer(params["n_devices"], 1, "n_devices")
-    for name in ("coupling", "groups", "n_clusters"):
+    for name in ("coupling", "groups", "n_clusters", "n_init", "missing", "verbose"):
         check_scalar(params[name], name)
+    if params["n_init"] != "auto":
+        check_integer(params["n_init"], 1, "n_init")
+    check_choice(params["missing"], ("refuse", *FILLING), "missing")
     if params["coupling"] not in (None, "auto", "rehearsal"):
         check_positive(params["coupling"], "coupling", zero=True)
     check_positive(params["tol"], "tol", zero=True)
-    if not auto and m < params["n_clusters"]:
-        raise DataError(f"n_samples={m} should be >= n_clusters={params['n_clusters']}.")
 
 
 def _is_auto(params: Mapping[str, Any]) -> bool:
@@ -81,31 +89,83 @@ def _is_auto(params: Mapping[str, Any]) -> bool:
     return isinstance(params["n_clusters"], str) and params["n_clusters"] == "auto"
 
 
-def split_start(params: Mapping[str, Any], d: int) -> tuple[dict[str, Any], Floats | None]:
-    """Separate an `init` array, float64[k, d], from the other parameters; None if `init` is a name.
+def check_size(params: Mapping[str, Any], m: int, weighted: int) -> None:
+    """Check that the weighted rows among m rows are at least as many as the clusters.
 
     Raises
     ------
-    ValueError
-        If `init` is neither a name nor one centroid for each cluster.
+    DataError
+        If there are too few rows.
+    """
+    if not _is_auto(params) and weighted < params["n_clusters"]:
+        rows = f"{m}" if m < params["n_clusters"] else f"{weighted} of weight above 0"
+        raise DataError(f"n_samples={rows} should be >= n_clusters={params['n_clusters']}.")
+
+
+def split_init(params: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Separate initial centroids, an array or a callable, from the other parameters; None if `init` is a name.
+
+    Raises
+    ------
+    ExperimentError
+        If centroids or a callable are given for an open number of clusters, or a callable with missing values.
     """
     init = params["init"]
     if init is None or isinstance(init, str | Init):
-        return dict(params), None
+        return {**params, "init": _KMEANS_INITS.get(init, str(init)) if isinstance(init, str) else init}, None
     if _is_auto(params):
         raise ExperimentError(
             "an init array cannot be combined with n_clusters='auto': it fixes the number of clusters. Set n_clusters "
             "to a number, or init to a name such as 'global'"
         )
-    start, shape = as_floats(init, "init"), (params["n_clusters"], d)
-    if start.shape != shape:
-        raise DataError(
-            f"init has shape {start.shape}; expected {shape}, one centroid for each cluster, or a name such as 'global'"
+    if callable(init) and params["missing"] != "refuse":
+        raise ExperimentError(
+            f"missing={params['missing']!r} cannot be combined with a callable init: the run fills in missing values, "
+            "and starts after it. Use an initialization such as init='global', or fill in the values before"
         )
+    return {**params, "init": None}, init
+
+
+def count_runs(params: Mapping[str, Any]) -> int:
+    """Return the number of runs that `fit` compares, as in KMeans: 1 for an array of centroids."""
+    init, runs = params["init"], params["n_init"]
+    drawn = callable(init) or (isinstance(init, str) and init == "random")
+    if runs == "auto":
+        return _RUNS if drawn else 1
+    if runs > 1 and not (drawn or init is None or isinstance(init, str | Init)):
+        text = "Explicit initial center position passed: performing only one init in P2PKMeans instead of"
+        warn(f"{text} n_init={runs}.", RuntimeWarning, "n_init")
+        return 1
+    return int(runs)
+
+
+def derive_seeds(seed: int, runs: int) -> list[int]:
+    """Derive the seeds of several runs; the first is the seed itself."""
+    return [seed, *(int(np.random.default_rng((seed, j)).integers(2**63)) for j in range(1, runs))]
+
+
+def make_start(centroids: InitialCentroids, points: NDArray[Any], k: int, seed: int) -> Floats:
+    """Build initial centroids, float64[k, d], from an array or a callable.
+
+    Raises
+    ------
+    DataError
+        If there is not one centroid of finite numbers for each cluster.
+    """
+    what = "init"
+    if callable(centroids):
+        generator = np.random.RandomState(seed % 2**32)
+        centroids, what = centroids(points, k, random_state=generator), "the array that init returns"
+    start = as_floats(centroids, what)
+    for axis, (expected, name) in enumerate(((k, "clusters"), (points.shape[1], "features of the data"))):
+        if start.ndim != 2 or start.shape[axis] != expected:
+            raise DataError(
+                f"The shape of the initial centers {start.shape} does not match the number of {name} {expected}; "
+                f"expected {(k, points.shape[1])}. Use one row per cluster, or a name such as init='global'"
+            )
     if not np.isfinite(start).all():
-        raise DataError("init contains NaN or infinite numbers; expected finite numbers")
-    check_magnitude(start, "init")
-    return {**params, "init": None}, start
+        raise DataError(f"{what} contains NaN or infinite numbers; expected finite numbers")
+    return np.array(check_magnitude(start, what))
 
 
 def find_k_max(params: Mapping[str, Any], m: int) -> int | None:

@@ -9,8 +9,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from p2pkm.experiments.estimators.estimator import KINDS, P2PKMeans, Points, assign_rows, check_weights, list_devices
+from p2pkm.experiments.estimators.estimator import P2PKMeans, assign_rows, check_weights, list_devices
 from p2pkm.experiments.estimators.parameters import check
+from p2pkm.experiments.estimators.rows import KINDS, Points
 from p2pkm.experiments.simulate import simulate
 
 _STAGE = "standardization"  # name of the stage in the records
@@ -74,9 +75,9 @@ class P2PStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator): 
         ValueError
             If rows, devices or graph cannot be used.
         """
-        points = validate_data(self, X, dtype=KINDS, order="C")
         params = P2PKMeans(1).get_params(deep=False) | self.get_params(deep=False)
-        check(params, len(points))
+        check(params)
+        points = validate_data(self, X, dtype=KINDS, order="C")
         resolved, shards = assign_rows(params, points, check_weights(sample_weight, len(points)), devices)
         # A run of no rounds: only the scaling stage is needed, so initialization is skipped as well.
         result = simulate(
