@@ -27,6 +27,7 @@ ALLOWED = {  # where a library may be imported
         "p2pkm/storage/study_table.py",
         "p2pkm/data/readers/csv.py",
         "p2pkm/experiments/estimators/table.py",
+        "p2pkm/data/readers/frames.py",
     ),
     "threadpoolctl": ("topologies/single_thread.py",),
     "sklearn": (
@@ -58,8 +59,12 @@ ALLOWED = {  # where a library may be imported
         "p2pkm/experiments/studies/sweep.py",
     ),
     "pickle": (),
+    "joblib": ("p2pkm/experiments/program_objects.py",),
+    "cloudpickle": ("p2pkm/experiments/program_objects.py",),
 }
 LAZY = (
+    "joblib",
+    "cloudpickle",
     "jax",
     "anndata",
     "h5py",
@@ -342,7 +347,7 @@ WORKER = {  # what of the program the ranks other than rank 0 load: the command 
     "p2pkm.channel": (),
     "p2pkm.metrics": (),
     "p2pkm.engine": (),
-    "p2pkm.experiments": ("config", "worker"),
+    "p2pkm.experiments": ("config", "program_objects", "worker"),
     "topologies": ("checks", "csr_graph", "errors", "mixing", "plugins", "single_thread", "validation"),
 }
 

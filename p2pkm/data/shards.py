@@ -61,12 +61,12 @@ class Shards:
     @classmethod
     def deal(  # noqa: PLR0913 - the public signature
         cls,
-        X: ArrayLike,  # noqa: N803 - the name that scripts know from scikit-learn
-        device: Any,
+        X: Any,  # noqa: N803 - the name that scripts know from scikit-learn
+        device: Any = None,
         *,
         devices: int | Sequence[Any] | None = None,
-        labels: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
+        labels: ArrayLike | str | None = None,
+        weights: ArrayLike | str | None = None,
         dtype: DTypeLike = "float64",
         missing: bool = False,
     ) -> Self:
@@ -76,18 +76,20 @@ class Shards:
 
         Parameters
         ----------
-        X : array_like of shape (m, d)
-            One point per row; a data frame is accepted.
-        device : array_like of int or str, shape (m,)
+        X : array_like of shape (m, d), DataFrame of pandas or polars, pyarrow.Table, or Table
+            One point per row. A table in memory is read as by `p2pkm.read_table`, whose `Table` is accepted, too.
+        device : array_like of int or str, shape (m,), or str, optional
             Device of each point: numbers from 0, or names, which are numbered in sorted order. Numbers that cannot be
-            device numbers, such as the site codes 101, 205 and 309, are names.
+            device numbers, such as the site codes 101, 205 and 309, are names. Of a table, also the name of a column;
+            None: the column device or client.
         devices : int or sequence of str, optional
             Number of devices, if some are without points, or the names of all devices in order. None: the devices in
             `device`. Numbers are device numbers if at least half of those from 0 to the largest occur, else names.
-        labels : array_like of shape (m,), optional
-            True class of each point, of any kind.
-        weights : array_like of float, shape (m,), optional
-            Weight of each point, above 0.
+        labels : array_like of shape (m,), or str, optional
+            True class of each point, of any kind. Of a table, also the name of a column; None: the column label, if
+            any.
+        weights : array_like of float, shape (m,), or str, optional
+            Weight of each point, above 0. Of a table, also the name of a column.
         dtype : {"float64", "float32"}
             Type in which points are stored; float32 halves the memory.
         missing : bool
@@ -99,9 +101,18 @@ class Shards:
         DataError
             If an array has a wrong shape or type; the message names the first wrong entry.
         """
-        # Imported here because only the rank that partitions the points needs it.
+        # Imported here because only the rank that partitions the points needs them.
         from p2pkm.data.partition.by_column import read_owners
+        from p2pkm.data.readers.in_memory import read_for_deal
 
+        table = read_for_deal(X, device, labels, weights, missing=check_scalar(missing, "missing"))
+        if table is not None:
+            shards = cls.deal(table.points, table.device, devices=table.devices if devices is None else devices,
+                              labels=table.labels, weights=table.weights, dtype=dtype, missing=missing)  # fmt: skip
+            order = shards.order if table.rows is None else table.rows[shards.rows]
+            return replace(shards, features=table.features, order=order, names=table.names or shards.names)
+        if device is None:
+            raise DataError("device is None; expected the device of each row of X, or a table with a column device")
         points = as_points(X, dtype=check_dtype(dtype), missing=check_scalar(missing, "missing"))
         features = name_features(X)
         owner, n, names = read_owners(device, len(points), _count(devices))

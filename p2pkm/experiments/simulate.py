@@ -20,6 +20,7 @@ from p2pkm.core.errors import DataError, ExperimentError, P2PKMError
 from p2pkm.core.termination import STOPPED
 from p2pkm.core.validation import as_floats, as_path, check_integer, check_magnitude, check_near, check_scalar
 from p2pkm.core.version import __version__
+from p2pkm.data.readers.intake import FILLING
 from p2pkm.data.shards import Shards
 from p2pkm.data.stream import DataStream
 from p2pkm.engine.build_run import RunConfig, build_run, check_options
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def simulate(  # noqa: PLR0913 - the public signature
-    algorithm: Any, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Shards, *,
+    algorithm: Any, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Any, *,
     rounds: int | None = None, all_rounds: bool = False, seed: int = 0, start: Any = None,
     record_every: int | None = None, baselines: bool = True, allow_disconnected: bool = False,
     rank_partition: Literal["auto", "blocks", "metis"] = "auto",
@@ -76,8 +77,8 @@ def simulate(  # noqa: PLR0913 - the public signature
     graph : networkx.Graph, igraph.Graph, sparse or dense matrix, CSRGraph, TimeVaryingGraph, Topology or None
         Undirected communication graph; device i is its i-th node in sorted order. Of a matrix, values other than 0 are
         the weights of links. None: the star of a server method, whose hub is an additional device without points.
-    shards : Shards
-        Points of each device.
+    shards : Shards, DataFrame of pandas or polars, pyarrow.Table, or Table
+        Points of each device; a table has a column device or client, see `p2pkm.Shards.deal`.
     rounds : int, optional
         Maximum number of rounds of the method; None: the default of the method (150 for GTVMin).
     all_rounds : bool, default=False
@@ -179,7 +180,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     >>> round(result.summary["ratio_mean"], 2), result.summary["messages_lost"] > 0
     (1.01, True)
     """
-    _check_kinds(algorithm, shards)
+    shards = _read_shards(algorithm, shards, missing)
     check_declaration(type(algorithm), type(algorithm).__name__)
     seed = check_integer(seed, 0, "seed")
     _check_flags(
@@ -246,15 +247,26 @@ def _check_flags(**flags: Any) -> None:
         check_scalar(value, name)
 
 
-def _check_kinds(algorithm: Any, shards: Any) -> None:
-    """Reject the name or the class of a method, and an array in place of shards."""
+def _read_shards(algorithm: Any, points: Any, missing: str) -> Shards:
+    """Return shards, or deal a table; reject the name or the class of a method, and an array in place of shards."""
     if isinstance(algorithm, (str, type)):
         raise ExperimentError(f"algorithm is {algorithm!r}; expected a method, such as p2pkm.GTVMin(16)")
-    if not isinstance(shards, Shards):
+    if isinstance(points, Shards):
+        return points
+    from p2pkm.data.readers.any_format import read_table
+    from p2pkm.data.readers.frames import is_frame
+    from p2pkm.data.table import Table
+
+    if is_frame(points):
+        points = read_table(points, missing=missing)
+        for note in points.notes or ():
+            print_note(note)
+    if not isinstance(points, Table):
         raise ExperimentError(
-            f"shards are of type {type(shards).__name__}; expected p2pkm.Shards. Build them from the points and the "
-            "device of each point: p2pkm.Shards.deal(points, device, devices=n)"
+            f"shards are of type {type(points).__name__}; expected p2pkm.Shards or a table with a column device. Build "
+            "shards from the points and the device of each point: p2pkm.Shards.deal(points, device, devices=n)"
         )
+    return Shards.deal(points, missing=missing in FILLING)
 
 
 def _identify(config: RunConfig, start: Floats | None) -> dict[str, Any]:

@@ -130,7 +130,11 @@ def test_what_cannot_be_is_refused():
     [
         ("gtvmin", points(), r"algorithm is 'gtvmin'; expected a method, such as p2pkm\.GTVMin\(16\)"),
         (p2pkm.GTVMin, points(), r"algorithm is <class .*>; expected a method"),
-        (p2pkm.GTVMin(2), np.ones((8, 2)), r"shards are of type ndarray; expected p2pkm\.Shards\. .*Shards\.deal\("),
+        (
+            p2pkm.GTVMin(2),
+            np.ones((8, 2)),
+            r"shards are of type ndarray; expected p2pkm\.Shards or a table .*Shards\.deal\(",
+        ),
     ],
 )
 def test_a_name_for_the_method_and_rows_for_shards_are_refused_with_what_to_give(method, given, words):

@@ -27,8 +27,9 @@ from p2pkm.data.readers.columns import (
 from p2pkm.data.readers.concatenate import join_contents
 from p2pkm.data.readers.csv import read_text
 from p2pkm.data.readers.folder import expand_path, name_files
+from p2pkm.data.readers.frames import is_frame, read_frame
 from p2pkm.data.readers.header import HEADERS
-from p2pkm.data.readers.intake import ANSWERS, TIDY, ColumnOptions
+from p2pkm.data.readers.intake import ANSWERS, TIDY, ColumnOptions, split_names
 from p2pkm.data.readers.leaf import read_leaf
 from p2pkm.data.readers.npy import LABELS, LARGEST, check_regular_file, find_image, find_points, load_array, load_arrays
 from p2pkm.data.readers.suspicions import find_suspicions
@@ -36,26 +37,28 @@ from p2pkm.data.table import Table
 
 
 def read_table(  # noqa: PLR0913 - the public signature
-    path: str | Path, label_column: Column = None, device_column: Column = None, *, columns: Sequence[str] = (),
-    drop: Sequence[str] = (), encode: Sequence[str] = (), missing: str = "refuse", header: str = "auto",
+    path: Any, label_column: Column = None, device_column: Column = None, *, columns: str | Sequence[str] = (),
+    drop: str | Sequence[str] = (), encode: str | Sequence[str] = (), missing: str = "refuse", header: str = "auto",
 ) -> Table:  # fmt: skip
     r"""Read points, and labels and devices if there are any.
 
     Parameters
     ----------
-    path : str or Path
-        A file, whose suffix determines the format, or a folder or pattern of files. Each of several files is a device,
-        in natural order of their names (2 before 10), unless the files have a column of devices.
-        ``cells.h5ad:obsm:X_pca`` and ``cells.h5ad:layers:NAME`` are matrices of an AnnData file other than X.
+    path : str, Path, DataFrame of pandas or polars, pyarrow.Table or array
+        A table in memory is read like a file with the same columns. Of files: a file, whose suffix determines the
+        format, or a folder or pattern of files. Each of several files is a device, in natural order of their names (2
+        before 10), unless the files have a column of devices. ``cells.h5ad:obsm:X_pca`` and
+        ``cells.h5ad:layers:NAME`` are matrices of an AnnData file other than X.
     label_column, device_column : str or int, optional
         Name or index of a column; None: the column named label, client or device, if any.
-    columns : sequence of str
-        Features in text and Arrow files; empty: all other columns.
-    drop : sequence of str
-        Columns to ignore in text and Arrow files.
-    encode : sequence of str
-        Columns of text and Arrow files that contain categories, which become one feature of 0 and 1 each, or dates and
-        times, which become days since 1970-01-01.
+    columns : sequence of str, or str
+        Features in text files, Arrow files and tables in memory, as a list or as text such as ``"age,bmi"``; empty: all
+        other columns.
+    drop : sequence of str, or str
+        Columns to ignore, in the same forms.
+    encode : sequence of str, or str
+        Columns that contain categories, which become one feature of 0 and 1 each, or dates and times, which become days
+        since 1970-01-01, in the same forms.
     missing : {"refuse", "drop", "mean", "median"}
         Treatment of missing values.
 
@@ -86,8 +89,15 @@ def read_table(  # noqa: PLR0913 - the public signature
     >>> p2pkm.Shards.deal(table.points, table.device).names
     ('Oulu', 'Turku')
     """
-    intake = ColumnOptions(tuple(columns), tuple(drop), tuple(encode), check_choice(missing, ANSWERS, "missing"),
-                    check_choice(header, HEADERS, "header"))  # fmt: skip
+    intake = ColumnOptions(
+        split_names(columns),
+        split_names(drop),
+        split_names(encode),
+        check_choice(missing, ANSWERS, "missing"),
+        check_choice(header, HEADERS, "header"),
+    )
+    if not isinstance(path, (str, os.PathLike)):
+        return _read_from_memory(path, label_column, device_column, intake)
     place, _ = split_part(str(path))
     files = expand_path(place, SUFFIXES)
     if files is None:
@@ -99,6 +109,25 @@ def read_table(  # noqa: PLR0913 - the public signature
     numbers = np.arange(len(files))
     parts = parts._replace(device=np.repeat(numbers, parts.lengths), owners=numbers)
     return build_table(str(path), parts)._replace(names=name_files(files))
+
+
+def _read_from_memory(table: Any, label: Column, device: Column, intake: ColumnOptions) -> Table:
+    """Read a frame or an array as a file with the same content would be read."""
+    where = f"the {type(table).__name__}"
+    if intake.header != TIDY.header:
+        raise DataError(f"{where} has no row of column names; header is for {', '.join(_TEXTS)}")
+    if is_frame(table):
+        parts = read_frame(where, table, label, device, intake)
+        return build_table(where, parts._replace(notes=(*parts.notes, *find_suspicions(parts, intake.encode))))
+    if not isinstance(table, np.ndarray):
+        raise DataError(
+            f"path is of type {type(table).__name__}; expected a path, a DataFrame of pandas or polars, a "
+            "pyarrow.Table, or an array of shape (points, features)"
+        )
+    if intake.named:
+        raise DataError(f"{where} has no named columns; columns, drop and encode are for a DataFrame")
+    points, marks = _split(Path(where), table, label, device, intake)
+    return build_table(where, take_points(where, points, marks, intake))
 
 
 def _add_suspicions(path: str, parts: FileContents, intake: ColumnOptions) -> FileContents:

@@ -1,5 +1,7 @@
 """Columns of text and Arrow files: selection of features, conversion to numbers, and missing values."""
 
+import csv
+import io
 import math
 import re
 from collections.abc import Sequence
@@ -54,7 +56,7 @@ class ColumnOptions(NamedTuple):
     @classmethod
     def of(cls, columns: str | None, drop: str | None, encode: str | None, **options: str) -> "ColumnOptions":
         """Build the options from comma-separated lists of names, and the other fields as keyword arguments."""
-        return cls(_split(columns), _split(drop), _split(encode), **options)
+        return cls(split_names(columns), split_names(drop), split_names(encode), **options)
 
     @property
     def fills(self) -> bool:
@@ -126,8 +128,22 @@ class Categories(NamedTuple):
     values: NDArray[Any]
 
 
-def _split(text: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+def split_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return names of columns, given as a list, or as text in which commas separate them.
+
+    In text, a name with a comma is in quotes, as in a CSV file: ``age,"weight, kg"``.
+    """
+    if names is None or isinstance(names, str):
+        fields = next(csv.reader([names or ""], skipinitialspace=True), [])
+        return tuple(name.strip() for name in fields if name.strip())
+    return tuple(names)
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Return text from which `split_names` reads the same names."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(names)
+    return text.getvalue()
 
 
 def to_number(field: str) -> float:
