@@ -13,6 +13,8 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origi
 from p2pkm.core.errors import ExperimentError
 
 Value = TypeVar("Value")
+# Beginning of the value of an option that stands for an object of a Python program.
+OBJECT = "object:"
 # Characters of an unknown word that are compared with the known words; a limit on time for very long input.
 _MAX_COMPARED = 100
 # Names whose text after the colon is a single value, commas included.

@@ -6,8 +6,12 @@ from typing import Any, NamedTuple
 
 from p2pkm.core.cache import memoize_in_study
 from p2pkm.core.errors import ExperimentError, TopologyError
+from p2pkm.core.protocols import MethodBase
 from p2pkm.core.spec import Spec, complete, parameters, parse, suggest
+from p2pkm.core.validation import cast_points
 from p2pkm.engine.run_options import METHOD_FIELDS, RunOptions
+from p2pkm.experiments.program_objects import find_object, is_reference, kind_of
+from p2pkm.methods.declaration import check_declaration
 from p2pkm.methods.registry import known
 
 K_MAX = 25  # default maximum of the number of clusters, if the devices choose it
@@ -49,13 +53,18 @@ class MethodSpec:
     options : mapping
         Parameters that are options of the program, such as ``--coupling``.
 
+    k : int, optional
+        Number of clusters of a method object.
+
     Attributes
     ----------
     spec : Spec
+    k : int or None
     """
 
-    def __init__(self, kind: Callable[..., Any], spec: Spec, options: Mapping[str, Any]) -> None:
+    def __init__(self, kind: Callable[..., Any], spec: Spec, options: Mapping[str, Any], k: int | None = None) -> None:
         self.spec = spec
+        self.k = k
         self._kind = kind
         self._options = options
         self._built: dict[int, Any] = {}
@@ -118,7 +127,6 @@ def parse_specs(options: RunOptions, ranks: int | None = None) -> RunSpecs:
     P2PKMError
         If a spec cannot be parsed, or no data could satisfy the options.
     """
-    from p2pkm.data.sources import parse_source
     from p2pkm.engine.build_run import check_options
 
     method = parse_method(options)
@@ -126,7 +134,7 @@ def parse_specs(options: RunOptions, ranks: int | None = None) -> RunSpecs:
     graph = parse_graph(options, draft)
     if ranks is not None:
         check_options(draft, options, ranks)
-    return RunSpecs(options, method, draft, graph, parse_source(options.data), parse_partition(options.partition))
+    return RunSpecs(options, method, draft, graph, parse_data(options.data), parse_partition(options.partition))
 
 
 def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
@@ -148,20 +156,18 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
     from p2pkm.data.out_of_core.index import index_files
     from p2pkm.data.out_of_core.shards import DiskShards
     from p2pkm.data.partition import known as known_partitions
-    from p2pkm.data.sources import SOURCES, load, load_centers
+    from p2pkm.data.sources import SOURCES
     from p2pkm.engine.build_batch import label_pooled
     from p2pkm.engine.build_run import build_run
     from p2pkm.methods.init.pipelines import needs_hub
     from p2pkm.metrics.summary import OptionalMetrics
 
     experiment, source, partition = specs.options, specs.source, specs.partition
-    source = complete(source, SOURCES, experiment.seed) if source.name != "file" else source
+    source = complete(source, SOURCES, experiment.seed) if source.name in SOURCES and source.name != "file" else source
     columns = experiment.name_columns()
     stored = index_files(source.options["path"], partition, **columns) if source.name == "file" else None
     data_key = str(source), experiment.seed, *map(str, columns.values())
-    table: Any = stored or memoize_in_study(
-        "points", lambda: data_key, lambda: load(source, seed=experiment.seed, **columns)
-    )
+    table: Any = stored or memoize_in_study("points", lambda: data_key, lambda: load_points(source, experiment))
     partition = complete(
         partition or Spec(default_partition(table, experiment.devices), {}),
         known_partitions(experiment.partition),
@@ -172,7 +178,7 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
     topology = _choose_topology(specs, n, ranks or 16, names)
     if names is None and partition.name == "column" and not needs_hub(specs.draft):
         topology = topology.tell_order()
-    default_k, k_max = table.classes or 8, None
+    default_k, k_max = specs.method.k or table.classes or 8, None
     clusters = (default_k if experiment.clusters == "auto" else experiment.clusters) or default_k
     if stored:
         shards: Any = DiskShards.deal(stored, partition, topology.clients, experiment.dtype)
@@ -180,7 +186,9 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
         if partition.name == "mufc":
             # This partition deals the clusters of central k-means instead of classes.
             table = table._replace(clusters=label_pooled(table.completed().points, clusters, experiment.seed))
-        shards = _assign_points(table, partition, topology.clients, experiment.dtype, (data_key, clusters))
+        shards = find_shards(experiment) or _assign_points(
+            table, partition, topology.clients, experiment.dtype, (data_key, clusters)
+        )
     shards = shards if topology.hub < 0 else shards.with_hub()
     if experiment.clusters == "auto":
         # The devices choose k later; the run is checked and planned for the largest one.
@@ -207,7 +215,7 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
         record_every=run.record_every,
     )
     features = None if stored else table.features
-    centers = load_centers(experiment.true_centers, shards.d, features) if experiment.true_centers else None
+    centers = load_true_centers(experiment.true_centers, shards.d, features) if experiment.true_centers else None
     notes = () if stored else list_notes(partition, table, shards, topology)
     scores = OptionalMetrics(experiment.silhouette, centers, table.groups)
     return Prepared(resolved, specs, run, shards, scores, notes)
@@ -234,10 +242,90 @@ def _assign_points(table: Any, partition: Spec, clients: int, dtype: str, key: t
     )
 
 
+def load_points(source: Spec, experiment: RunOptions) -> Any:
+    """Generate or read the points of a spec, or read those of an object, as a table."""
+    from p2pkm.data.readers.any_format import read_table
+    from p2pkm.data.readers.intake import TIDY
+    from p2pkm.data.shards import Shards
+    from p2pkm.data.sources import load
+    from p2pkm.data.table import Table, encode
+
+    columns = experiment.name_columns()
+    data = find_object(source.name, "data")
+    if data is None:
+        return load(source, seed=experiment.seed, **columns)
+    intake = columns.pop("intake")
+    if isinstance(data, Shards | Table):
+        if intake._replace(missing=TIDY.missing) != TIDY or any(column is not None for column in columns.values()):
+            raise ExperimentError(
+                f"data {source} has been read already; expected no option about its columns. Remove label_column, "
+                "device_column, columns, drop, encode and header, or use them in read_table"
+            )
+        return data if isinstance(data, Table) else _tabulate_shards(data, experiment)
+    points, labels = data if isinstance(data, tuple) else (data, None)
+    table = read_table(points, **columns, **intake._asdict())
+    if labels is None:
+        return table
+    if table.labels is not None:
+        raise ExperimentError(f"data {source} has labels twice, in a column and in the pair. Remove one")
+    codes = encode(labels, table.total or len(table.points), "the labels of the pair")
+    codes = codes if table.rows is None else codes[table.rows]
+    return table._replace(labels=codes, classes=int(codes.max()) + 1)
+
+
+def _tabulate_shards(shards: Any, experiment: RunOptions) -> Any:
+    """Describe shards as a table whose devices are numbers, of which some may have no points."""
+    import numpy as np
+
+    from p2pkm.data.table import Table
+
+    if experiment.partition not in (None, "column"):
+        raise ExperimentError(
+            f"partition {experiment.partition} cannot be combined with data {experiment.data}: its points belong to "
+            "devices already. Use the points and their labels, or remove partition"
+        )
+    if experiment.devices not in (None, shards.n):
+        raise ExperimentError(
+            f"devices is {experiment.devices}, but the points of {experiment.data} belong to {shards.n} devices; "
+            "expected the same number. Remove devices"
+        )
+    labels = shards.labels
+    classes = None if labels is None else int(labels.max()) + 1
+    owners = np.arange(shards.n)
+    return Table(shards.points, labels, classes, shards.devices, features=shards.features, names=shards.names,
+                 owners=owners)  # fmt: skip
+
+
+def find_shards(experiment: RunOptions) -> Any:
+    """Return the shards that are the data of a run, in the precision of its points; None if the data are others."""
+    from p2pkm.data.shards import Shards
+
+    data = find_object(experiment.data, "data")
+    if not isinstance(data, Shards):
+        return None
+    if experiment.dtype == "float32":
+        data = replace(data, points=cast_points(data.points, "the points", "float32"))
+    return data
+
+
+def load_true_centers(centers: str, d: int, features: tuple[str, ...] | None) -> Any:
+    """Return the known centers of an object or a file, float64[c, d]."""
+    from p2pkm.data.sources import load_centers
+
+    array = find_object(centers, "true_centers")
+    if array is None:
+        return load_centers(centers, d, features)
+    from p2pkm.experiments.simulate import check_centers
+
+    return check_centers(array, d)
+
+
 def read_attributes(experiment: RunOptions, graph: Spec) -> Any:
-    """Read the graph file again for the attributes of its edges and nodes; None without a file or a link model."""
+    """Return a graph with the attributes of its edges and nodes, from its file or its object; None without either."""
     import topologies
 
+    if is_reference(graph.name):
+        return find_object(graph.name, "graph")
     return topologies.file(**graph.options) if experiment.link_model and graph.name == "file" else None
 
 
@@ -254,11 +342,20 @@ def parse_graph(experiment: RunOptions, method: Any) -> Spec:
 
     on_star = needs_hub(method)
     text = ("star" if on_star else "ring") if experiment.graph is None else experiment.graph
+    if not on_star and find_object(text, "graph") is not None:
+        return Spec(text, {})
     kinds = families(text)
     graph = parse(text, kinds, "graph")
     if on_star and graph.name != "star":
         raise graph_error(method, repr(text), "Remove --graph")
     return complete(graph, kinds, experiment.seed)
+
+
+def parse_data(text: str) -> Spec:
+    """Parse the spec of the data; the spec of an object has its reference as name."""
+    from p2pkm.data.sources import parse_source
+
+    return parse_source(text) if find_object(text, "data") is None else Spec(text, {})
 
 
 def parse_partition(text: str | None) -> Spec | None:
@@ -276,11 +373,19 @@ def parse_method(options: RunOptions) -> MethodSpec:
     ExperimentError
         If the method or a parameter is unknown, or a parameter is set twice.
     """
-    kinds = known(options.algorithm)
-    spec = parse(options.algorithm, kinds, "algorithm")
-    keys = parameters(kinds[spec.name])
     values = {name: getattr(options, name) for name in METHOD_FIELDS}
     values = {name: value for name, value in values.items() if value is not None}
+    method = find_object(options.algorithm, "algorithm")
+    if isinstance(method, MethodBase):
+        return _take_method(options, method, values)
+    if method is None:
+        kinds = known(options.algorithm)
+        spec = parse(options.algorithm, kinds, "algorithm")
+    else:
+        spec = Spec(options.algorithm, {})
+        check_declaration(kind_of(method), kind_of(method).__name__)
+        kinds = {spec.name: method}
+    keys = parameters(kinds[spec.name])
     for name, value in values.items():
         if name in spec.options:
             raise ExperimentError(f"{name} is set both as an option and in --algorithm {options.algorithm}. Remove one")
@@ -290,6 +395,32 @@ def parse_method(options: RunOptions) -> MethodSpec:
                 f"method. {suggest(name, keys)}"
             )
     return MethodSpec(kinds[spec.name], spec, values)
+
+
+def _take_method(options: RunOptions, method: MethodBase, values: Mapping[str, Any]) -> MethodSpec:
+    """Take a method object, whose parameters are set already.
+
+    Raises
+    ------
+    ExperimentError
+        If the options set a parameter of the object, or another number of clusters.
+    """
+    check_declaration(type(method), type(method).__name__)
+    for name, value in values.items():
+        raise ExperimentError(
+            f"{name} {value} cannot be combined with algorithm {options.algorithm}: the object has parameters of its "
+            f"own. Set {name} in the object, or remove it"
+        )
+    if isinstance(options.clusters, int) and options.clusters != method.k:
+        raise ExperimentError(
+            f"clusters is {options.clusters}, but algorithm {options.algorithm} has {method.k}; expected one number. "
+            f"Remove clusters, or use the class {type(method).__name__} instead of an object"
+        )
+
+    def build(k: int) -> Any:
+        return method.with_k(k) if options.clusters == "auto" else method
+
+    return MethodSpec(build, Spec(options.algorithm, {}), {}, method.k)
 
 
 def record_defaults(experiment: RunOptions, method: MethodSpec, run: Any) -> RunOptions:
@@ -339,6 +470,9 @@ def _build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, 
     import topologies
     from p2pkm.network.graph import Topology
 
+    method = find_object(graph.name, "graph")
+    if method is not None:
+        return _check_size(graph, Topology.from_graph(method).call(names), n)
     fixed = graph.name in topologies.FIXED
     try:
         # With names, the number of nodes is compared with them by `call`, whose message lists the missing ones.
@@ -348,7 +482,10 @@ def _build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, 
         built = topologies.build(graph.name, size, light=light, **graph.options)
     except topologies.GraphError as error:
         raise TopologyError(f"graph {graph}: {error}") from None
-    topology = Topology.from_graph(built).call(names)
+    return _check_size(graph, Topology.from_graph(built).call(names), n)
+
+
+def _check_size(graph: Spec, topology: Any, n: int | None) -> Any:
     if n is not None and topology.n != n:
         raise TopologyError(
             f"graph {graph} has {topology.n} nodes; expected {n}, one for each device. Use a graph with {n} nodes, "

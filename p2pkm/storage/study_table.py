@@ -16,7 +16,7 @@ import numpy as np
 
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.late_binding import call
-from p2pkm.core.spec import suggest
+from p2pkm.core.spec import OBJECT, suggest
 from p2pkm.core.units import count
 from p2pkm.core.validation import check_choice
 from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, never_reached
@@ -97,6 +97,8 @@ class Study:
             raise DataError(
                 f"{folder} is not the folder of a study; expected a folder written by p2pkm sweep or p2pkm compare"
             )
+        names_of_values = _read_names(folder)
+        rows = [name_values(row, names_of_values) for row in rows]
         requested = [row.get(OPTIONS, {}) for row in rows]
         names = dict.fromkeys(name for options in requested for name in options if name != "seed")
         swept = [name for name in names if len({str(options.get(name)) for options in requested}) > 1]
@@ -288,6 +290,16 @@ def read_margin(source: Any) -> float:
     return MARGIN
 
 
+def _read_names(folder: Path) -> dict[str, dict[Any, str]]:
+    """Return the names of values in the folder of a study or a comparison, by option and value."""
+    names: dict[str, dict[Any, str]] = {}
+    for file, parse in (("comparison.json", json.loads), ("study.toml", tomllib.loads)):
+        path = folder / file
+        for table in parse(path.read_text("utf-8")).get("names", ()) if path.is_file() else ():
+            names.setdefault(table["option"], {})[table.get("value")] = table["name"]
+    return names
+
+
 def read_rows(source: Any) -> list[Row]:
     """Return the rows of runs without an error, given a study, its folder, its DataFrame or its rows."""
     if isinstance(source, (str, os.PathLike)):
@@ -383,6 +395,23 @@ def put_options_first(row: Row, swept: Sequence[str]) -> Row:
     # The rounds that a run took are in the column "rounds" already.
     options = {f"{name}_asked" if name == "rounds" else name: requested.get(name) for name in swept}
     return {"algorithm": None, "graph": None, **options, **row}
+
+
+def name_values(row: Row, names: Mapping[str, Mapping[Any, str]]) -> Row:
+    """Replace the values in a row that have a name, by option and value."""
+    if not names:
+        return row
+    changed = {name: names[name].get(row.get(name), row.get(name)) for name in _WHERE if name in row and name in names}
+    if OPTIONS in row:
+        requested = row[OPTIONS]
+        changed[OPTIONS] = requested | {
+            name: known[requested.get(name)] for name, known in names.items() if requested.get(name) in known
+        }
+    if error := row.get("error"):
+        for value, name in (pair for known in names.values() for pair in known.items()):
+            error = error.replace(value, name) if str(value).startswith(OBJECT) else error
+        changed["error"] = error
+    return row | changed
 
 
 def _flatten(row: Row) -> Row:

@@ -74,6 +74,9 @@ USAGE = """
 --graph erdos-renyi:p=nan                 | expected a finite number
 --graph karate:weighted=maybe             | expected true or false
 --graph file:                             | needs a path
+--graph object:0123456789abcdef           | an object of a Python program; expected text
+--data object:0123456789abcdef            | an object of a Python program; expected text
+--algorithm object:0123456789abcdef       | an object of a Python program; expected text
 --graph gallery                           | needs a recipe
 --devices 0                               | at least 1
 --devices -3                              | devices is -3

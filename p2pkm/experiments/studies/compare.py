@@ -5,7 +5,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,20 +13,22 @@ from typing import Any, NamedTuple
 
 from p2pkm.core.cache import shared_cache
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.core.spec import split_specs
 from p2pkm.core.termination import INTERRUPTED
 from p2pkm.core.units import count, describe_folder
 from p2pkm.core.validation import as_list, check_integer, check_scalar
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import parse_graph, parse_method
+from p2pkm.experiments.program_objects import ProgramObjects, available
+from p2pkm.experiments.progress_line import StudyBar, in_notebook
 from p2pkm.experiments.run import OutputOptions
+from p2pkm.experiments.studies.program_values import ProgramValues, read_names, write_names
 from p2pkm.experiments.studies.run_study import (
     announce_study_compilation,
     check_jobs,
     format_progress,
+    on_every_rank,
     open_folder,
     print_graph_notes,
-    reject_mpi_call,
     run_study,
 )
 from p2pkm.experiments.studies.study_file import check_runs, read_seeds
@@ -54,24 +56,26 @@ MARK = "comparison.json"  # file that marks the folder of a comparison, with its
 _JUDGED = ("ratio_mean",)  # metrics with verdicts in the summary
 
 
+@on_every_rank
 @shared_cache()
 def compare(  # noqa: PLR0913 - the public signature
-    algorithms: str | Iterable[str], graphs: str | Iterable[str] = "ring", *, seeds: str | Iterable[int] = "0-4",
-    reference: str | None = None, jobs: int = 1, out: str | os.PathLike[str] | None = None, plot: bool = False,
+    algorithms: Any, graphs: Any = "ring", *, seeds: str | Iterable[int] = "0-4",
+    reference: Any = None, jobs: int = 1, out: str | os.PathLike[str] | None = None, plot: bool = False,
     progress: bool = True, margin: float = MARGIN, **options: Any,
 ) -> Study:  # fmt: skip
     """Run methods on graphs with several seeds, all on the same points, as ``p2pkm compare`` does.
 
     Parameters
     ----------
-    algorithms : str or iterable of str
-        Specs of the methods: ``"gtvmin,fkm:server_n_init=20"`` or ``["gtvmin", "fkm"]``.
-    graphs : str or iterable of str, default="ring"
-        Specs of the graphs of peer-to-peer methods. Server methods run once, on their star.
+    algorithms : str, method, iterable or dict
+        Methods: specs such as ``"gtvmin,fkm:server_n_init=20"``, a list such as ``["gtvmin", p2pkm.FKM(16)]``, or a
+        dict by the names that tables and figures show. Objects as in `p2pkm.study`.
+    graphs : str, graph, iterable or dict, default="ring"
+        Graphs of peer-to-peer methods, in the same forms. Server methods run once, on their star.
     seeds : str or iterable of int, default="0-4"
         ``"0-4"``, ``[0, 1, 7]`` or ``range(10)``.
-    reference : str, optional
-        Method with which ``summary.json`` compares the others; None: the first.
+    reference : str or method, optional
+        Method with which ``summary.json`` compares the others, or its name; None: the first.
     jobs : int, default=1
         Number of processes.
     out : path, optional
@@ -79,7 +83,7 @@ def compare(  # noqa: PLR0913 - the public signature
     plot : bool, default=False
         Draw figures into the folder.
     progress : bool, default=True
-        Print a line on standard error for each finished run.
+        Print a line on standard error for each finished run; in a notebook, show a bar, and a table at the end.
     margin : float, default=0.005
         Largest absolute log ratio at which two configurations are equivalent: 0.005 is 0.5 %; 0: never.
     **options
@@ -104,37 +108,28 @@ def compare(  # noqa: PLR0913 - the public signature
     >>> sorted(study.configurations())
     ['fkm with a server', 'gtvmin on ring']
     """
-    reject_mpi_call("compare", "compare")
+    check_jobs(check_integer(jobs, 1, "jobs"))
     where = "compare(...)"
-    methods = split_specs(_read_names(algorithms, where, "algorithms"))
-    graph_specs = split_specs(_read_names(graphs, where, "graphs"))
+    program = ProgramValues(where)
+    methods = program.take_specs("algorithm", algorithms, "algorithms")
+    graph_specs = program.take_specs("graph", graphs, "graphs")
     wrong = sorted(options.keys() & {"algorithm", "graph", "seed"})
     if wrong:
         raise ExperimentError(f"{where}: {wrong[0]} is set. Use {wrong[0]}s, a list")
     folder = "none" if out is None else os.fspath(out)
-    base = RunOptions.from_mapping(options | {"plot": plot, "out": folder}, where)
-    seed_list = read_seeds(seeds if isinstance(seeds, str) else as_list(seeds, f"{where}: seeds"), where)
-    check_scalar(reference, "reference")
     check_scalar(progress, "progress")
-    comparison = Comparison.of(base, methods, graph_specs, seed_list, reference)
-    comparison = comparison._replace(margin=check_margin(margin))
-    cells = expand_runs(comparison)
-    rows, _ = run_comparison(comparison, cells, OutputOptions(quiet=not progress), check_integer(jobs, 1, "jobs"))
+    base_options = program.take_options(options)
+    reference = program.find("algorithm", reference)
+    with available(program.collect()):
+        base = RunOptions.from_mapping(base_options | {"plot": plot, "out": folder}, where)
+        seed_list = read_seeds(seeds if isinstance(seeds, str) else as_list(seeds, f"{where}: seeds"), where)
+        comparison = Comparison.of(base, methods, graph_specs, seed_list, reference)
+        comparison = comparison._replace(margin=check_margin(margin), names=program.collect().names)
+        cells = expand_runs(comparison)
+        rows, _ = run_comparison(comparison, cells, OutputOptions(quiet=not progress), jobs)
     if len(rows) < len(cells):
         raise KeyboardInterrupt
     return Study([_without(row, "trace") for row in rows], None if out is None else Path(out), comparison.margin)
-
-
-def _read_names(specs: str | Iterable[str], where: str, name: str) -> list[str]:
-    """List specs, and reject classes, methods and graphs that are not specs."""
-    listed: list[Any] = [specs] if isinstance(specs, str) or not isinstance(specs, Iterable) else as_list(specs, name)
-    if not all(isinstance(spec, str) for spec in listed):
-        example = {"algorithms": "gtvmin:coupling=30", "graphs": "small-world:degree=4"}[name]
-        raise ExperimentError(
-            f"{where}: {name} is {specs!r}; expected specs as on the command line, such as {example}. Register a "
-            "custom method or graph by an entry point (docs/tutorial/write-a-method.md), or run it with p2pkm.simulate"
-        )
-    return listed
 
 
 class Comparison(NamedTuple):
@@ -151,6 +146,8 @@ class Comparison(NamedTuple):
         Method with which the others are compared.
     margin : float
         Largest absolute log ratio at which two configurations are equivalent.
+    names : dict of dict
+        Name of each value that has one, by option and value.
     """
 
     base: RunOptions
@@ -159,6 +156,7 @@ class Comparison(NamedTuple):
     seeds: Sequence[int]
     reference: str
     margin: float = MARGIN
+    names: Mapping[str, Mapping[Any, str]] = {}
 
     @classmethod
     def of(
@@ -180,7 +178,7 @@ class Comparison(NamedTuple):
 
     def to_mapping(self) -> dict[str, Any]:
         """Convert to the content of the file in the folder."""
-        return self._asdict() | {"base": self.base.to_mapping()}
+        return self._asdict() | {"base": self.base.to_mapping(), "names": write_names(self.names)}
 
 
 @shared_cache()
@@ -222,7 +220,9 @@ def resume_compare(folder: Path, jobs: int, output: OutputOptions) -> int:
             f"{mark} cannot be read: {type(error).__name__}: {error}. Start the comparison again with compare --out NEW"
         ) from None
     margin = check_margin(content.get("margin", MARGIN))
-    return run_compare_command(Comparison.of(base, *parts)._replace(margin=margin), output, jobs)
+    names = read_names(content.get("names", []), str(mark))
+    with available(ProgramObjects(names=names)):
+        return run_compare_command(Comparison.of(base, *parts)._replace(margin=margin, names=names), output, jobs)
 
 
 def run_comparison(
@@ -230,6 +230,7 @@ def run_comparison(
 ) -> tuple[list[Row], dict[str, Any]]:
     """Run the cells of a comparison and write its folder, if any; return rows, and means with differences."""
     folder = open_folder(comparison.base.out, "comparison", MARK)
+    bar = StudyBar() if in_notebook() and not output.quiet else None
 
     def print_progress(row: Row, number: int, count: int) -> None:
         if not output.quiet:
@@ -240,8 +241,11 @@ def run_comparison(
             write_json(folder, MARK, comparison.to_mapping())
         announce_study_compilation(quiet=output.quiet)
         print_graph_notes(cells, quiet=output.quiet)
-        rows = [_without(row, "options") for row in run_study(cells, folder, connect(), print_progress, jobs=jobs)]
-        compared = compare_rows(rows, comparison.reference, comparison.margin)
+        rows = [
+            _without(row, "options") for row in run_study(cells, folder, connect(), bar or print_progress, jobs=jobs)
+        ]
+        reference = comparison.names.get("algorithm", {}).get(comparison.reference, comparison.reference)
+        compared = compare_rows(rows, reference, comparison.margin)
         errors = [row["error"] for row in rows if row["error"] is not None]
         compared |= {
             "out": None if folder is None else str(folder),
@@ -250,13 +254,15 @@ def run_comparison(
         }
         if folder is not None:
             write_folder(folder, rows, compared, comparison.base)
+    if bar is not None:
+        bar.finish(tabulate(compared))
     return rows, compared
 
 
 def expand_runs(comparison: Comparison) -> list[RunOptions]:
     """List the runs: all methods on all graphs with all seeds; server methods once, on their star.
 
-    All runs have the same number of devices: the given one, else that of the device column or of the graphs, else 16.
+    All runs have the same number of devices: the values one, else that of the device column or of the graphs, else 16.
 
     Raises
     ------

@@ -10,14 +10,16 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, partial, wraps
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, ParamSpec
 
 import numpy as np
 
+from p2pkm.core import errors
 from p2pkm.core.cache import digest, memoize_in_study, shared_cache
 from p2pkm.core.errors import ExperimentError, NetworkError, P2PKMError
 from p2pkm.core.mpi_environment import launched
@@ -26,6 +28,14 @@ from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.experiments.config import Prepared, build_topology, parse_graph, parse_method
 from p2pkm.experiments.console import print_note
+from p2pkm.experiments.program_objects import (
+    ProgramObjects,
+    available,
+    dump,
+    is_reference,
+    known_objects,
+    restore,
+)
 from p2pkm.experiments.run import OutputOptions, execute, prepare_and_validate
 from p2pkm.experiments.studies.process_pool import serve, work_through
 from p2pkm.kernels.compile_time import announce_compilation
@@ -36,12 +46,14 @@ from p2pkm.metrics.result import Result
 from p2pkm.network.graph import Topology
 from p2pkm.network.local import LocalWorld
 from p2pkm.network.transport import World
+from p2pkm.network.world import connect
 from p2pkm.storage.checkpoint import identify
 from p2pkm.storage.run_folder import check_target, make_new, name_folder
-from p2pkm.storage.study_table import OPTIONS, SERVED, Row, name_run, read_row, save_row
+from p2pkm.storage.study_table import OPTIONS, SERVED, Row, Study, name_run, name_values, read_row, save_row
 from topologies import FIXED
 
 ProgressCallback = Callable[[Row, int, int], None]
+Arguments = ParamSpec("Arguments")
 MEASURES = (
     "degree_min",
     "degree_mean",
@@ -57,7 +69,7 @@ _MAX_MEASURED = 20_000  # devices up to which a graph is measured
 _GRAPHS = 64  # graphs whose measures a study keeps for later runs
 # Runs with equal values of the first of these options follow one another, so that they share points and graphs.
 _ORDER = ("seed", "data", "partition", "devices", "clusters", "graph")
-_SERVE = "from p2pkm.experiments.studies.run_study import serve_study; serve_study()"
+_SERVE = "from p2pkm.experiments.studies.run_study import serve_study; serve_study({!r})"
 
 
 def _ignore_progress(row: Row, number: int, count: int) -> None:
@@ -96,13 +108,22 @@ def run_study(
         "folder": None if folder is None else str(folder),
         "jobs": jobs,
     }
-    text = np.frombuffer(json.dumps(order).encode(), np.uint8)
-    return _run_share(world, world.broadcast({"study": text}), progress) or []
+    program = known_objects()
+    arrays = {"study": np.frombuffer(json.dumps(order).encode(), np.uint8)}
+    if program.objects and world.size > 1:
+        arrays["objects"] = np.frombuffer(dump(program), np.uint8)
+
+    def show(row: Row, number: int, count: int) -> None:
+        progress(name_values(row, program.names), number, count)
+
+    rows = _run_share(world, world.broadcast(arrays), show) or []
+    return [name_values(row, program.names) for row in rows]
 
 
 def follow_study(world: World, order: dict[str, Any]) -> None:
     """Run this rank's cells of a study that rank 0 has broadcast."""
-    _run_share(world, order, _ignore_progress)
+    with available(restore(order["objects"].tobytes()) if "objects" in order else ProgramObjects()):
+        _run_share(world, order, _ignore_progress)
 
 
 def _run_share(world: World, order: dict[str, Any], progress: ProgressCallback) -> list[Row] | None:
@@ -155,24 +176,44 @@ def run_in_processes(
     """Run cells in worker processes."""
     path = None if folder is None else str(folder)
     tasks = [json.dumps([cell, path]) for cell in cells]
-    for number, answer in work_through(_SERVE, tasks, jobs, interrupted):
-        if answer is not None:
-            yield number, json.loads(answer)
-            continue
-        error = "NetworkError: its process ended unexpectedly, possibly for lack of memory. Use fewer --jobs"
-        row = _start_row(RunOptions.from_mapping(cells[number], "the study"))
-        yield number, row | {"error": error, "termination": "failed"}
+    with _objects_for_processes() as objects:
+        for number, answer in work_through(_SERVE.format(objects), tasks, jobs, interrupted):
+            if answer is not None:
+                yield number, json.loads(answer)
+                continue
+            error = "NetworkError: its process ended unexpectedly, possibly for lack of memory. Use fewer --jobs"
+            row = _start_row(RunOptions.from_mapping(cells[number], "the study"))
+            yield number, row | {"error": error, "termination": "failed"}
 
 
-def serve_study() -> None:
-    """Run cells that another process sends, until it sends no more."""
+@contextmanager
+def _objects_for_processes() -> Iterator[str]:
+    """Write the objects of the study into a file that only this user can read; yield its path, "" without objects."""
+    program = known_objects()
+    if not program.objects:
+        yield ""
+        return
+    with TemporaryDirectory(prefix="p2pkm-") as folder:
+        path = Path(folder, "objects")
+        path.write_bytes(dump(program))
+        yield str(path)
+
+
+def serve_study(objects: str = "") -> None:
+    """Run cells that another process sends, until it sends no more.
+
+    Parameters
+    ----------
+    objects : str
+        File with the objects of the study, which the other process has written; "": none.
+    """
 
     def work(task: str) -> str:
         cell, path = json.loads(task)
         row = run_cell(RunOptions.from_mapping(cell, "the study"), None if path is None else Path(path))
         return json.dumps(row)
 
-    with shared_cache():
+    with shared_cache(), available(restore(Path(objects).read_bytes()) if objects else ProgramObjects()):
         serve(work)
 
 
@@ -206,7 +247,7 @@ def print_graph_notes(cells: Sequence[RunOptions], *, quiet: bool) -> None:
         with suppress(P2PKMError):
             method = parse_method(cell).build(cell.draft_k)
             graph = parse_graph(cell, method)
-            if not needs_hub(method) and graph.name in FIXED:
+            if not needs_hub(method) and (graph.name in FIXED or is_reference(graph.name)):
                 notes |= dict.fromkeys(describe_graph_use(method, build_topology(graph, None, 1)))
     for note in notes:
         print_note(note)
@@ -274,19 +315,48 @@ def _start_row(cell: RunOptions) -> Row:
     return {"algorithm": cell.algorithm, "graph": cell.graph, "seed": cell.seed, "error": None, "termination": None}
 
 
-def reject_mpi_call(name: str, command: str) -> None:
-    """Reject a call from Python on several ranks.
+def on_every_rank(call: Callable[Arguments, Study]) -> Callable[Arguments, Study]:
+    """Distribute the runs of a study that all ranks call; every rank returns the result.
 
-    Raises
-    ------
-    ExperimentError
-        If this process runs under mpirun.
+    The arguments of rank 0 count. Its objects are sent to the other ranks.
     """
-    if launched():
-        raise ExperimentError(
-            f"p2pkm.{name} cannot be called under mpirun: it runs in processes (jobs=2). Remove mpirun, or use the "
-            f"command: mpirun python -m p2pkm {command}"
-        )
+
+    @wraps(call)
+    def run_on_ranks(*arguments: Arguments.args, **options: Arguments.kwargs) -> Study:
+        world = connect()
+        if world.size == 1:
+            return call(*arguments, **options)
+        if world.rank > 0:
+            return _follow_call(world)
+        end: dict[str, Any] = {"error": "", "kind": "KeyboardInterrupt"}
+        try:
+            study = call(*arguments, **options)
+            end = {"rows": study.rows, "path": study.path and str(study.path), "margin": study.margin}
+            return study
+        except P2PKMError as error:
+            end = {"error": str(error), "kind": type(error).__name__}
+            raise
+        except Exception:
+            # The other ranks may wait in any exchange.
+            traceback.print_exc(file=sys.stderr)
+            world.abort(NetworkError.code)
+            raise
+        finally:
+            world.broadcast({"end": np.frombuffer(json.dumps(end).encode(), np.uint8)})
+
+    return run_on_ranks
+
+
+def _follow_call(world: World) -> Study:
+    """Run this rank's share of the studies of rank 0 until it returns, and return or raise the same."""
+    while "end" not in (order := world.broadcast(None)):
+        follow_study(world, order)
+    end = json.loads(order["end"].tobytes())
+    if "rows" in end:
+        return Study(end["rows"], end["path"] and Path(end["path"]), end["margin"])
+    if end["kind"] == "KeyboardInterrupt":
+        raise KeyboardInterrupt
+    raise vars(errors)[end["kind"]](end["error"])
 
 
 def open_folder(out: str | None, kind: str, mark: str) -> Path | None:

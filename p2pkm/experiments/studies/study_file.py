@@ -12,14 +12,16 @@ from p2pkm.core.errors import ExperimentError, P2PKMError
 from p2pkm.core.spec import suggest
 from p2pkm.engine.run_options import OPTIONS, RunOptions
 from p2pkm.experiments.config import parse_method
+from p2pkm.experiments.program_objects import tell_names
 from p2pkm.experiments.run import prepare_and_validate
+from p2pkm.experiments.studies.program_values import read_names, write_names
 from p2pkm.experiments.studies.seeds import parse_seeds, write_seeds
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.network.local import LocalWorld
 from p2pkm.storage.paired_tests import MARGIN, check_margin
 from p2pkm.storage.toml import load_toml
 
-_PARTS = ("seeds", "grid", "runs", "margin")  # entries of a study file that are not options of runs
+_PARTS = ("seeds", "grid", "runs", "margin", "names")  # entries of a study file that are not options of runs
 # Options that cannot differ between runs: they apply to the whole study, or cannot be used in one.
 _COMMON = ("out", "plot", "figures", "seed", "require_converged")
 _DEFAULT_SEEDS = "0-4"
@@ -62,6 +64,8 @@ class StudyFile(NamedTuple):
     seeds : list of int
     margin : float
         Largest absolute log ratio of a metric at which two configurations are equivalent.
+    names : dict of dict
+        Name of each value that has one, by option and value.
     """
 
     base: dict[str, Any]
@@ -69,6 +73,7 @@ class StudyFile(NamedTuple):
     runs: list[dict[str, Any]]
     seeds: list[int]
     margin: float = MARGIN
+    names: Mapping[str, Mapping[Any, str]] = {}
 
     @property
     def swept(self) -> list[str]:
@@ -85,6 +90,8 @@ class StudyFile(NamedTuple):
             content["grid"] = self.grid
         if any(self.runs):
             content["runs"] = self.runs
+        if self.names:
+            content["names"] = write_names(self.names)
         return content
 
 
@@ -120,7 +127,7 @@ def parse_study(content: Mapping[str, Any], where: str) -> StudyFile:
         margin = check_margin(content.get("margin", MARGIN))
     except ExperimentError as error:
         raise ExperimentError(f"{where}: {error}") from None
-    return StudyFile(base, grid, runs, seeds, margin)
+    return StudyFile(base, grid, runs, seeds, margin, read_names(content.get("names", []), where))
 
 
 def _read_grid(grid: Any, where: str) -> dict[str, list[Any]]:
@@ -215,7 +222,7 @@ def _prepare_first(cells: Sequence[RunOptions], name: Callable[[RunOptions], str
 def run_label(cell: RunOptions, study: StudyFile) -> str:
     """Label a run by the options in which the runs of the study differ, except the seed."""
     parts = [f"{name} = {getattr(cell, name)}" for name in study.swept if getattr(cell, name) is not None]
-    return ", ".join(parts) or f"algorithm = {cell.algorithm}"
+    return tell_names(", ".join(parts) or f"algorithm = {cell.algorithm}")
 
 
 def _normalize(options: Mapping[str, Any], where: str, other_keys: Sequence[str] = ()) -> dict[str, Any]:

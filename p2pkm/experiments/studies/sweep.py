@@ -20,14 +20,17 @@ from p2pkm.core.units import count, describe_folder
 from p2pkm.core.validation import as_list, check_integer, check_scalar
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.console import StatusLine
+from p2pkm.experiments.program_objects import ProgramObjects, available
+from p2pkm.experiments.progress_line import StudyBar, in_notebook
 from p2pkm.experiments.run import OutputOptions
+from p2pkm.experiments.studies.program_values import ProgramValues
 from p2pkm.experiments.studies.run_study import (
     announce_study_compilation,
     check_jobs,
     format_progress,
+    on_every_rank,
     open_folder,
     print_graph_notes,
-    reject_mpi_call,
     run_study,
     select_share,
 )
@@ -51,6 +54,7 @@ from p2pkm.storage.study_table import (
 )
 
 _FAILED = 4  # exit code if a run failed
+_CALL = "study(...)"  # source of options in messages
 MARK = "study.toml"  # file that marks the folder of a study, with its configuration
 # The remaining time is extrapolated from the last _RECENT finished runs, with at least _MIN_INTERVALS intervals.
 _RECENT, _MIN_INTERVALS = 21, 3
@@ -84,6 +88,14 @@ def run_sweep_command(
     """
     check_jobs(jobs)
     study = read_study(path)
+    with available(ProgramObjects(names=study.names)):
+        return _run_file(study, path, out, jobs, output, plot, part)
+
+
+def _run_file(  # noqa: PLR0913 - the arguments of the command
+    study: StudyFile, path: str, out: str | None, jobs: int, output: OutputOptions, plot: bool | None, part: str | None
+) -> int:  # fmt: skip
+    """Run the study of a file."""
     cells = expand_grid(study, path)
     check_runs(cells, partial(run_label, study=study))
     out = out or study.base.get("out")
@@ -118,6 +130,7 @@ def run_sweep_command(
     return _FAILED if failed else 0
 
 
+@on_every_rank
 @shared_cache()
 def study(  # noqa: PLR0913 - the public signature
     *, grid: Mapping[str, Iterable[Any]] | None = None, runs: Iterable[Mapping[str, Any]] | None = None,
@@ -128,9 +141,10 @@ def study(  # noqa: PLR0913 - the public signature
 
     Parameters
     ----------
-    grid : mapping of str to iterable, optional
-        List of values for each varied option, such as ``{"graph": ["ring", "star"]}``. A server method runs once, on
-        its star, instead of once per graph.
+    grid : mapping of str to iterable or dict, optional
+        List of values for each varied option, such as ``{"graph": ["ring", "star"]}``, or a dict of values by the names
+        that tables and figures show, such as ``{"graph": {"city": graph}}``. A server method runs once, on its star,
+        instead of once per graph.
     runs : iterable of dict, optional
         Options of single runs; each is combined with the grid.
     seeds : str or iterable of int, default="0-4"
@@ -143,7 +157,7 @@ def study(  # noqa: PLR0913 - the public signature
     plot : bool, default=False
         Draw figures into the folder.
     progress : bool, default=True
-        Print a line on standard error for each finished run.
+        Print a line on standard error for each finished run; in a notebook, show a bar, and a table at the end.
     margin : float, default=0.005
         Largest absolute log ratio at which two configurations are equivalent: 0.005 is 0.5 %; 0: never.
     **options
@@ -153,6 +167,21 @@ def study(  # noqa: PLR0913 - the public signature
     -------
     Study
         With `to_frame`, `to_latex`, `conclusion` and `plot`. A failed run is a row with its ``error``.
+
+    Notes
+    -----
+    Objects replace text in `grid`, `runs` and `options`:
+
+    * `graph`: what `p2pkm.simulate` takes.
+    * `algorithm`: a method such as ``p2pkm.GTVMin(16)``, or its class, which takes the option `clusters`.
+    * `data`: an array, a pair of an array and its labels, a DataFrame of pandas or polars, a pyarrow.Table, what
+      `p2pkm.read_table` returns, or `p2pkm.Shards`.
+    * `true_centers`: an array. Options such as `faults`, `link_model` and `init`: `p2pkm.Faults`, `p2pkm.LinkModel`,
+      `p2pkm.Init`.
+    * `columns`, `drop` and `encode`: lists of names.
+
+    An object without a name is called by its class and size. Under ``mpirun``, all ranks call `study`; they share the
+    runs, and the objects of rank 0 count.
 
     Raises
     ------
@@ -171,33 +200,55 @@ def study(  # noqa: PLR0913 - the public signature
     [('ring', 0), ('ring', 1), ('ring', 2), ('complete', 0)]
     >>> result.swept
     ['graph']
+
+    Objects, two of them with names:
+
+    >>> import topologies
+    >>> X, y = p2pkm.grid16(points=10)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 4), labels=y)
+    >>> graphs = {"path": topologies.path(4), "all": topologies.complete(4)}
+    >>> result = p2pkm.study(
+    ...     grid={"graph": graphs, "algorithm": [p2pkm.GTVMin(16)]}, data=shards, seeds=[0], rounds=3,
+    ... )
+    >>> [(row["algorithm"], row["graph"]) for row in result.rows]
+    [('GTVMin(16)', 'path'), ('GTVMin(16)', 'all')]
     """
-    reject_mpi_call("study", "sweep")
+    check_jobs(check_integer(jobs, 1, "jobs"))
     if grid is not None and not isinstance(grid, Mapping):
         raise ExperimentError(f"grid is {grid!r}; expected lists of values by option, such as {{'graph': ['ring']}}")
-    lists = None if grid is None else {name: as_list(values, f"grid[{name!r}]") for name, values in grid.items()}
-    single_runs = None if runs is None else as_list(runs, "runs")
-    for run in single_runs or []:
-        if not isinstance(run, Mapping):
-            raise ExperimentError(f"runs contains {run!r}; expected options, such as {{'algorithm': 'consensus'}}")
-    parts = {
-        "grid": lists,
-        "runs": None if single_runs is None else [dict(run) for run in single_runs],
-        "seeds": seeds if isinstance(seeds, str) else as_list(seeds, "seeds"),
-    }
     check_scalar(progress, "progress")
-    content = {name: value for name, value in (options | parts).items() if value is not None}
-    study_file = parse_study(content | {"plot": plot, "margin": margin}, "study(...)")
-    cells = expand_grid(study_file, "study(...)")
-    check_runs(cells, partial(run_label, study=study_file))
-    folder = open_folder("none" if out is None else os.fspath(out), "sweep", MARK)
-    with nullcontext() if folder is None else Lock(folder):
-        rows = run_sweep(
-            cells, study_file, folder, OutputOptions(quiet=not progress), jobs=check_integer(jobs, 1, "jobs")
-        )
+    program = ProgramValues(_CALL)
+    content = _read_content(program, grid, runs, options)
+    content["seeds"] = seeds if isinstance(seeds, str) else as_list(seeds, "seeds")
+    content |= {"plot": plot, "margin": margin, "names": program.to_tables()}
+    with available(program.collect()):
+        study_file = parse_study(content, _CALL)
+        cells = expand_grid(study_file, _CALL)
+        check_runs(cells, partial(run_label, study=study_file))
+        folder = open_folder("none" if out is None else os.fspath(out), "sweep", MARK)
+        with nullcontext() if folder is None else Lock(folder):
+            rows = run_sweep(cells, study_file, folder, OutputOptions(quiet=not progress), jobs=jobs)
     if len(rows) < len(cells):
         raise KeyboardInterrupt
     return Study(rows, folder, study_file.margin)
+
+
+def _read_content(
+    program: ProgramValues, grid: Mapping[str, Any] | None, runs: Iterable[Any] | None, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the content of a study file with references instead of objects."""
+    content = program.take_options(options)
+    if grid is not None:
+        content["grid"] = {
+            name: program.take_list(name.replace("-", "_"), values, f"grid[{name!r}]") for name, values in grid.items()
+        }
+    if runs is not None:
+        listed = as_list(runs, "runs")
+        for run in listed:
+            if not isinstance(run, Mapping):
+                raise ExperimentError(f"runs contains {run!r}; expected options, such as {{'algorithm': 'consensus'}}")
+        content["runs"] = [program.take_options(run) for run in listed]
+    return content
 
 
 def conclude_rows(rows: list[Row], margin: float) -> dict[str, Any]:
@@ -221,11 +272,12 @@ def run_sweep(
     """
     if folder is not None:
         _write_study_marker(folder, study, shared=shared)
+    bar = StudyBar() if in_notebook() and not output.quiet else None
     progress = SweepProgress(output.console.line(), quiet=output.quiet)
     announce_study_compilation(quiet=output.quiet)
     print_graph_notes(cells, quiet=output.quiet)
     try:
-        study_rows = run_study(cells, folder, connect(), progress, jobs=jobs)
+        study_rows = run_study(cells, folder, connect(), bar or progress, jobs=jobs)
     finally:
         progress.close()
     rows = flatten_rows(study_rows, study)
@@ -237,6 +289,10 @@ def run_sweep(
             from p2pkm.viz import draw_study
 
             draw_study(rows, folder / "figures", **RunOptions(figures=study.base.get("figures")).draw_kinds())
+    if bar is not None:
+        failed = sum(row["error"] is not None for row in rows)
+        path = None if folder is None else str(folder)
+        bar.finish(tabulate(rows, study, {"out": path, "runs": len(cells), "ended": len(rows), "failed": failed}))
     return rows
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from p2pkm.core.errors import DataError
+from p2pkm.core.spec import OBJECT
 from p2pkm.core.units import count, format_bytes
 from p2pkm.metrics.milestones import OF_CENTRAL, never_reached, write_share
 from p2pkm.metrics.registry import ShownIn, keys
@@ -396,16 +397,24 @@ def _repeat(kind: str, folder: Path, settings: dict[str, Any]) -> Html:
             ",".join(settings["graphs"]), "--seeds", ",".join(map(str, settings["seeds"])),
         ]  # fmt: skip
         options = _write_options(settings["base"], settings["defaults"])
-        return section("How to repeat it", tag("pre", shlex.join([*words, *options])))
+        command = shlex.join([*words, *options])
+        return section("How to repeat it", _write_command(command, command))
     files = sorted(folder.glob("*.toml"))
     if not files:
         return section(
             "How to repeat it", tag("p", "The folder does not contain the file of the study.", class_="note")
         )
     command = shlex.join(["python", "-m", "p2pkm", "sweep", str(files[0].resolve())])
-    return section(
-        "How to repeat it", tag("pre", command), fold(files[0].name, tag("pre", files[0].read_text("utf-8")))
-    )
+    text = files[0].read_text("utf-8")
+    return section("How to repeat it", _write_command(command, text), fold(files[0].name, tag("pre", text)))
+
+
+def _write_command(command: str, options: str) -> Html:
+    """Return the command that repeats a study, or a note if its options refer to objects of a Python program."""
+    if OBJECT not in options:
+        return tag("pre", command)
+    note = "Options are objects of a Python program: run the program again, with the same folder."
+    return tag("p", note, class_="note")
 
 
 def _write_options(options: dict[str, Any], defaults: dict[str, Any]) -> list[str]:

@@ -1,0 +1,390 @@
+"""Studies and comparisons with graphs, points, methods and other objects instead of text."""
+
+import dataclasses
+import functools
+import json
+import subprocess
+import sys
+import threading
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+
+import p2pkm
+import p2pkm.experiments.studies.run_study
+import topologies
+from p2pkm.core.errors import DataError, ExperimentError, TopologyError
+from p2pkm.core.spec import OBJECT
+from p2pkm.experiments import program_objects
+from p2pkm.experiments.program_objects import KINDS, describe, refer
+from p2pkm.experiments.studies import sweep
+from p2pkm.experiments.studies.program_values import ProgramValues, read_names, write_names
+from tests.support.run_cli import here, ranks, there
+
+X, Y = p2pkm.grid16(points=5, seed=0)
+DEVICE = p2pkm.partition.dirichlet(Y, 4, alpha=0.3, seed=0)
+FRAME = pd.DataFrame(X, columns=["x", "y"]).assign(device=DEVICE, label=Y)
+SHARDS = p2pkm.Shards.deal(X, DEVICE, labels=Y)
+FEW = {"rounds": 2, "seeds": [0], "progress": False, "baselines": False}
+TEXT = {"data": "grid16:points=5,seed=0", "partition": "dirichlet:alpha=0.3,seed=0", "devices": 4, "clusters": 4}
+
+
+@dataclasses.dataclass(frozen=True, init=False)
+class Mine(p2pkm.GTVMin):
+    """A method that no package declares."""
+
+
+WITH_LOCK = Mine(4)
+vars(WITH_LOCK)["lock"] = threading.Lock()
+
+
+def plain(study, *names):
+    """Return the metrics of all runs, without names."""
+    without = {"algorithm", "graph", "key", "wall_seconds", *study.swept, *names}
+    return [{name: value for name, value in row.items() if name not in without} for row in study.rows]
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """Return a list that has an entry for each run that is not read from its row."""
+    module = p2pkm.experiments.studies.run_study
+    begun, execute = [], module.execute
+    monkeypatch.setattr(module, "execute", lambda *arguments: begun.append(1) or execute(*arguments))
+    return begun
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"data": SHARDS},
+        {"data": FRAME},
+        {"data": (X, Y), "partition": TEXT["partition"], "devices": 4},
+        pytest.param({"data": p2pkm.read_table(FRAME)}, marks=pytest.mark.slow),
+        {"data": FRAME.rename(columns={"device": "ward", "label": "class"}).assign(i=range(80), w="t"),
+         "device_column": "ward", "label_column": "class", "columns": ["x", "y"]},
+        pytest.param({"data": FRAME.assign(i=range(80), w="t"), "drop": "i,w"}, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_objects_give_the_bits_of_text(data):
+    specs = p2pkm.study(
+        grid={"algorithm": ["gtvmin:coupling=3", "fkm"], "graph": ["small-world:degree=2,seed=5", "complete"]},
+        faults="loss=0.1", **FEW, **TEXT,
+    )  # fmt: skip
+    methods = [p2pkm.GTVMin(4, coupling=3), functools.partial(p2pkm.FKM)]
+    graphs = {"a": topologies.small_world(4, degree=2, seed=5), "b": nx.complete_graph(4)}
+    study = p2pkm.study(
+        grid={"algorithm": methods, "graph": graphs}, faults=p2pkm.Faults(loss=0.1), clusters=4, **FEW, **data
+    )
+    assert plain(study) == plain(specs)
+    assert [(row["algorithm"], row["graph"]) for row in study.rows] == [
+        ("GTVMin(4, coupling=3)", "a"), ("GTVMin(4, coupling=3)", "b"), ("FKM()", "server")]  # fmt: skip
+    with_simulate = p2pkm.simulate(methods[0], graphs["a"], SHARDS, rounds=2, faults="loss=0.1", baselines=False)
+    assert study.rows[0]["centroids_sha256"] == with_simulate.summary["centroids_sha256"]
+
+
+def test_a_comparison_of_objects_is_that_of_text(tmp_path):
+    specs = p2pkm.compare("gtvmin,fkm", "ring,complete", out=tmp_path / "a", **FEW, **TEXT)
+    study = p2pkm.compare({"ours": p2pkm.GTVMin, "server": p2pkm.FKM(4)}, [topologies.ring(4), topologies.complete(4)],
+                          reference="server", clusters=4, data=FRAME, out=tmp_path / "b", **FEW)  # fmt: skip
+    assert plain(study) == plain(specs)
+    assert [*study.configurations()] == [
+        "ours on Graph(4 devices, 4 links)", "ours on Graph(4 devices, 6 links)", "server with a server"]  # fmt: skip
+    summary = json.loads((tmp_path / "b/summary.json").read_text())
+    assert summary["reference"] == "server" and summary["differences"][0]["algorithm"] == "ours"
+    assert OBJECT not in (tmp_path / "b/rows.csv").read_text() + json.dumps(summary)
+    assert p2pkm.load_study(tmp_path / "b").rows == study.rows
+    alone = p2pkm.compare(p2pkm.GTVMin(4), topologies.ring(4), reference=p2pkm.GTVMin(4), data=SHARDS, **FEW)
+    assert plain(alone) == plain(specs)[:1]
+
+
+def test_finished_runs_are_found_by_content(tmp_path, begun):
+    def run(graph, method, data, **more):
+        return p2pkm.study(grid={"graph": graph, "algorithm": [method]}, data=data, out=tmp_path, **FEW, **more)
+
+    first = run({"a": topologies.path(4)}, p2pkm.GTVMin(4), FRAME)
+    second = run({"a": nx.path_graph(4)}, p2pkm.GTVMin(4), FRAME.copy())
+    assert len(begun) == 1 and second.rows == first.rows
+    renamed = run({"b": topologies.path(4)}, p2pkm.GTVMin(4), {"mine": FRAME})
+    assert len(begun) == 1 and [row["graph"] for row in renamed.rows] == ["b"]
+    heavy = topologies.path(4)
+    heavy.edges[0, 1]["weight"] = 2.0
+    changed = [(heavy, p2pkm.GTVMin(4), FRAME), (topologies.path(4), p2pkm.GTVMin(4, coupling=2), FRAME),
+               (topologies.path(4), p2pkm.GTVMin(4), FRAME.assign(x=-FRAME.x)),
+               (topologies.path(4), p2pkm.GTVMin(4), SHARDS)]  # fmt: skip
+    for number, (graph, method, data) in enumerate(changed, 2):
+        run([graph], method, data)
+        assert len(begun) == number
+
+
+def test_what_an_interrupted_study_has_stored_has_names(tmp_path):
+    graphs = {"first": topologies.path(4), "second": topologies.star(4)}
+    study = p2pkm.study(grid={"graph": graphs}, data=SHARDS, clusters=4, out=tmp_path, **FEW)
+    (tmp_path / "study.jsonl").unlink()
+    stored = p2pkm.load_study(tmp_path)
+    assert stored.configurations() == study.configurations() and sorted(stored.rows, key=str) == sorted(
+        study.rows, key=str
+    )
+
+
+def test_a_command_says_how_a_study_of_objects_goes_on(tmp_path):
+    p2pkm.study(grid={"graph": {"town": topologies.path(4)}}, data=SHARDS, clusters=4, out=tmp_path / "s", **FEW)
+    p2pkm.compare("gtvmin", {"town": topologies.path(4)}, data=SHARDS, clusters=4, out=tmp_path / "c", **FEW)
+    for folder in ("s", "c"):
+        ending = here("resume", tmp_path / folder)
+        assert ending.code == 2 and "'town', an object of a Python program" in ending.err and OBJECT not in ending.err
+        assert here("report", tmp_path / folder).code == 0
+        assert "run the program again, with the same folder" in (tmp_path / folder / "report.html").read_text()
+
+
+def test_values_have_names_too(tmp_path):
+    grid = {"coupling": {"weak": 1, "strong": 30.0}, "faults": {"lossy": p2pkm.Faults(loss=0.2), "late": "max_delay=2"},
+            "graph": {"loop": "ring"}}  # fmt: skip
+    study = p2pkm.study(grid=grid, out=tmp_path, **FEW, **TEXT)
+    names = [(row["coupling"], row["faults"], row["graph"]) for row in study.rows]
+    assert names == [(a, b, "loop") for a in ("weak", "strong") for b in ("lossy", "late")]
+    assert here("resume", tmp_path, "-q").code == 0 and p2pkm.load_study(tmp_path).rows == study.rows
+
+
+def collected(option, values):
+    program = ProgramValues("study(...)")
+    values_taken = program.take_list(option, values, "values")
+    names = program.collect().names.get(option, {})
+    return [names.get(value, value) for value in values_taken]
+
+
+def weighted(graph, weight):
+    nx.set_edge_attributes(graph, weight, "weight")
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("option", "values", "names"),
+    [
+        ("graph", [nx.path_graph(3), weighted(nx.path_graph(3), 2.0), "ring"],
+         ["Graph(3 devices, 2 links)", "Graph(3 devices, 2 links) #2", "ring"]),
+        ("graph", [nx.karate_club_graph(), topologies.one_peer_exponential(4)],
+         ["Zachary's Karate Club", "one-peer-exponential(4 devices, 6 links)"]),
+        ("graph", {"a": "ring", "b": nx.path_graph(2)}, ["a", "b"]),
+        ("data", [X, (X, Y), FRAME, SHARDS, p2pkm.read_table(FRAME), X + 1],
+         ["array(80 x 2)", "array(80 x 2) #2", "DataFrame(80 x 4)", "Shards(4 devices, 80 points)", "Table(80 x 2)",
+          "array(80 x 2) #3"]),
+        ("algorithm", [p2pkm.GTVMin(4), p2pkm.GTVMin(4, coupling=2), p2pkm.GTVMin, p2pkm.LocalOnly(4),
+                       functools.partial(p2pkm.FKM, server_n_init=2)],
+         ["GTVMin(4)", "GTVMin(4, coupling=2)", "GTVMin", "local", "FKM(server_n_init=2)"]),
+        ("algorithm", {"none": p2pkm.LocalOnly, "ours": Mine(3)}, ["local: none", "ours"]),
+        ("true_centers", [np.zeros((3, 2))], ["array(3 x 2)"]),
+        ("columns", [["a", "b"], "a", ["c, d"]], ["a,b", "a", '"c, d"']),
+    ],
+)  # fmt: skip
+def test_objects_are_called_what_they_are(option, values, names):
+    assert collected(option, values) == names
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda: p2pkm.study(grid={"graph": {"ring": nx.path_graph(4)}, "algorithm": ["gtvmin", "gtvmin"]}),
+         ExperimentError, "contains 'gtvmin' twice"),
+        (lambda: p2pkm.study(grid={"graph": [nx.path_graph(4), nx.path_graph(4)]}), ExperimentError,
+         "contains 'Graph(4 devices, 3 links)' twice"),
+        (lambda: p2pkm.compare("gtvmin", [nx.path_graph(4), nx.path_graph(4)]), ExperimentError,
+         "graphs has Graph(4 devices, 3 links) twice"),
+        (lambda: p2pkm.study(grid={"graph": {"a": nx.path_graph(4), "b": nx.path_graph(4)}}), ExperimentError,
+         "graph has one value under the names 'a' and 'b'"),
+        (lambda: p2pkm.study(runs=[{"graph": {"a": nx.path_graph(4)}}, {"graph": {"a": nx.path_graph(3)}}]),
+         ExperimentError, "two values of graph are called 'a'"),
+        (lambda: p2pkm.study(runs=[{"graph": {"ring": nx.path_graph(4)}}, {"graph": "ring"}]), ExperimentError,
+         "two values of graph are called 'ring'"),
+        (lambda: p2pkm.study(grid={"graph": {"server": nx.path_graph(4)}}), ExperimentError, "the star of a server"),
+        (lambda: p2pkm.study(grid={"graph": {3: nx.path_graph(4)}}), ExperimentError, "called 3; expected text"),
+        (lambda: p2pkm.study(grid={"graph": {"a\nb": nx.path_graph(4)}}), ExperimentError,
+         "expected text in one line"),
+        (lambda: p2pkm.study(grid={"graph": nx.path_graph(4)}), ExperimentError,
+         "expected a list of values. Use [...]"),
+        (lambda: p2pkm.study(grid={"data": FRAME}), ExperimentError, "grid['data'] is of type DataFrame"),
+        (lambda: p2pkm.study(grid={"faults": [None, "loss=0.1"]}), ExperimentError, "contains None; expected values"),
+        (lambda: p2pkm.study(graph={"a": "ring", "b": "star"}), ExperimentError, "graph has 2 named values"),
+        (lambda: p2pkm.study(grid={"graph": [object()]}), TopologyError, "expected a networkx.Graph"),
+        (lambda: p2pkm.study(grid={"graph": [nx.DiGraph([(0, 1)])]}), TopologyError, "directed"),
+        (lambda: p2pkm.study(grid={"algorithm": [object()]}), ExperimentError, "or its class"),
+        (lambda: p2pkm.study(grid={"algorithm": [functools.partial(p2pkm.GTVMin, 3)]}), ExperimentError,
+         "or its class"),
+        (lambda: p2pkm.study(algorithm=functools.partial(p2pkm.GTVMin, cuopling=3)), ExperimentError,
+         "a partial call of GTVMin with cuopling; expected parameters except k. Did you mean 'coupling'?"),
+        (lambda: p2pkm.study(grid={"algorithm": [WITH_LOCK]}, data=SHARDS), ExperimentError,
+         "algorithm of type Mine has no content that can be compared: TypeError: cannot pickle"),
+        (lambda: p2pkm.study(data=object()), DataError, "data are of type object; expected text, an array"),
+        (lambda: p2pkm.study(data=FRAME.drop(columns="device"), device_column="ward"), DataError,
+         "--device-column is 'ward'"),
+        (lambda: p2pkm.study(data=X[:, 0]), DataError, "expected (points, features)"),
+        (lambda: p2pkm.study(data=(X, Y[:-1])), DataError, "the labels of the pair"),
+        (lambda: p2pkm.study(data=(FRAME, Y)), ExperimentError, "data DataFrame(80 x 4) has labels twice"),
+        (lambda: p2pkm.study(data=SHARDS, partition="iid"), ExperimentError, "its points belong to devices already"),
+        (lambda: p2pkm.study(data=SHARDS, columns="x"), ExperimentError, "has been read already"),
+        (lambda: p2pkm.study(data=X, partition=DEVICE), ExperimentError, "partition is of type ndarray; expected text"),
+        (lambda: p2pkm.study(data=SHARDS, devices=5), ExperimentError,
+         "devices is 5, but the points of Shards(4 devices, 80 points) belong to 4 devices"),
+        (lambda: p2pkm.study(data=SHARDS, graph=nx.path_graph(5)), TopologyError,
+         "graph Graph(5 devices, 4 links) has 5 nodes; expected 4"),
+        (lambda: p2pkm.study(data=SHARDS, algorithm=p2pkm.GTVMin(4), clusters=5), ExperimentError,
+         "clusters is 5, but algorithm GTVMin(4) has 4"),
+        (lambda: p2pkm.study(data=SHARDS, algorithm={"ours": p2pkm.GTVMin(4)}, coupling=3), ExperimentError,
+         "coupling 3.0 cannot be combined with algorithm ours"),
+        (lambda: p2pkm.study(data=SHARDS, true_centers=np.zeros((2, 3))), DataError, "true_centers has shape (2, 3)"),
+        (lambda: p2pkm.study(data="object:0123456789abcdef"), ExperimentError, "an object of a Python program"),
+        (lambda: p2pkm.compare([3], data=SHARDS), ExperimentError, "such as gtvmin:coupling=30 or p2pkm.GTVMin(16)"),
+        (lambda: p2pkm.compare([p2pkm.GTVMin(4)], reference="ours", data=SHARDS), ExperimentError,
+         "expected one of the compared methods: GTVMin(4)"),
+        (lambda: p2pkm.compare({"a": "gtvmin,fkm"}), ExperimentError, "'a' is 'gtvmin,fkm'; expected one value"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_refused_before_any_work(call, kind, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(kind) as refusal:
+        call()
+    assert words in str(refusal.value) and OBJECT not in str(refusal.value).replace("object:0123", "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_number_of_clusters_can_be_chosen_with_a_method_object():
+    chosen = {"clusters": "auto", "k_max": 4}
+    study = p2pkm.study(algorithm=p2pkm.GTVMin(2), data=SHARDS, **chosen, **FEW)
+    assert plain(study) == plain(p2pkm.study(**FEW, **TEXT | chosen)) and study.rows[0]["error"] is None
+
+
+def test_kinds_of_frames_have_one_content():
+    polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    frame = FRAME.assign(w=pd.array([None, *range(79)], dtype="Int64"), t=pd.Categorical(["a", "b"] * 40))
+    kinds = [frame, polars.from_pandas(frame), arrow.Table.from_pandas(frame), frame.set_index(frame.index + 5)]
+    assert len({refer("data", kind) for kind in kinds}) == 1
+    changed_frames = [
+        frame.rename(columns={"x": "z"}),
+        frame.iloc[::-1],
+        frame.assign(t="a"),
+        frame[["y", "x"]],
+        frame.assign(w=1),
+    ]
+    assert len({refer("data", kind) for kind in (frame, *changed_frames)}) == 6
+
+
+def test_attributes_that_link_models_read_are_content():
+    plain, slow = nx.path_graph(3), nx.path_graph(3)
+    nx.set_edge_attributes(slow, 0.5, "latency")
+    assert refer("graph", plain) == refer("graph", nx.Graph([(1, 2), (0, 1)])) != refer("graph", slow)
+    study = [p2pkm.study(graph=graph, data=p2pkm.Shards.deal(X, Y % 3, labels=Y), link_model=p2pkm.LinkModel.of("lan"),
+                         clusters=4, **FEW).rows[0] for graph in (plain, slow)]  # fmt: skip
+    assert study[0]["virtual_seconds"] < study[1]["virtual_seconds"]
+
+
+@pytest.mark.slow
+def test_references_are_equal_in_every_process():
+    program = (
+        "import p2pkm, topologies; from p2pkm.experiments.program_objects import refer; X, y = p2pkm.grid16(points=5); "
+        "print(refer('graph', topologies.one_peer_exponential(4)), refer('graph', topologies.ring(4)), "
+        "refer('algorithm', p2pkm.GTVMin(4)), refer('algorithm', p2pkm.GTVMin), refer('data', (X, y)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    graphs = topologies.one_peer_exponential(4), topologies.ring(4)
+    known = [*(refer("graph", graph) for graph in graphs), refer("algorithm", p2pkm.GTVMin(4)),
+             refer("algorithm", p2pkm.GTVMin), refer("data", (X, Y))]  # fmt: skip
+    assert done.stdout.split() == known
+
+
+@pytest.mark.slow
+def test_the_code_of_a_script_is_content(tmp_path):
+    def run(step, comment):
+        script = tmp_path / "script.py"
+        script.write_text(
+            "import dataclasses, p2pkm\nfrom p2pkm.experiments.program_objects import refer\n"
+            f"def step(): return {step}\n# {comment}\n"
+            "@dataclasses.dataclass(frozen=True, init=False)\nclass Mine(p2pkm.GTVMin):\n    'Use step.'\n"
+            "print(refer('algorithm', Mine(3)))\n"
+        )
+        done = there(sys.executable, script)
+        assert done.code == 0, done.err
+        return done.out
+
+    assert run(1, "a") == run(1, "b") != run(2, "a")
+
+
+PROGRAM = """
+import dataclasses, json, sys
+import p2pkm, topologies
+
+@dataclasses.dataclass(frozen=True, init=False)
+class Mine(p2pkm.GTVMin):
+    "A method of a script."
+
+X, y = p2pkm.grid16(points=5)
+shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 4), labels=y)
+graphs = {"a": topologies.ring(4), "b": topologies.complete(4), "c": topologies.one_peer_exponential(4)}
+study = p2pkm.study(grid={"graph": graphs, "algorithm": [Mine(4), p2pkm.FKM]}, clusters=4, data=shards, rounds=2,
+                    seeds=[0, 1], jobs=int(sys.argv[1]), progress=False, out=sys.argv[2])
+rows = [{name: value for name, value in row.items() if name != "wall_seconds"} for row in study.rows]
+sys.stdout.write(json.dumps(rows) + "\\n")
+try:
+    p2pkm.compare("gtvmin", topologies.ring(5), data=shards)
+except p2pkm.TopologyError as error:
+    sys.stdout.write(f"refused {error}\\n")
+"""
+
+
+@pytest.mark.mpi
+def test_processes_and_ranks_share_the_runs_of_a_script(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(PROGRAM)
+    outputs = []
+    for number, jobs in enumerate((1, 2)):
+        done = there(sys.executable, script, jobs, tmp_path / str(number))
+        assert done.code == 0, done.err
+        outputs.append(done.out.splitlines())
+    done = there(*ranks(2), script, 1, tmp_path / "2")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert outputs[0] == outputs[1] and len(outputs[0]) == 2 and "refused the run with" in outputs[0][1]
+    assert sorted(lines) == sorted(outputs[0] * 2)
+    assert not any(row["error"] for row in json.loads(lines[0] if lines[0][0] == "[" else lines[-1]))
+    listed = [sorted(path.name for path in (tmp_path / str(number) / "runs").iterdir()) for number in range(3)]
+    assert listed[0] == listed[1] == listed[2] and len(listed[0]) == 8
+
+
+def test_objects_are_known_to_the_study_alone():
+    program = program_objects.ProgramObjects({"object:a": 1}, {"graph": {"object:a": "town"}})
+    with program_objects.available(program):
+        assert program_objects.find_object("object:a", "graph") == 1
+        assert program_objects.tell_names("on object:a") == "on town"
+    with pytest.raises(ExperimentError, match="graph is 'object:a', an object of a Python program"):
+        program_objects.find_object("object:a", "graph")
+    assert program_objects.find_object("ring", "graph") is None
+
+
+def test_names_in_a_study_file_are_read_as_written():
+    names = {"graph": {"object:a": "town"}, "coupling": {3.0: "weak", None: "usual"}}
+    assert read_names(write_names(names), "s.toml") == names
+    for wrong in ([{"option": "graph"}], [3], "x", [{"option": 1, "name": "a"}]):
+        with pytest.raises(ExperimentError, match=r"s.toml: names contains .*; expected tables"):
+            read_names(wrong, "s.toml")
+
+
+def test_every_kind_has_a_reference_and_a_description():
+    samples = {"graph": nx.path_graph(2), "data": X, "algorithm": p2pkm.GTVMin(2), "true_centers": [[0.0, 1.0]]}
+    assert set(samples) == set(KINDS)
+    for option, value in samples.items():
+        assert refer(option, value).startswith(OBJECT) and describe(option, value)
+
+
+def test_a_notebook_shows_a_bar_and_then_the_table(monkeypatch):
+    shown = []
+    monkeypatch.setattr("p2pkm.experiments.progress_line.NotebookOutput.show", lambda self, text: shown.append(text))
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    study = p2pkm.compare([p2pkm.GTVMin(4), "fkm"], topologies.ring(4), data=SHARDS, seeds=[0, 1], rounds=2, clusters=4)
+    assert len(shown) == 5 and shown[1].startswith("[############............] 2 of 4 runs, about ")
+    assert "GTVMin(4) on Graph(4 devices, 4 links)" in shown[-1] and len(study.rows) == 4
+    p2pkm.study(grid={"graph": ["ring", "complete"]}, seeds=[0], rounds=2, devices=4, data="grid16:points=5")
+    assert len(shown) == 8 and "ring" in shown[-1] and shown[-2].startswith("[########################] 2 of 2 runs")
+    p2pkm.study(**FEW, **TEXT)
+    assert len(shown) == 8
+    assert sweep.in_notebook()
