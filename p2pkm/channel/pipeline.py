@@ -219,6 +219,10 @@ class Channel:
         """Return the summary metrics of all transforms."""
         return {key: value for transform in self.transforms for key, value in transform.figures(network).items()}
 
+    def results(self, rows: Integers, network: Network) -> dict[str, Any]:
+        """Return arrays of all transforms for the `Result`."""
+        return {key: value for transform in self.transforms for key, value in transform.results(rows, network).items()}
+
 
 class StageChannel(NamedTuple):
     """Transforms that act in one stage, and the number of the stage."""

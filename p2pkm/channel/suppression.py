@@ -49,6 +49,8 @@ _BLOCK = 1 << 15
 _SLOTS_PER_POINT = 16
 # Points up to which disclosed points are counted: for 4 million, the index took 120 MB that `plan` does not predict.
 _MAX_COUNTED_POINTS = 250_000
+# Pairs of a point and a neighbor of its device up to which receivers are recorded: at most 12 MB.
+_MAX_RECORDED_PAIRS = 1_000_000
 
 
 class Suppression(ReshapesMethod, Transform):
@@ -100,7 +102,7 @@ class Suppression(ReshapesMethod, Transform):
 
 
 class Disclosure(PlacedOnGraph, Transform):
-    """Observer that counts disclosed points: local points that a device sent unchanged.
+    """Observer that counts disclosed points, local points that a device sent unchanged, and records their receivers.
 
     A point is disclosed if all its coordinates appear next to each other, bit for bit, in a row that its device sent
     over a link, in any exchange of any stage. The row may be a local or a forwarded one, and the message may be lost.
@@ -112,11 +114,15 @@ class Disclosure(PlacedOnGraph, Transform):
     devices : Devices
     total : int
         Points of all devices.
+    records : bool
+        Whether to record receivers.
 
     Attributes
     ----------
     left : bool[m] or None
         Marks the disclosed local points; None above 250,000 points, where they are not counted.
+    receivers : Receivers or None
+        First exchange in which each point was sent to each neighbor; None if it is not recorded.
     """
 
     name: ClassVar[str] = "disclosure"
@@ -124,9 +130,13 @@ class Disclosure(PlacedOnGraph, Transform):
     # It only observes.
     alters = False
 
-    def __init__(self, devices: Devices, total: int) -> None:
+    def __init__(self, devices: Devices, total: int, *, records: bool = True) -> None:
         self._sizes = devices.sizes
         self.left: Mask | None = np.zeros(len(devices.stored), np.bool_) if total <= _MAX_COUNTED_POINTS else None
+        self.receivers = Receivers(devices) if records and self.left is not None else None
+        # Names of all stages so far, and the number of those before the stages of `start`.
+        self._stages = list[str]()
+        self._before = 0
 
     @classmethod
     def configure(cls, options: Settings) -> Settings:
@@ -136,21 +146,30 @@ class Disclosure(PlacedOnGraph, Transform):
     @classmethod
     def build(cls, settings: Settings, scope: RunScope) -> "Disclosure":
         """Build the observer of a batch."""
-        return cls(scope.devices, scope.devices.total_points)
+        devices, network = scope.devices, scope.network
+        pairs = network.total(np.array([(devices.sizes * np.diff(devices.indptr)).sum()], np.int64))[0]
+        return cls(devices, devices.total_points, records=bool(pairs <= _MAX_RECORDED_PAIRS))
 
     def start(self, stages: Sequence[Stage], devices: Devices, network: Network) -> None:
         """Index the points in the units of these stages."""
+        self._before = len(self._stages)
+        self._stages += [stage.name for stage in stages]
         if self.left is not None:
             self._index = index_points(devices, devices.points)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the marks of the disclosed points, in the form of `p2pkm.engine.state_tree`."""
-        return {"left": None if self.left is None else RaggedArray(self.left.astype(np.uint8), self._sizes)}
+        """Return marks and receivers of the disclosed points, in the form of `p2pkm.engine.state_tree`."""
+        return {
+            "left": None if self.left is None else RaggedArray(self.left.astype(np.uint8), self._sizes),
+            "receivers": None if self.receivers is None else self.receivers.snapshot(),
+        }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Continue from a snapshot."""
         if self.left is not None:
             self.left = snapshot["left"].values.astype(np.bool_)
+        if self.receivers is not None:
+            self.receivers.first = snapshot["receivers"].values
 
     def figures(self, network: Network) -> dict[str, Any]:
         """Return the number of disclosed points for the summary."""
@@ -158,24 +177,102 @@ class Disclosure(PlacedOnGraph, Transform):
             "raw_points_disclosed": None if self.left is None else int(network.total(np.array([self.left.sum()]))[0])
         }
 
+    def results(self, rows: Integers, network: Network) -> dict[str, Any]:
+        """Return sender, row, receiver and first exchange of every disclosed point: arrays of `Result.disclosed`."""
+        if self.receivers is None:
+            return {}
+        device, row, receiver, stage, number, turn = self.receivers.gather(rows, network).T.copy()
+        names = np.array(self._stages or [""], np.str_)
+        arrays = {"device": device, "row": row, "receiver": receiver, "stage": names[stage]}
+        return {"disclosed": arrays | {"round": number, "turn": turn}}
+
     def begin(self, stage: Stage, *, closing: bool) -> "Disclosure | None":
         """Return the observer for all stages, None if there are too many points."""
         return None if self.left is None else self
 
     def outgoing(self, messages: Messages, context: Context) -> Messages:
         """Mark the local points in the messages, which are not changed."""
-        self._mark_disclosed(messages, context.state, context.devices)
+        self._mark_disclosed(messages, context)
         return messages
 
-    def _mark_disclosed(self, messages: Messages, state: Any, devices: Devices) -> None:
-        index, left = self._index, self.left
+    def _mark_disclosed(self, messages: Messages, context: Context) -> None:
+        index, left, state, devices = self._index, self.left, context.state, context.devices
         assert left is not None
         # Clients of a server method send in normalized units.
         if isinstance(state, StarState) and (state.shift.any() or (state.span != 1.0).any()):
             owner = np.repeat(np.arange(len(devices)), devices.sizes)
             index = index_points(devices, (devices.stored - state.shift[owner]) / state.span[owner])
+        # Preliminary stages have negative numbers, and each of them is started alone.
+        exchange = self._before + max(context.stage, 0), devices.round, devices.turn + (devices.round > 0)
         for rows, get_owners in sent_rows(messages, devices):
-            left[index.find(rows, get_owners)] = True
+            points = index.find(rows, get_owners)
+            left[points] = True
+            if self.receivers is not None and len(points):
+                self.receivers.add(points, messages, devices, exchange)
+
+
+class Receivers:
+    """First exchange in which each local point was sent to each neighbor of its device; the message may be lost.
+
+    Attributes
+    ----------
+    first : int32[p, 3]
+        Number of the stage plus 1, round and turn of this exchange for every pair of a point and an edge of its device,
+        by device, point and edge; 0 for pairs without one.
+    """
+
+    def __init__(self, devices: Devices) -> None:
+        self._ids, self._offsets, self._indptr, self._indices = (
+            devices.ids, devices.offsets, devices.indptr, devices.indices
+        )  # fmt: skip
+        self._degrees = np.diff(devices.indptr)
+        self._counts = devices.sizes * self._degrees
+        self.first = np.zeros((self._counts.sum(), 3), np.int32)
+
+    def snapshot(self) -> RaggedArray:
+        """Return the exchanges, in the form of `p2pkm.engine.state_tree`."""
+        return RaggedArray(self.first, self._counts)
+
+    def add(self, points: Integers, messages: Messages, devices: Devices, exchange: tuple[int, int, int]) -> None:
+        """Record that points, int64[p], are sent over the edges of the messages in an exchange (stage, round, turn)."""
+        is_open = devices.active_edges if messages.edges is None else np.zeros(len(devices.indices), np.bool_)
+        if messages.edges is not None:
+            is_open[messages.edges] = True
+            is_open &= devices.active_edges
+        owners = self._find_owners(points)
+        degrees = self._degrees[owners]
+        starts = self._starts[owners] + (points - self._offsets[owners]) * degrees
+        pairs = expand_ranges(starts, degrees)
+        is_new = is_open[expand_ranges(self._indptr[owners], degrees)] & (self.first[pairs, 0] == 0)
+        self.first[pairs[is_new]] = exchange[0] + 1, *exchange[1:]
+
+    def gather(self, rows: Integers, network: Network) -> Integers:
+        """Gather device, row, receiver, stage, round and turn of every pair, int64[q, 6], the same on all ranks.
+
+        rows: row of each local point in the input, int64[m].
+        """
+        pairs = np.flatnonzero(self.first[:, 0])
+        owners = self._starts.searchsorted(pairs, side="right") - 1
+        # Devices without pairs start where the next device starts.
+        point, edge = np.divmod(pairs - self._starts[owners], self._degrees[owners])
+        receivers = self._indices[self._indptr[owners] + edge]
+        table = np.column_stack((
+            self._ids[owners],
+            rows[self._offsets[owners] + point],
+            receivers,
+            self.first[pairs] - [1, 0, 0],
+        ))
+        counts = network.allgather_by_device(np.bincount(owners, minlength=len(self._ids)))
+        entries: Integers = network.allgather_by_device(table.astype(np.int64), counts)
+        return entries
+
+    @property
+    def _starts(self) -> Integers:
+        """First pair of each device."""
+        return self._counts.cumsum() - self._counts
+
+    def _find_owners(self, points: Integers) -> Integers:
+        return self._offsets.searchsorted(points, side="right") - 1
 
 
 class _PointIndex(NamedTuple):
@@ -290,6 +387,11 @@ def suppress_rows(messages: DenseMessages, devices: Devices) -> DenseMessages:
     order = np.argsort(~stays, axis=1, kind="stable")
     values = np.take_along_axis(messages.values, order[:, :, None], axis=1)
     return messages._replace(values=values, rows=np.where(messages.rows < 0, messages.rows, stays.sum(axis=1)))
+
+
+def can_suppress(algorithm: Any) -> bool:
+    """Check whether the method can omit single rows."""
+    return not _find_obstacle(algorithm)
 
 
 def check_min_cluster_size(least: int, algorithm: Any) -> None:

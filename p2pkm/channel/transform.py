@@ -277,6 +277,13 @@ class Transform:
         """Return the summary metrics of the transform, the same on all ranks; called when the run has ended."""
         return {}
 
+    def results(self, rows: Integers, network: Network) -> dict[str, Any]:
+        """Return arrays for the `Result`, the same on all ranks; called when the run has ended.
+
+        rows: row of each local point in the input, int64[m].
+        """
+        return {}
+
 
 class PlacedOnGraph:
     """Mixin for transforms that depend on the graph: settings, parts on each rank, additional stages."""

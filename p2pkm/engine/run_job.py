@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from p2pkm.channel.suppression import reach
+from p2pkm.channel.suppression import can_suppress, reach
 from p2pkm.channel.transform import RunScope
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.states import optional
@@ -30,6 +30,7 @@ from p2pkm.kernels.streams import shared_key
 from p2pkm.methods.init.pipelines import Stage, describe_graph_use, stages
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.metrics.cost_ratio import CostEvaluator, cluster_centrally, gather_points
+from p2pkm.metrics.disclosure import add_disclosed
 from p2pkm.metrics.monitor import Monitor, Record
 from p2pkm.metrics.result import Result
 from p2pkm.metrics.summary import FinishedRun, OptionalMetrics, build_result, describe
@@ -174,8 +175,15 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
         *_final_points(devices, shards, point_feed, final.state), monitor, final.state, topology, clock, ages, hops
     )
     result = build_result(world, finished, facts, _in_scaled_units(hooks.scores, scaling))
+    return _complete(result, config, scaling, channel.results(part.shards.rows, network))
+
+
+def _complete(result: Result, config: RunConfig, scaling: Scaling | None, arrays: dict[str, Any]) -> Result:
+    """Add units and names of the features, and the arrays of the channel, to a result."""
     # The names belong to the features of the points, not to features that were derived from them.
-    return replace(result, scaling=scaling, features=None if result.derived else config.features or None)
+    features = None if result.derived else config.features or None
+    result = replace(result, scaling=scaling, features=features)
+    return add_disclosed(result, arrays.get("disclosed"), suppressible=can_suppress(config.algorithm))
 
 
 def _build_timing(config: RunConfig, run_stages: tuple[Stage, ...], events: Events | None) -> Timing | None:

@@ -55,6 +55,68 @@ class Exposure(NamedTuple):
         return short_repr(self)
 
 
+class Disclosed(NamedTuple):
+    """Disclosed points: local points that a device sent unchanged, with every receiver.
+
+    Entries are in ascending (device, row, receiver). A point that was sent to a neighbor several times has one entry,
+    of the first exchange. Lost messages are included. Receivers may have forwarded the row.
+
+    Attributes
+    ----------
+    device : int64[q]
+        Device of the point.
+    row : int64[q]
+        Row of the point in the input array, counted from 0.
+    receiver : int64[q]
+        Neighbor to which it was sent; the number of devices for the server.
+    stage : str[q]
+        Name of the stage, as in `Result.rounds`.
+    round, turn : int64[q]
+        Round of the stage, and turn of the round from 1; 0 at the initial exchange.
+    names : tuple of str
+        Names or numbers of all devices and, at the end, of the server.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> shards = p2pkm.Shards.from_list([[[0.0], [9.0]], [[0.1]]])
+    >>> result = p2pkm.simulate(p2pkm.ConsensusLloyd(2, init="local"), topologies.path(2), shards)
+    >>> result.disclosed.table()
+      device  row to      stage  round  turn
+    0      0    0  1  consensus      0     0
+    1      0    1  1  consensus      0     0
+    2      1    2  0  consensus      0     0
+    """
+
+    device: Integers
+    row: Integers
+    receiver: Integers
+    stage: Any
+    round: Integers
+    turn: Integers
+    names: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def table(self) -> "pd.DataFrame":
+        """Convert to a pandas DataFrame with the names of the devices, as in disclosed.csv of the run folder."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_columns())
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return the arrays by name, without the names of the devices."""
+        return {name: value for name, value in self._asdict().items() if name != "names"}
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return the columns of `table` by name."""
+        device, receiver = ([self.names[i] for i in ids.tolist()] for ids in (self.device, self.receiver))
+        return {"device": device, "row": self.row.tolist(), "to": receiver, "stage": self.stage.tolist(),
+                "round": self.round.tolist(), "turn": self.turn.tolist()}  # fmt: skip
+
+
 class HashChain(NamedTuple):
     """Hash chain over the records of a run.
 
@@ -173,6 +235,9 @@ class Result:
         Other results of a method, by name, such as `features`, float64[m, D]: learned features of the points in the
         order of `Census.device`. Then centroids, costs and labels are in the space of these features, and so is the
         input of `predict`. Empty for other methods.
+    disclosed : Disclosed or None
+        Points that devices sent unchanged, and their receivers; None if not recorded: for more than 250,000 points, or
+        1 million pairs of a point and a neighbor of its device.
 
     Examples
     --------
@@ -209,6 +274,7 @@ class Result:
     devices: dict[str, Floats] = field(default_factory=dict)
     features: tuple[str, ...] | None = None
     derived: dict[str, Any] = field(default_factory=dict)
+    disclosed: Disclosed | None = None
 
     @property
     def feature_names(self) -> tuple[str, ...]:

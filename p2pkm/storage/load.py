@@ -8,8 +8,9 @@ from typing import Any
 
 from p2pkm.core.errors import DataError
 from p2pkm.data.readers.npy import load_arrays
+from p2pkm.metrics.disclosure import UNRECORDED, name_devices
 from p2pkm.metrics.replay_frames import Frames
-from p2pkm.metrics.result import Census, Exposure, HashChain, Result
+from p2pkm.metrics.result import Census, Disclosed, Exposure, HashChain, Result
 from p2pkm.network.graph import Topology
 from p2pkm.network.ledger import Traffic
 from p2pkm.storage.run_status import describe_missing_results, require_single_run
@@ -27,6 +28,7 @@ _REQUIRED: dict[str, dict[str, int]] = {
     "exposure": {},
     "devices": {},
     "learned": {},
+    "disclosed": {},
 }  # fmt: skip
 
 
@@ -116,21 +118,26 @@ def _read_topology(path: Path) -> Topology:
 def _assemble(
     summary: dict[str, Any], rounds: list[dict[str, Any]], arrays: dict[str, dict[str, Any]], topology: Topology
 ) -> Result:
-    centroids, labels, ledger, census, chain, frames, exposure, devices, learned = (arrays[name] for name in _REQUIRED)
+    centroids, labels, ledger, census, chain, frames, exposure, devices, learned, disclosed = (
+        arrays[name] for name in _REQUIRED
+    )
     n = len(centroids["centroids"])
     topology = replace(topology, hub=n if topology.n > n else -1)
     extra = {name: census.pop(name) for name in ("losses", "gtv", "best", "notes")}
+    notes = [str(note) for note in extra["notes"]]
+    if not disclosed and summary.get("raw_points_disclosed") and UNRECORDED not in notes:
+        notes.append("disclosed.npz is missing: the run only counted the disclosed points; repeat it from config.toml")
     groups, ratios, byzantine = (census.pop(name, None) for name in ("groups", "ratios", "byzantine"))
     return Result(
         centroids["centroids"], centroids.get("server_centroids"), rounds, summary,
         _build_tuple(Traffic, ledger | {"devices": topology.n}), topology, extra["losses"], extra["gtv"],
         _build_tuple(Census, labels | census), HashChain(chain["heads"], chain.get("digests")),
-        int(extra["best"]), [str(note) for note in extra["notes"]],
+        int(extra["best"]), notes,
         None if "scaling" not in centroids else (centroids["scaling"][0], centroids["scaling"][1]), groups,
         Frames(**frames) if frames else None, ratios, byzantine, Exposure(**exposure) if exposure else None,
         centroids.get("central"), devices,
         tuple(centroids["features"].tolist()) if "features" in centroids else None,
-        turn_labels(learned),
+        turn_labels(learned), Disclosed(**disclosed, names=name_devices(topology)) if disclosed else None,
     )  # fmt: skip
 
 

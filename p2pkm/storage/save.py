@@ -1,6 +1,7 @@
 """Saving of a result; every file is written atomically."""
 
 import json
+import math
 import os
 import re
 import zipfile
@@ -133,6 +134,7 @@ def save_result(result: Any, folder: Path) -> None:
         "devices": result.devices,
         "learned": turn_labels(result.derived),
         "exposure": {} if result.exposure is None else result.exposure._asdict(),
+        "disclosed": {} if result.disclosed is None else result.disclosed.to_arrays(),
     }  # fmt: skip
     for name, arrays in archives.items():
         present: Any = {key: np.asarray(value) for key, value in arrays.items() if value is not None}
@@ -147,7 +149,7 @@ def save_result(result: Any, folder: Path) -> None:
 
 
 def write_tables(result: Any, folder: Path) -> None:
-    """Write labels.csv and centroids.csv for spreadsheets, unless they are too large."""
+    """Write labels.csv, centroids.csv and disclosed.csv for spreadsheets, unless they are too large."""
     census = result.census
     topology = result.topology
     if census.labels is not None and len(census.labels) <= _LINES:
@@ -163,6 +165,20 @@ def write_tables(result: Any, folder: Path) -> None:
     if result.centroids.size <= _LINES:
         head = ",".join(map(_field, ("cluster", "device", "points", *result.feature_names)))
         _write_text(folder, "centroids.csv", f"{head}\n", _list_centroids(result))
+    if result.disclosed is not None:
+        _write_columns(folder, "disclosed.csv", result.disclosed.to_columns())
+
+
+def _write_columns(folder: Path, name: str, columns: dict[str, list[Any]]) -> None:
+    """Write a table as CSV, with empty fields for None and NaN."""
+    lines = [",".join(map(_format_field, row)) + "\n" for row in zip(*columns.values(), strict=True)]
+    _write_text(folder, name, ",".join(map(_field, columns)) + "\n", lines)
+
+
+def _format_field(value: Any) -> str:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.12g}"
+    return "" if value is None else _field(str(value))
 
 
 def _list_centroids(result: Any) -> list[str]:

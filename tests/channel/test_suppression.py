@@ -515,25 +515,30 @@ class Recorder:
     """Keeps all runs of d numbers, side by side, in the rows that every device sends over a link, by stage."""
 
     def __init__(self, monkeypatch, d):
-        self.sent, self.d = {}, d
+        self.sent, self.first, self.d = {}, {}, d
         exchange, deliver = LocalNetwork.exchange, LocalNetwork.deliver
 
-        def record(network, i, rows):
+        def record(network, i, rows, receivers):
             kept = self.sent.setdefault((network.stage == 0, i), set())
             for row in np.asarray(rows).tolist():
-                kept.update(tuple(row[first : first + d]) for first in range(len(row) - d + 1))
+                parts = [tuple(row[first : first + d]) for first in range(len(row) - d + 1)]
+                kept.update(parts)
+                for key in ((i, j, part) for j in receivers for part in parts):
+                    self.first.setdefault(key, (network.stage, network.turn))
 
         def send(network, messages):
             sources = np.repeat(np.arange(len(messages.rows)), np.diff(network.placement.indptr))
             edges = restrict_edges(messages.edges, network._active)
-            for i in np.unique(sources if edges is None else sources[edges]):
-                record(network, i, told(messages, i))
+            edges = slice(None) if edges is None else edges
+            for i in np.unique(sources[edges]).tolist():
+                receivers = network.placement.indices[edges][sources[edges] == i].tolist()
+                record(network, i, told(messages, i), receivers)
             return exchange(network, messages)
 
         def post(network, sparse):
             sources = np.searchsorted(network.placement.indptr, sparse.edges, side="right") - 1
-            for i in np.unique(sources):
-                record(network, i, told(sparse, i))
+            for i in np.unique(sources).tolist():
+                record(network, i, told(sparse, i), network.placement.indices[sparse.edges][sources == i].tolist())
             return deliver(network, sparse)
 
         monkeypatch.setattr(LocalNetwork, "exchange", send)
@@ -573,6 +578,25 @@ def test_raw_points_are_those_that_a_recorder_of_all_messages_finds(method, opti
                             allow_disconnected=True, **options)  # fmt: skip
     assert result.summary["raw_points_disclosed"] == recorder.count([(one, one) for one in blocks])
     assert result.summary["raw_points_disclosed"] > 0 or options.get("min_cluster_size") or method.name == "fkmeanscb"
+    check_receivers(result, recorder, blocks)
+
+
+def check_receivers(result, recorder, blocks):
+    """Compare the pairs of a point and a receiver, and the exchange, with those of the recorder."""
+    firsts = np.concatenate(([0], np.cumsum([len(one) for one in blocks])))
+    expected = {
+        (i, firsts[i] + r, j): recorder.first[i, j, tuple(point)]
+        for i, points in enumerate(blocks) for r, point in enumerate(points.tolist())
+        for j in range(len(blocks) + 1) if (i, j, tuple(point)) in recorder.first
+    }  # fmt: skip
+    found = result.disclosed
+    assert [*zip(found.device, found.row, found.receiver, strict=True)] == sorted(expected)
+    assert len({*zip(found.device, found.row, strict=True)}) == result.summary["raw_points_disclosed"]
+    names = {}
+    for key, stage, round, turn in zip(sorted(expected), *result.disclosed[3:6], strict=True):
+        place = expected[key]
+        assert names.setdefault(place[0], stage) == stage
+        assert (round, turn) == (0, 0) if place[1] == 0 else 1 <= round <= place[1] and 1 <= turn <= place[1]
 
 
 def test_points_that_are_passed_on_are_counted(monkeypatch):
@@ -623,6 +647,12 @@ def test_points_in_the_units_of_a_method_are_found():
         assert not plain.left.any() and not passed_on.left.any()
         resumed.restore(found.snapshot())
         assert resumed.figures(network) == {"raw_points_disclosed": 3}
+        rows = np.arange(9)
+        arrays = [one.results(rows, network)["disclosed"] for one in (found, resumed)]
+        assert [arrays[0][name].tolist() for name in ("device", "row", "receiver")] == [[0, 1, 2], [0, 2, 8], [3] * 3]
+        assert {name: part.tolist() for name, part in arrays[0].items()} == {
+            name: part.tolist() for name, part in arrays[1].items()
+        }
 
 
 def test_a_point_is_found_whatever_the_signs_of_its_zeros():

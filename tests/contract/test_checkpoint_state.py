@@ -50,6 +50,7 @@ FIELDS = [
     (DISTANT, 4, Events, "_done"),
     (STRUCK, 2, Mailbox, "_count"),
     (RACED, 3, Disclosure, "left"),
+    (RACED, 3, Disclosure, "receivers"),
 ]  # fmt: skip
 WHOLE = [
     (STRUCK, 4, FaultInjector, (*_TROUBLE, "_round", "_first", "_fresh")),
