@@ -23,6 +23,7 @@ ALLOWED = {  # where a library may be imported
     "rich": ("p2pkm/cli/",),
     "networkx": ("topologies/", "p2pkm/network/graph.py", "p2pkm/metrics/result.py", "p2pkm/storage/save.py"),
     "pandas": (
+        "p2pkm/metrics/clusters.py",
         "p2pkm/metrics/result.py",
         "p2pkm/storage/study_table.py",
         "p2pkm/data/readers/csv.py",
@@ -82,7 +83,8 @@ LAZY = (
 BLAS = {  # what may reach BLAS or LAPACK, whose bits depend on the number of threads
     "cholesky", "cond", "corrcoef", "cov", "det", "dot", "eig", "eigh", "eigh_tridiagonal", "eigsh", "eigvals",
     "eigvalsh", "einsum", "inner", "inv", "lstsq", "matmul", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv",
-    "polyfit", "qr", "silhouette_score", "slogdet", "solve", "splu", "spsolve", "svd", "svds", "tensordot", "vdot",
+    "polyfit", "qr", "silhouette_samples", "silhouette_score",
+    "slogdet", "solve", "splu", "spsolve", "svd", "svds", "tensordot", "vdot",
     "LogisticRegression",
 }  # fmt: skip
 NO_BLAS = {  # calls outside of `single_thread` that are none of BLAS, or whose caller has the limit

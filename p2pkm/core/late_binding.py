@@ -9,6 +9,7 @@ from typing import Any
 
 _PROVIDERS = {
     "card": ("p2pkm.viz.notebook", "card"),
+    "clusters_latex": ("p2pkm.storage.latex_table", "write_clusters"),
     "learned": ("p2pkm.deep.learned_features", "collect_learned"),
     "plot_accuracy": ("p2pkm.deep.figures", "plot_accuracy"),
     "plot_features": ("p2pkm.deep.figures", "plot_features"),

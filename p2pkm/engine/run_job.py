@@ -31,6 +31,7 @@ from p2pkm.methods.init.pipelines import Stage, describe_graph_use, stages
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.metrics.cost_ratio import CostEvaluator, cluster_centrally, gather_points
 from p2pkm.metrics.disclosure import add_disclosed
+from p2pkm.metrics.medians import add_medians
 from p2pkm.metrics.monitor import Monitor, Record
 from p2pkm.metrics.result import Result
 from p2pkm.metrics.summary import FinishedRun, OptionalMetrics, build_result, describe
@@ -175,14 +176,22 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
         *_final_points(devices, shards, point_feed, final.state), monitor, final.state, topology, clock, ages, hops
     )
     result = build_result(world, finished, facts, _in_scaled_units(hooks.scores, scaling))
-    return _complete(result, config, scaling, channel.results(part.shards.rows, network))
+    return _complete(result, config, finished, scaling, channel.results(part.shards.rows, network), world)
 
 
-def _complete(result: Result, config: RunConfig, scaling: Scaling | None, arrays: dict[str, Any]) -> Result:
-    """Add units and names of the features, and the arrays of the channel, to a result."""
+def _complete(
+    result: Result,
+    config: RunConfig,
+    finished: FinishedRun,
+    scaling: Scaling | None,
+    arrays: dict[str, Any],
+    world: World,
+) -> Result:
+    """Add scaling, names of the features, medians and the arrays of the channel to a result."""
     # The names belong to the features of the points, not to features that were derived from them.
     features = None if result.derived else config.features or None
     result = replace(result, scaling=scaling, features=features)
+    result = add_medians(result, finished.devices, finished.monitor.network, world)
     return add_disclosed(result, arrays.get("disclosed"), suppressible=can_suppress(config.algorithm))
 
 

@@ -4,6 +4,7 @@ The score of a table without points is NaN.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -100,22 +101,45 @@ def mean_square_error(distances: Floats, k: int) -> float:
     return float(np.mean(distances)) ** 2 / k
 
 
-@single_thread("sklearn.metrics")
-def silhouettes(points: Floats, centroids: Floats) -> tuple[float | None, float | None]:
-    """Compute the mean silhouette (Rousseeuw 1987) and its simplified form (Hruschka et al. 2004).
+class Silhouettes(NamedTuple):
+    """Silhouettes of points that are labeled by the nearest centroid.
 
-    Points are labeled by the nearest centroid. The simplified form uses distances to centroids instead of mean
-    distances to the points of a cluster. The silhouette is None if all labels are equal; both are None for a single
-    centroid.
+    Attributes
+    ----------
+    mean : float or None
+        Mean silhouette (Rousseeuw 1987); None if all labels are equal, or all points have different labels.
+    simplified : float or None
+        Mean of its simplified form (Hruschka et al. 2004), with distances to centroids instead of mean distances to the
+        points of a cluster; None for a single centroid.
+    values : float64[m] or None
+        Silhouette of each point.
+    labels : int64[m] or None
+        Nearest centroid of each point.
     """
-    from sklearn.metrics import silhouette_score
+
+    mean: float | None = None
+    simplified: float | None = None
+    values: Floats | None = None
+    labels: Integers | None = None
+
+
+@single_thread("sklearn.metrics")
+def label_silhouettes(points: Floats, centroids: Floats) -> Silhouettes:
+    """Compute the silhouettes of points with respect to present centroids."""
+    from sklearn.metrics import silhouette_samples
 
     if len(centroids) < 2:
-        return None, None
+        return Silhouettes()
     distances = np.sqrt(np.stack([((points - row) ** 2).sum(axis=1) for row in centroids], axis=1))
     labels = distances.argmin(axis=1)
     nearest, second = np.sort(distances, axis=1)[:, :2].T
     simple = float(np.where(second > 0, (second - nearest) / np.where(second > 0, second, 1.0), 0.0).mean())
-    count = len(np.unique(labels))
-    silhouette = float(silhouette_score(points, labels)) if 1 < count < len(points) else None
-    return silhouette, simple
+    if not 1 < len(np.unique(labels)) < len(points):
+        return Silhouettes(simplified=simple)
+    values = silhouette_samples(points, labels)
+    return Silhouettes(float(np.mean(values)), simple, values, labels)
+
+
+def silhouettes(points: Floats, centroids: Floats) -> tuple[float | None, float | None]:
+    """Compute the mean silhouette and its simplified form, see `Silhouettes`."""
+    return label_silhouettes(points, centroids)[:2]

@@ -1,13 +1,19 @@
 """Clusters of a run: the centroids of all devices with a common numbering, in units of the data."""
 
-from typing import Any, NamedTuple
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.core.brief import short_repr
+from p2pkm.core.errors import DataError
+from p2pkm.core.late_binding import call
 from p2pkm.core.sorting import find_distinct
 from p2pkm.metrics.clustering import pair_one_to_one
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Squared distances in memory at a time.
 _COMPARED = 1 << 22
@@ -26,6 +32,20 @@ class Clusters(NamedTuple):
         Number of points that each device assigns to the cluster; None for large runs.
     means, deviations : float64[n, k, d] or None
         Mean and standard deviation of these points, in units of the data; NaN without points.
+    weights : float64[n, k] or None
+        Sum of the weights of these points.
+    medians : float64[n, k, d] or None
+        Weighted median of these points, in units of the data; None for large runs.
+    pooled_medians : float64[k, d] or None
+        Median of the points of all devices.
+    is_share : bool[d] or None
+        Features that are 0 or 1: categories and truth values, whose mean is a share.
+    silhouettes : float64[n + 1, k] or None
+        Mean silhouette of the points of each device and, at the end, of all devices; None without ``--silhouette``.
+    units : float64[n, d] or None
+        Unit of each feature in distances, by which the run divided it; None without scaling.
+    features, devices : tuple of str
+        Names of the features and of the devices.
     """
 
     number: Integers
@@ -33,9 +53,160 @@ class Clusters(NamedTuple):
     points: Integers | None
     means: Floats | None
     deviations: Floats | None
+    weights: Floats | None = None
+    medians: Floats | None = None
+    pooled_medians: Floats | None = None
+    is_share: Mask | None = None
+    silhouettes: Floats | None = None
+    units: Floats | None = None
+    features: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return short_repr(self)
+
+    def table(self) -> "pd.DataFrame":
+        """Describe every cluster over all devices (``all``) and on each device, as in clusters.csv of the run folder.
+
+        Columns: ``cluster``, ``device``, ``points`` (0: the device has no points in the cluster), ``share`` of the
+        points of the device, ``next`` (number of the nearest other cluster), ``distance`` of their centroids in the
+        units of the run (scaled, if the run scales), and ``silhouette`` if it was computed. Then ``NAME mean``,
+        ``NAME sd`` and ``NAME median`` of every feature in units of the data, or ``NAME share`` of a category.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        DataError
+            If the result does not contain medians.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import p2pkm
+        >>> import topologies
+        >>> X = np.array([[30.0, 1], [34, 0], [38, 1], [70, 0], [72, 0], [80, 0]])
+        >>> shards = p2pkm.Shards.deal(X, [0, 0, 1, 1, 1, 1])
+        >>> result = p2pkm.simulate(p2pkm.ConsensusLloyd(2), topologies.path(2), shards)
+        >>> result.clusters.table()[["device", "points", "feature 0 median", "feature 1 share"]].round(2)
+          device  points  feature 0 median  feature 1 share
+        0    all       3              72.0             0.00
+        1      0       0               NaN              NaN
+        2      1       3              72.0             0.00
+        3    all       3              34.0             0.67
+        4      0       2              32.0             0.50
+        5      1       1              38.0             1.00
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.to_columns())
+
+    def to_latex(self, *, device: str | None = None, caption: str | None = None, label: str | None = None) -> str:
+        """Return a LaTeX table with a row per feature and a column per cluster; it requires booktabs.
+
+        Cells: mean ± standard deviation [median] in units of the data, or the share of a category.
+
+        Parameters
+        ----------
+        device : str, optional
+            Name or number of a device; None: all devices together.
+        caption, label : str, optional
+            Caption and label of the environment ``table``; None: only the environment ``tabular``.
+
+        Raises
+        ------
+        DataError
+            If the result does not contain medians, or the device does not exist.
+        """
+        return str(call("clusters_latex", self, device, caption, label))
+
+    @property
+    def distinct_names(self) -> list[str]:
+        """Names of the features; repeated ones are followed by the number of the column."""
+        counts = Counter(self.features)
+        return [f"{name} [{j}]" if counts[name] > 1 else name for j, name in enumerate(self.features)]
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return the columns of `table` by name."""
+        if self.points is None or self.medians is None or self.pooled_medians is None or self.is_share is None:
+            raise DataError(
+                "the result does not contain medians of clusters: the run was too large (more than 1 million "
+                "coordinates), or its folder is of an earlier version. Repeat it from config.toml, or with fewer points"
+            )
+        n, k, _ = self.centroids.shape
+        points = np.vstack((self.points.sum(axis=0), self.points))
+        totals = points.sum(axis=1, keepdims=True)
+        nearest, distances = self._find_next()
+        numbers = nearest.astype(object)
+        numbers[nearest < 0] = None
+        values: dict[str, Any] = {
+            "cluster": np.tile(np.arange(k), (n + 1, 1)),
+            "device": np.tile(np.array(["all", *self.devices], object)[:, None], (1, k)),
+            "points": points,
+            "share": points / np.where(totals > 0, totals, np.nan),
+            "next": numbers,
+            "distance": distances,
+        }
+        if self.silhouettes is not None:
+            values["silhouette"] = np.roll(self.silhouettes, 1, axis=0)
+        pairs: Any = zip(
+            (*self.pool_moments(), self.pooled_medians), (self.means, self.deviations, self.medians), strict=True
+        )
+        parts = [np.concatenate((pooled[None], single)) for pooled, single in pairs]
+        for j, name in enumerate(self.distinct_names):
+            kinds = ("share",) if self.is_share[j] else ("mean", "sd", "median")
+            values |= {f"{name} {kind}": part[:, :, j] for kind, part in zip(kinds, parts, strict=False)}
+        return {name: value.T.ravel().tolist() for name, value in values.items()}
+
+    def pool_moments(self, *, over_clusters: bool = False) -> tuple[Floats, Floats]:
+        """Compute mean and standard deviation of the points of all devices, float64[k, d] each; NaN without points.
+
+        over_clusters: over all clusters, too; float64[d].
+
+        Raises
+        ------
+        DataError
+            If the result does not contain means of clusters, because the run was too large.
+        """
+        weights = self.points if self.weights is None else self.weights
+        if weights is None or self.means is None or self.deviations is None:
+            raise DataError(
+                "the result does not contain means of clusters: points or centroids have more than 20 million "
+                "coordinates. Use fewer points, devices, clusters or features"
+            )
+        weights = weights[:, :, None]
+        axes = (0, 1) if over_clusters else (0,)
+        total = weights.sum(axis=axes)
+        total = np.where(total > 0, total, np.nan)
+        means = np.nan_to_num(self.means)
+        mean: Floats = (weights * means).sum(axis=axes) / total
+        spread = np.where(weights > 0, np.nan_to_num(self.deviations) ** 2 + (means - mean) ** 2, 0.0)
+        return mean, np.sqrt((weights * spread).sum(axis=axes) / total)
+
+    def _find_next(self) -> tuple[Integers, Floats]:
+        """Find the nearest other cluster of each cluster, over all devices and on each device, and its distance.
+
+        Returns
+        -------
+        nearest : int64[n + 1, k]
+            -1 without another centroid.
+        distances : float64[n + 1, k]
+            Distance of the centroids in the units of the run; NaN without another centroid.
+        """
+        rows = np.concatenate((self.pool()[None], self.centroids))
+        if self.units is not None:
+            rows = rows / np.concatenate((self.units.mean(axis=0)[None], self.units))[:, None]
+        nearest, least = np.full(rows.shape[:2], -1), np.full(rows.shape[:2], np.inf)
+        for c in range(rows.shape[1]):
+            # Absent centroids are +inf; the difference of two of them is NaN, which is not smaller.
+            with np.errstate(invalid="ignore"):
+                squared = ((rows - rows[:, c, None]) ** 2).sum(axis=2)
+            squared[:, c] = np.inf
+            is_nearer = squared < least
+            nearest[is_nearer], least[is_nearer] = c, squared[is_nearer]
+        return nearest, np.where(nearest < 0, np.nan, np.sqrt(least))
 
     def pool(self) -> Floats:
         """Compute one centroid per cluster, float64[k, d]: the mean over devices, weighted by their numbers of points.

@@ -62,13 +62,14 @@ class Moments(NamedTuple):
             self.first[piece.span, :, j] += np.bincount(cell, weights * deviation, n * k).reshape(n, k)
             self.second[piece.span, :, j] += np.bincount(cell, weights * deviation * deviation, n * k).reshape(n, k)
 
-    def summarize(self, centroids: Floats) -> tuple[Integers, Floats, Floats]:
-        """Compute sizes int64[n, k], means and standard deviations float64[n, k, d]; NaN for empty clusters."""
+    def summarize(self, centroids: Floats) -> tuple[Integers, Floats, Floats, Floats]:
+        """Compute sizes int64[n, k], means and deviations float64[n, k, d], and weights; NaN for empty clusters."""
         total = np.where(self.sizes > 0, self.weights, np.nan)[:, :, None]
         mean = self.first / total
         square = self.second / total
         variance = square - mean * mean
-        return self.sizes, centroids + mean, np.sqrt(np.where(variance <= _ROUNDED * square, 0.0, variance))
+        deviation = np.sqrt(np.where(variance <= _ROUNDED * square, 0.0, variance))
+        return self.sizes, centroids + mean, deviation, self.weights
 
 
 def collect_labels(

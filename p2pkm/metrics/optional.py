@@ -7,7 +7,8 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.chunks import label
 from p2pkm.methods.building_blocks.averaging import max_moves
-from p2pkm.metrics.clustering import distance, silhouettes
+from p2pkm.metrics.clustering import distance, label_silhouettes
+from p2pkm.metrics.clusters import number_clusters
 from p2pkm.metrics.monitor import Monitor, add, mean
 from p2pkm.metrics.result import Census
 from p2pkm.network.transport import Network
@@ -74,10 +75,34 @@ def measure_server_costs(devices: Devices, network: Network, state: Any, central
     return {name: ratio if np.isfinite(ratio) else None for name, ratio in ratios.items()}
 
 
-def silhouette_scores(model: Floats, census: Census) -> dict[str, float | None]:
-    """Compute silhouette and simplified silhouette of the points (or a sample), labeled by the nearest centroid."""
-    silhouette, simplified = silhouettes(census.sample, model[model[:, 0] < np.inf])
-    return {"silhouette": silhouette, "simplified_silhouette": simplified}
+def measure_silhouettes(
+    model: Floats, reference: Floats, census: Census
+) -> tuple[dict[str, float | None], dict[str, Any]]:
+    """Compute silhouettes of the points (or a sample), labeled by the nearest centroid of a model.
+
+    Parameters
+    ----------
+    model : float64[q, d]
+    reference : float64[k, d]
+        Model that defines the numbers of the clusters.
+    census : Census
+
+    Returns
+    -------
+    scores : dict
+        Silhouette and simplified silhouette.
+    arrays : dict
+        Fields of `Census`; empty without silhouettes.
+    """
+    present = np.flatnonzero(model[:, 0] < np.inf)
+    silhouette, simplified, values, labels = label_silhouettes(census.sample, model[present])
+    scores = {"silhouette": silhouette, "simplified_silhouette": simplified}
+    if values is None or labels is None:
+        return scores, {}
+    rows = np.full((1, max(len(model), len(reference)), model.shape[1]), np.inf)
+    rows[0, : len(model)] = model
+    numbers = number_clusters(rows, reference)[0][present[labels]]
+    return scores, {"sample_silhouette": values, "sample_number": numbers}
 
 
 def measure_center_distance(models: Floats, centers: Floats) -> dict[str, float | None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.core.brief import short_repr
 from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
@@ -159,6 +159,19 @@ class Census(NamedTuple):
         Labels of the sample; -1 if a device is without centroids, or labels are not known.
     cluster_sizes, cluster_means, cluster_deviations : int64[n, k], float64[n, k, d], float64[n, k, d], or None
         Number, mean and standard deviation of the points of each centroid of a device; None for large runs.
+    cluster_weights : float64[n, k] or None
+        Sum of the weights of these points.
+    cluster_medians : float64[n, k, d] or None
+        Their medians in units of the data; None above 1 million coordinates.
+    pooled_medians : float64[k, d] or None
+        Medians of the points of all devices, by the cluster numbers of `Result.clusters`, in units of the data.
+    is_share : bool[d] or None
+        Features that are 0 or 1, whose mean is a share.
+    sample_silhouette : float64[s] or None
+        Silhouettes of the sample, labeled by the model of the server or, without a server, of the best device; None
+        without ``--silhouette``.
+    sample_number : int64[s] or None
+        Cluster numbers of these labels.
     """
 
     sizes: Integers
@@ -174,6 +187,12 @@ class Census(NamedTuple):
     cluster_sizes: Integers | None = None
     cluster_means: Floats | None = None
     cluster_deviations: Floats | None = None
+    cluster_weights: Floats | None = None
+    cluster_medians: Floats | None = None
+    pooled_medians: Floats | None = None
+    is_share: Mask | None = None
+    sample_silhouette: Floats | None = None
+    sample_number: Integers | None = None
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -299,11 +318,30 @@ class Result:
         widths = census.cluster_deviations
         if widths is not None and self.scaling is not None:
             widths = widths * self.scaling[1][: len(widths), None]
+        sizes, weights, medians = (
+            None if part is None else arrange(part, number)
+            for part in (census.cluster_sizes, census.cluster_weights, census.cluster_medians)
+        )
+        n = len(self.centroids)
         return Clusters(
-            number, arrange(self._unscale(self.centroids), number),
-            None if census.cluster_sizes is None else arrange(census.cluster_sizes, number),
-            means, None if widths is None else arrange(widths, number),
+            number, arrange(self._unscale(self.centroids), number), sizes,
+            means, None if widths is None else arrange(widths, number), weights, medians, census.pooled_medians,
+            census.is_share, self._average_silhouettes(), None if self.scaling is None else self.scaling[1][:n],
+            self.feature_names, tuple(self.topology.label(i) for i in range(n)),
         )  # fmt: skip
+
+    def _average_silhouettes(self) -> Floats | None:
+        """Compute the mean silhouette of each cluster on each device and, at the end, over all, float64[n + 1, k]."""
+        census, (n, k, _) = self.census, self.centroids.shape
+        if census.sample_silhouette is None or census.sample_number is None:
+            return None
+        # A server may have more centroids than the devices.
+        is_known = census.sample_number < k
+        cells = (census.sample_device * k + census.sample_number)[is_known]
+        counts = np.bincount(cells, minlength=n * k).reshape(n, k)
+        sums = np.bincount(cells, census.sample_silhouette[is_known], n * k).reshape(n, k)
+        counts, sums = np.vstack((counts, counts.sum(axis=0))), np.vstack((sums, sums.sum(axis=0)))
+        return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
     @property
     def labels(self) -> Integers:
@@ -334,13 +372,13 @@ class Result:
         rows = np.full((1, max(len(self.server_centroids), self.centroids.shape[1]), self.centroids.shape[2]), np.inf)
         rows[0, : len(self.server_centroids)] = self.server_centroids
         ordered = arrange(rows, number_clusters(rows, self.centroids[self.best]))[0]
-        return ordered if self.scaling is None else _scale_back(ordered, *(part[-1] for part in self.scaling))
+        return ordered if self.scaling is None else scale_back(ordered, *(part[-1] for part in self.scaling))
 
     def _unscale(self, rows: Floats) -> Floats:
         """Convert rows[n, k, d] of all devices to units of the data."""
         if self.scaling is None:
             return rows
-        return _scale_back(rows, *(part[: len(rows), None] for part in self.scaling))
+        return scale_back(rows, *(part[: len(rows), None] for part in self.scaling))
 
     @property
     def graph(self) -> "nx.Graph | CSRGraph":
@@ -488,7 +526,7 @@ class Result:
         return str(call("card", self))
 
 
-def _scale_back(rows: Floats, shift: Floats, span: Floats) -> Floats:
+def scale_back(rows: Floats, shift: Floats, span: Floats) -> Floats:
     """Convert rows to units of the data, float64[..., d]; rounding errors of 0 become 0, absent rows stay +inf."""
     values = rows * span + shift
     return np.where(np.isinf(rows), rows, np.where(np.abs(values) <= _ROUNDED * np.abs(shift), 0.0, values))

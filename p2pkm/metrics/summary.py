@@ -28,8 +28,8 @@ from p2pkm.metrics.optional import (
     measure_center_distance,
     measure_last_move,
     measure_server_costs,
+    measure_silhouettes,
     score_clients,
-    silhouette_scores,
 )
 from p2pkm.metrics.registry import measure, summary_keys
 from p2pkm.metrics.replay_frames import Frames
@@ -139,7 +139,7 @@ def build_result(world: World, finished: FinishedRun, facts: dict[str, Any], req
     reverted = int(network.total(np.array([np.sum(optional(state, "reverted", default=False))], np.int64))[0])
     move = measure_last_move(devices, network, state) if known and not reverted else None
     records = list[dict[str, Any]]()
-    summary = dict[str, Any]()
+    summary, silhouettes = dict[str, Any](), dict[str, Any]()
     if world.rank == 0:
         summary = dict.fromkeys(summary_keys()) | facts | _summarize_scores(cost_ratios, evaluator, census, monitor)
         summary |= (
@@ -151,8 +151,8 @@ def build_result(world: World, finished: FinishedRun, facts: dict[str, Any], req
         # With separate groups, the ratio to central k-means on all points is not a measure of quality.
         is_divided = groups is not None and groups.max() > topology.components.max()
         summary |= find_milestones(monitor.trace) | ({} if is_divided else find_best(monitor.trace))
-        summary |= _compute_optional(requested, centroids, monitor.best, model, census)
-        summary |= _score_groups(groups, requested.groups)
+        scores, silhouettes = _compute_optional(requested, centroids, monitor.best, model, census)
+        summary |= scores | _score_groups(groups, requested.groups)
         records = monitor.trace
     evaluator.notes += [
         *_note_large_run(topology, monitor, census, centroids),
@@ -161,12 +161,15 @@ def build_result(world: World, finished: FinishedRun, facts: dict[str, Any], req
         *_note_reverted(reverted, devices.clients),
     ]
     evaluator.notes += _note_missing_centroids(census, centroids, model, monitor, facts | {"served": topology.hub >= 0})
-    records, summary, notes, shared = _broadcast(world, monitor, records, summary, evaluator.notes)
+    records, summary, notes, shared = _broadcast(world, monitor, records, summary, evaluator.notes, silhouettes)
     frames = world.broadcast(monitor.recorder.build_frames() if world.rank == 0 else None)
     gtv = network.allgather_by_device(monitor.gtv, network.placement.edge_counts)
     result = Result(
         centroids, model, records, summary, traffic, topology, shared["losses"], _mirror(topology, gtv, network),
-        census, HashChain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
+        census._replace(
+            sample_silhouette=shared.get("sample_silhouette"), sample_number=shared.get("sample_number")
+        ),
+        HashChain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
         frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=monitor.excluded,
         exposure=exposure, central=evaluator.baseline, derived=_collect_derived(devices, network, state),
     )  # fmt: skip
@@ -176,9 +179,14 @@ def build_result(world: World, finished: FinishedRun, facts: dict[str, Any], req
 
 
 def _broadcast(
-    world: World, monitor: Monitor, records: list[dict[str, Any]], summary: dict[str, Any], notes: list[str]
+    world: World,
+    monitor: Monitor,
+    records: list[dict[str, Any]],
+    summary: dict[str, Any],
+    notes: list[str],
+    silhouettes: dict[str, Any],
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[str], dict[str, Any]]:
-    """Send records, summary, notes and the arrays of the monitor from rank 0 to all ranks; return them."""
+    """Send records, summary, notes, silhouettes and the arrays of the monitor from rank 0 to all ranks; return them."""
     shared = None
     if world.rank == 0:
         text = json.dumps([records, summary, notes], default=_plain)
@@ -188,6 +196,7 @@ def _broadcast(
             "best": np.array(monitor.best),
             "ratios": _ratios(monitor),
             **_to_arrays(monitor.hash_chain()),
+            **silhouettes,
         }
     shared = world.broadcast(shared)
     # Parsed on rank 0, too, so that the values have the same types on all ranks.
@@ -354,14 +363,22 @@ def _measure_server(devices: Devices, network: Network, state: Any, evaluator: C
 
 def _compute_optional(
     requested: OptionalMetrics, centroids: Floats, best: int, model: Floats | None, census: Census
-) -> dict[str, Any]:
-    """Compute the requested optional metrics of the server's model or, without a server, of the devices' models."""
-    scores: dict[str, Any] = {}
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Compute the requested optional metrics of the server's model or, without a server, of the devices' models.
+
+    Returns
+    -------
+    scores : dict
+        Values of the summary.
+    arrays : dict
+        Silhouettes of the sample: fields of `Census`.
+    """
+    scores, arrays = dict[str, Any](), dict[str, Any]()
     if requested.silhouette:
-        scores |= silhouette_scores(centroids[best] if model is None else model, census)
+        scores, arrays = measure_silhouettes(centroids[best] if model is None else model, centroids[best], census)
     if requested.centers is not None:
         scores |= measure_center_distance(centroids if model is None else model[None], requested.centers)
-    return scores
+    return scores, arrays
 
 
 def _name_groups(network: Network, topology: Topology, state: Any) -> Integers | None:

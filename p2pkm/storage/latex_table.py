@@ -1,15 +1,17 @@
-"""LaTeX table of a study: means over seeds with their spread; a significantly best mean is bold."""
+"""LaTeX tables: of a study, means over seeds with their spread; of the clusters of a run, their features."""
 
+import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.errors import ExperimentError
+from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.spec import suggest
 from p2pkm.core.units import count
 from p2pkm.core.validation import check_choice
+from p2pkm.metrics.clusters import Clusters
 from p2pkm.metrics.registry import Metric, find
 from p2pkm.storage.conclusion import describe_test
 from p2pkm.storage.paired_tests import (
@@ -35,6 +37,8 @@ _DASH = "--"
 _BOLD = r"\mathbf"
 _EQUIVALENT_MARK = r"\approx"
 _UNDECIDED_MARK = "?"
+# Largest number of decimals of a mean.
+_MOST_PLACES = 4
 
 
 def escape(text: str) -> str:
@@ -91,13 +95,55 @@ def write_latex(groups: Groups, axes: Sequence[str], figures: Sequence[str] | No
         f"% {metric.column}: {describe_test(verdicts[metric.key], margin)}" for metric in metrics if metric.better
     ]
     columns = "l" * len(sides) + "r" * len(metrics)
-    body = [rf"\begin{{tabular}}{{{columns}}}", r"  \toprule", top, r"  \midrule", *rest, r"  \bottomrule",
-            r"\end{tabular}"]  # fmt: skip
-    if caption is not None or label is not None:
-        named = [] if caption is None else [rf"\caption{{{caption}}}"]
-        named += [] if label is None else [rf"\label{{{label}}}"]
-        body = [r"\begin{table}", r"\centering", *named, *body, r"\end{table}"]
-    return "\n".join([*notes, *body]) + "\n"
+    return "\n".join([*notes, *_enclose(columns, [top, r"  \midrule", *rest], caption, label)]) + "\n"
+
+
+def _enclose(columns: str, rows: list[str], caption: str | None, label: str | None) -> list[str]:
+    """Enclose the rows in the environment ``tabular`` and, with a caption or a label, in ``table``."""
+    body = [rf"\begin{{tabular}}{{{columns}}}", r"  \toprule", *rows, r"  \bottomrule", r"\end{tabular}"]
+    if caption is None and label is None:
+        return body
+    named = [] if caption is None else [rf"\caption{{{caption}}}"]
+    named += [] if label is None else [rf"\label{{{label}}}"]
+    return [r"\begin{table}", r"\centering", *named, *body, r"\end{table}"]
+
+
+def write_clusters(clusters: Clusters, device: str | None, caption: str | None, label: str | None) -> str:
+    """Return the LaTeX table of the clusters; see `p2pkm.metrics.clusters.Clusters.to_latex`."""
+    columns = clusters.to_columns()
+    if device is not None and str(device) not in clusters.devices:
+        raise DataError(f"device is {device!r}; expected one of them. {suggest(str(device), clusters.devices)}")
+    # The first row of a device named "all" follows that of all devices.
+    place = 0 if device is None else 1 + clusters.devices.index(str(device))
+    step = 1 + len(clusters.devices)
+    cells = {name: values[place::step] for name, values in columns.items()}
+    counts = [f"{points:,}" + ("" if math.isnan(share) else rf" ({100 * share:.0f}\,\%)")
+              for points, share in zip(cells["points"], cells["share"], strict=True)]  # fmt: skip
+    lines = [["", *(f"Cluster {c}" for c in cells["cluster"])], ["Points", *counts]]
+    if "silhouette" in cells:
+        lines.append(["Silhouette", *(_DASH if math.isnan(mean) else f"${mean:.2f}$" for mean in cells["silhouette"])])
+    for j, name in enumerate(clusters.distinct_names):
+        if clusters.is_share is not None and clusters.is_share[j]:
+            shares = cells[f"{name} share"]
+            values = [_DASH if math.isnan(share) else rf"{100 * share:.0f}\,\%" for share in shares]
+        else:
+            values = _format_moments(*(cells[f"{name} {kind}"] for kind in ("mean", "sd", "median")))
+        lines.append([escape(name), *values])
+    top, *rest = [f"  {' & '.join(line)} \\\\" for line in lines]
+    where = "all devices" if device is None else f"device {' '.join(str(device).split())}"
+    note = f"% Points of {where}: mean ± standard deviation [median], or share. Requires booktabs."
+    rows = [top, r"  \midrule", *rest]
+    return "\n".join([note, *_enclose("l" + "r" * clusters.number.shape[1], rows, caption, label)]) + "\n"
+
+
+def _format_moments(means: list[float], deviations: list[float], medians: list[float]) -> list[str]:
+    """Format mean ± standard deviation [median] of every cluster, with two digits of the smallest deviation above 0."""
+    spread = min((deviation for deviation in deviations if deviation > 0), default=1.0)
+    places = int(np.clip(1 - math.floor(math.log10(spread)), 0, _MOST_PLACES))
+    return [
+        _DASH if math.isnan(mean) else rf"${mean:.{places}f} \pm {deviation:.{places}f}$ [${median:.{places}f}$]"
+        for mean, deviation, median in zip(means, deviations, medians, strict=True)
+    ]
 
 
 def _choose(rows: Sequence[Mapping[str, Any]], figures: Sequence[str] | None) -> list[str]:

@@ -149,7 +149,7 @@ def save_result(result: Any, folder: Path) -> None:
 
 
 def write_tables(result: Any, folder: Path) -> None:
-    """Write labels.csv, centroids.csv and disclosed.csv for spreadsheets, unless they are too large."""
+    """Write labels.csv, centroids.csv, clusters.csv, clusters.tex and disclosed.csv, unless they are too large."""
     census = result.census
     topology = result.topology
     if census.labels is not None and len(census.labels) <= _LINES:
@@ -165,6 +165,9 @@ def write_tables(result: Any, folder: Path) -> None:
     if result.centroids.size <= _LINES:
         head = ",".join(map(_field, ("cluster", "device", "points", *result.feature_names)))
         _write_text(folder, "centroids.csv", f"{head}\n", _list_centroids(result))
+    if result.clusters.medians is not None:
+        _write_columns(folder, "clusters.csv", result.clusters.to_columns())
+        _write_text(folder, "clusters.tex", result.clusters.to_latex(), [])
     if result.disclosed is not None:
         _write_columns(folder, "disclosed.csv", result.disclosed.to_columns())
 

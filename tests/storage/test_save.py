@@ -220,6 +220,6 @@ def test_tables_for_spreadsheets_are_written_up_to_a_length(tmp_path, monkeypatc
     result = p2pkm.simulate(p2pkm.GTVMin(2), ring(3), shards, rounds=1, baselines=False)
     monkeypatch.setattr(save, "_LINES", lines)
     save.write_tables(result, tmp_path)
-    assert {file.name for file in tmp_path.iterdir()} == names | {"disclosed.csv"}
+    assert {file.name for file in tmp_path.iterdir()} == names | {"clusters.csv", "clusters.tex", "disclosed.csv"}
     for name, head in (("labels.csv", "row,device,cluster"), ("centroids.csv", "cluster,device,points,")):
         assert name not in names or (tmp_path / name).read_text().startswith(head)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
-from p2pkm.core.errors import DataError
 from p2pkm.core.units import count
 from p2pkm.viz.looks import finish_figure, is_narrow
 from p2pkm.viz.open_run import open_run
@@ -65,30 +64,13 @@ def standardize(result: Any) -> Profile:
         If the result does not contain means of clusters, because the run was too large.
     """
     clusters = result.clusters
-    if clusters.points is None:
-        raise DataError(
-            "the result does not contain means of clusters: points or centroids have more than 20 million coordinates. "
-            "Use fewer points, devices, clusters or features"
-        )
-    points = clusters.points[:, :, None]
-    means = np.nan_to_num(clusters.means)
-    squares = np.nan_to_num(clusters.deviations) ** 2
-    middle, variance = _pool(points, means, squares, (0, 1))
-    scale = np.where(variance > 0, np.sqrt(variance), 1.0)
-    pooled, within = _pool(points, means, squares, (0,))
+    middle, spread = clusters.pool_moments(over_clusters=True)
+    pooled, within = clusters.pool_moments()
+    scale = np.where(spread > 0, spread, 1.0)
     return Profile(
-        (clusters.means - middle) / scale, clusters.deviations / scale, (pooled - middle) / scale,
-        np.sqrt(within) / scale, clusters.points,
+        (clusters.means - middle) / scale, clusters.deviations / scale, (pooled - middle) / scale, within / scale,
+        clusters.points,
     )  # fmt: skip
-
-
-def _pool(points: Integers, means: Floats, squares: Floats, axes: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """Combine the numbers, means and variances of groups of points to the mean and variance of their union."""
-    total = points.sum(axis=axes)
-    known = np.where(total > 0, total, np.nan)
-    mean = (points * means).sum(axis=axes) / known
-    spread = np.where(points > 0, squares + (means - mean) ** 2, 0.0)
-    return mean, (points * spread).sum(axis=axes) / known
 
 
 @with_own_settings

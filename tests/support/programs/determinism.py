@@ -252,7 +252,9 @@ def runs(made=None):
         ledger = [
             int(part.sum()) for part in (result.ledger.edge_rows, result.ledger.rows, result.ledger.rows_per_device)
         ]
-        parts = (result.centroids, result.losses, result.gtv, *result.frames)
+        disclosed, census = result.disclosed.to_arrays(), result.census
+        tables = (census.cluster_medians, census.pooled_medians, *disclosed.values())
+        parts = (result.centroids, result.losses, result.gtv, *result.frames, *tables)
         seen = hashlib.sha256(b"".join(part.tobytes() for part in parts))
         yield {"name": name, "ledger": ledger, "seen": seen.hexdigest(), **{key: result.summary[key] for key in KEYS}}
 

@@ -1,0 +1,123 @@
+"""Medians of the clusters in units of the data, on each device and over all devices."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.messages import expand_ranges
+from p2pkm.core.sorting import offsets_of
+from p2pkm.metrics.result import Result, scale_back
+from p2pkm.network.transport import Network, World
+
+# Largest number of coordinates of points, and of centroids, with which medians are computed: sorting takes 0.2 s.
+_MAX_COORDINATES = 1_000_000
+# Distance from 0 and 1 that scaling causes by rounding.
+_ROUNDED = 1e-9
+# Difference of sums of weights that is a rounding error.
+_TIED = 1e-12
+
+
+def add_medians(result: Result, devices: Devices, network: Network, world: World) -> Result:
+    """Add the medians of the clusters to a result, identical on all ranks; a collective call.
+
+    Large results are returned with a note.
+
+    Parameters
+    ----------
+    result : Result
+        With scaling and names of features.
+    devices : Devices
+        Batch of this rank with the points at the end of the run.
+    network : Network
+    world : World
+    """
+    census = result.census
+    sizes = network.allgather_by_device(devices.sizes)
+    size = max(int(sizes.sum()) * devices.d, result.centroids.size)
+    if census.labels is None or census.device is None or census.cluster_sizes is None or size > _MAX_COORDINATES:
+        note = "clusters.csv is not written: points or centroids have more than 1 million coordinates"
+        return replace(result, notes=[*result.notes, note])
+    n, (_, k, d) = len(devices), result.centroids.shape
+    labels = census.labels[expand_ranges(offsets_of(sizes)[devices.ids], devices.sizes)]
+    owner = np.repeat(np.arange(n), devices.sizes)
+    is_weighted = network.total(np.array([any(devices.point_weights.strides)], np.int64))[0] > 0
+    weights = network.gather_by_device(devices.point_weights, sizes) if is_weighted else None
+    numbers = result.number_alike(census.device, census.labels) if world.rank == 0 else None
+    medians, pooled, kinds = np.empty((n, k, d)), np.empty((k, d)), np.zeros((d, 3), np.int64)
+    for j in range(d):
+        values = devices.stored[:, j].astype(np.float64)
+        if result.scaling is not None:
+            values = scale_back(values, *(part[devices.ids[owner], j] for part in result.scaling))
+        kinds[j] = _count_kinds(values)
+        cells = np.where(labels < 0, -1, owner * k + labels)
+        medians[:, :, j] = find_medians(values, devices.point_weights, cells, n * k).reshape(n, k)
+        column = network.gather_by_device(values, sizes)
+        if numbers is not None:
+            pooled[:, j] = find_medians(column, np.ones(len(column)) if weights is None else weights, numbers, k)
+    shares = _find_shares(network.total(kinds), int(sizes.sum()), result.feature_names)
+    census = census._replace(
+        cluster_medians=network.allgather_by_device(medians)[: devices.clients],
+        pooled_medians=world.broadcast({"medians": pooled} if world.rank == 0 else None)["medians"], is_share=shares,
+    )  # fmt: skip
+    return replace(result, census=census)
+
+
+def find_medians(values: Floats, weights: Floats, cells: Integers, count: int) -> Floats:
+    """Compute the weighted median of the values of each cell, float64[count]; NaN for empty cells.
+
+    If two values divide the weight in halves, the median is their mean, as without weights.
+
+    Parameters
+    ----------
+    values : float64[m]
+    weights : float64[m]
+        Positive weights.
+    cells : int64[m]
+        Cell of each value, -1: none.
+    count : int
+        Number of cells.
+    """
+    order = np.lexsort((values, cells))
+    order = order[np.count_nonzero(cells < 0) :]
+    if not len(order):
+        return np.full(count, np.nan)
+    values, cells = values[order], cells[order]
+    sums = np.cumsum(weights[order])
+    sizes = np.bincount(cells, minlength=count)
+    ends = sizes.cumsum()
+    before = np.concatenate(([0.0], sums))[ends - sizes]
+    totals = sums[ends - 1] - before
+    # Share of the weight of a cell up to each value: it ascends, so the values below a limit are the first of the cell.
+    shares = (sums - before[cells]) / totals[cells]
+    first, last = (
+        values[np.minimum(ends - sizes + np.bincount(cells[shares < limit], minlength=count), len(values) - 1)]
+        for limit in (0.5 - _TIED, 0.5 + _TIED)
+    )
+    return np.where(sizes > 0, 0.5 * first + 0.5 * last, np.nan)
+
+
+def _count_kinds(values: Floats) -> list[int]:
+    """Count the values that are 1, those that are neither 0 nor 1, and those outside of the interval [0, 1]."""
+    is_one = np.abs(values - 1.0) <= _ROUNDED
+    is_other = ~is_one & (np.abs(values) > _ROUNDED)
+    is_outside = (values < -_ROUNDED) | (values > 1.0 + _ROUNDED)
+    return [int(np.count_nonzero(mask)) for mask in (is_one, is_other, is_outside)]
+
+
+def _find_shares(kinds: Integers, m: int, names: Sequence[str]) -> Mask:
+    """Find the features whose mean is a share, bool[d]: values 0 and 1, or an encoded category with filled-in values.
+
+    Parameters
+    ----------
+    kinds : int64[d, 3]
+        Counts of `_count_kinds` over all points.
+    m : int
+        Number of points.
+    names : sequence of str
+        Names of the features; those of encoded categories contain "=", such as ``ward=icu``.
+    """
+    true_counts, number_counts, outside_counts = kinds.T
+    is_category = np.array(["=" in name for name in names], np.bool_)
+    return ((number_counts == 0) & (true_counts > 0) & (true_counts < m)) | (is_category & (outside_counts == 0))
