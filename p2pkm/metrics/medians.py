@@ -11,7 +11,7 @@ from p2pkm.core.sorting import offsets_of
 from p2pkm.metrics.result import Result, scale_back
 from p2pkm.network.transport import Network, World
 
-# Largest number of coordinates of points, and of centroids, with which medians are computed: sorting takes 0.2 s.
+# Largest number of coordinates of points, and of centroids, with which medians are computed: sorting takes 0.5 s.
 _MAX_COORDINATES = 1_000_000
 # Distance from 0 and 1 that scaling causes by rounding.
 _ROUNDED = 1e-9
