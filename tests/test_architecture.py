@@ -120,6 +120,7 @@ NO_BLAS = {  # calls outside of `single_thread` that are none of BLAS, or whose 
 SNIFFED = 3  # in all of p2pkm and topologies
 DEMANDED = {  # parents that something outside asks for: click, scikit-learn, matplotlib, a test, a run
     "p2pkm/cli/help.py": {"click.Command", "click.Group"},
+    "p2pkm/viz/drawn_text.py": {"RendererAgg"},
     "p2pkm/viz/picture.py": {"Figure"},
     "p2pkm/experiments/estimators/estimator.py": {
         "BaseEstimator",

@@ -103,7 +103,7 @@ def report_leaks(query: LeakQuery, out: str | None) -> dict[str, Any]:
         "uncertified": int(np.sum(~leaks.certified)), "note": NOTE, "figure": None,
     }  # fmt: skip
     if out is not None:
-        report["figure"] = str(_draw(report, leaks, hops, Path(out)))
+        report["figure"] = str(_draw(report, leaks, hops, Path(out), topology.names))
     return report
 
 
@@ -174,8 +174,10 @@ def _summarize_by_distance(leaks: "PairLeaks", hops: "Integers") -> list[dict[st
     return rows
 
 
-def _draw(report: dict[str, Any], leaks: "PairLeaks", hops: "Integers", path: Path) -> Path:
+def _draw(
+    report: dict[str, Any], leaks: "PairLeaks", hops: "Integers", path: Path, names: tuple[str, ...] | None
+) -> Path:
     from p2pkm.viz.figures.leaks import plot_leaks
 
     title = f"{report['graph']}, {count(report['gossips'], 'gossip')}"
-    return save_figure_file(lambda: plot_leaks(leaks.leak, leaks.receivers, hops, title), path)
+    return save_figure_file(lambda: plot_leaks(leaks.leak, leaks.receivers, hops, title, names=names), path)

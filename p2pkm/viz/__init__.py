@@ -28,6 +28,7 @@ from p2pkm.viz.figures.graph import plot_graph, plot_topology
 from p2pkm.viz.figures.graph_comparison import plot_graphs
 from p2pkm.viz.figures.leaks import plot_leaks
 from p2pkm.viz.figures.number_of_clusters import plot_k
+from p2pkm.viz.figures.overlay import overlay
 from p2pkm.viz.figures.partition import plot_partition, plot_partition_of
 from p2pkm.viz.figures.points import plot_points
 from p2pkm.viz.figures.profile import plot_profile
@@ -44,6 +45,7 @@ __all__ = [
     "draw_all",
     "draw_comparison",
     "draw_study",
+    "overlay",
     "overview",
     "plot_attack",
     "plot_bytes",

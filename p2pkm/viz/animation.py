@@ -1,7 +1,11 @@
 """Animation of a run: total variation and traffic on the graph, and the centroids over the points."""
 
+import base64
 import os
+from collections.abc import Sequence
+from html import escape
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,11 +14,12 @@ from p2pkm.core.batch import Floats
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.units import count
 from p2pkm.core.validation import check_integer
-from p2pkm.storage.save import staging_folder
+from p2pkm.storage.save import staging_folder, write_bytes
 from p2pkm.viz.color_by import read_points
-from p2pkm.viz.figures.graph import shade_links, style_links, style_marks
+from p2pkm.viz.figures.graph import NUMBERED, shade_links, style_links, style_marks
 from p2pkm.viz.figures.points import draw_points
 from p2pkm.viz.graph_layout import place_devices
+from p2pkm.viz.names import name_run, write_device_names
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.projection import Projection2D, choose_projection
 from p2pkm.viz.settings import with_own_settings
@@ -47,21 +52,49 @@ class AnimationFigure(NamedTuple):
     title: Any
 
 
+class Animation(NamedTuple):
+    """Animation of a run as a GIF image, which a notebook plays.
+
+    Attributes
+    ----------
+    gif : bytes
+    title : str
+    """
+
+    gif: bytes
+    title: str
+
+    def __repr__(self) -> str:
+        return f"<Animation of {self.title}, {len(self.gif):,} bytes; save(path) writes it, and a notebook plays it>"
+
+    def _repr_html_(self) -> str:
+        data = base64.b64encode(self.gif).decode()
+        return f'<img alt="animation: {escape(self.title)}" style="max-width:100%" src="data:image/gif;base64,{data}">'
+
+    def save(self, path: "str | os.PathLike[str]") -> Path:
+        """Write the GIF image to a file, which appears only when it is complete."""
+        target = Path(path)
+        _choose_writer(target, 1, (".gif",))
+        write_bytes(target.parent, target.name, lambda file: file.write(self.gif))
+        return target
+
+
 @with_own_settings
-def animate(result: "Run", path: "str | os.PathLike[str]", *, fps: int = 5) -> Path:
+def animate(result: "Run", path: "str | os.PathLike[str] | None" = None, *, fps: int = 5) -> Path | Animation:
     """Animate a run: devices colored by total variation, links by their traffic, and the moving centroids.
 
     Parameters
     ----------
     result : Result, or path of a run folder
-    path : path
-        A .gif file, or an .mp4 file, which requires ffmpeg.
+    path : path, optional
+        A .gif file, or an .mp4 file, which requires ffmpeg. None: no file; a notebook plays what is returned.
     fps : int, default=5
         Frames per second.
 
     Returns
     -------
-    pathlib.Path
+    pathlib.Path or Animation
+        The file or, without `path`, the animation in memory.
 
     Raises
     ------
@@ -70,7 +103,16 @@ def animate(result: "Run", path: "str | os.PathLike[str]", *, fps: int = 5) -> P
     DataError
         If the run has not recorded frames.
     """
-    target, result = Path(path), open_run(result)
+    result = open_run(result)
+    if path is None:
+        with TemporaryDirectory() as folder:
+            file = _write(result, Path(folder) / "replay.gif", fps)
+            return Animation(file.read_bytes(), name_run(result.summary))
+    return _write(result, Path(path), fps)
+
+
+def _write(result: "Result", target: Path, fps: int) -> Path:
+    """Write the animation of a run to a file."""
     writer = _choose_writer(target, check_integer(fps, 1, "fps"))
     frames = result.frames
     if frames is None:
@@ -90,13 +132,13 @@ def animate(result: "Run", path: "str | os.PathLike[str]", *, fps: int = 5) -> P
     return target
 
 
-def _choose_writer(target: Path, fps: int) -> Any:
+def _choose_writer(target: Path, fps: int, kinds: Sequence[str] = (".gif", ".mp4")) -> Any:
     """Return the matplotlib writer for the suffix of the file."""
     from matplotlib.animation import FFMpegWriter, PillowWriter
 
     kind = target.suffix.lower()
-    if kind not in {".gif", ".mp4"}:
-        raise ExperimentError(f"path of the animation is {str(target)!r}; expected a suffix .gif or .mp4")
+    if kind not in kinds:
+        raise ExperimentError(f"path of the animation is {str(target)!r}; expected a suffix {' or '.join(kinds)}")
     if kind == ".mp4" and not FFMpegWriter.isAvailable():
         raise ExperimentError("an .mp4 animation requires ffmpeg, which is not installed. Install it, or write a .gif")
     return FFMpegWriter(fps=fps) if kind == ".mp4" else PillowWriter(fps=fps)
@@ -133,7 +175,7 @@ def _set_up_graph(ax: Any, result: "Result", frames: "Frames") -> tuple[Any, Any
     from matplotlib.colors import Normalize
 
     places = place_devices(result.topology)
-    n = len(frames.device)
+    n, names = len(frames.device), result.topology.names
     ends = np.stack((places[frames.edge_a], places[frames.edge_b]), axis=1)
     volume = _count_bytes(frames)
     shades: Any = {"cmap": shade_links(), "norm": Normalize(0, max(float(volume.max(initial=0)), 1.0))}
@@ -161,6 +203,10 @@ def _set_up_graph(ax: Any, result: "Result", frames: "Frames") -> tuple[Any, Any
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(0.12)
     ax.autoscale_view()
+    if names is not None and n <= NUMBERED:
+        ax.margins(x=0.2, y=0.14)
+        ax.autoscale_view()
+        write_device_names(ax, shown, [names[i] for i in frames.device])
     if (variations > 0).any():
         label = "total variation between a\ndevice and its neighbors"
         add_color_bar(ax, devices, label, (1.02, 0.54, 0.03, 0.42))
@@ -203,7 +249,7 @@ def _show(animation: AnimationFigure, result: "Result", frames: "Frames", number
     variations = np.maximum(frames.disagreement[number], animation.devices.norm.vmin)
     animation.devices.set_array(np.ma.masked_invalid(variations))
     animation.links.set_array(_count_bytes(frames)[number])
-    parts = [str(result.summary["algorithm"]), f"stage {record['stage']}, round {record['round']}"]
+    parts = [name_run(result.summary), f"stage {record['stage']}, round {record['round']}"]
     if record["ratio_mean"] is not None:
         parts.append(f"cost {100 * (record['ratio_mean'] - 1):.3g} % above central k-means")
     animation.title.set_text(", ".join(parts))

@@ -2,12 +2,13 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from p2pkm.viz.figure_parts import list_axes
+from p2pkm.viz.names import full_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,15 +26,28 @@ class Row(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Marks with one legend entry; `means` is the label of their color bar."""
+    """Marks with one legend entry; `means` is the label of their color bar, `names` those of the marks."""
 
     kind: str
     label: str
     rows: list[Row]
     means: str = ""
+    names: Sequence[str] = ()
 
 
-COLUMNS = ("panel", "series", "kind", "number", *Row._fields, "x_label", "y_label", "value_label", "x_name", "y_name")
+COLUMNS = (
+    "panel",
+    "series",
+    "kind",
+    "number",
+    *Row._fields,
+    "x_label",
+    "y_label",
+    "value_label",
+    "x_name",
+    "y_name",
+    "name",
+)
 
 
 def write_table(figure: "Figure") -> str:
@@ -45,7 +59,8 @@ def write_table(figure: "Figure") -> str:
     * kind of the mark: line, point, bar, step, interval, link, cell or area; its number in the series;
     * x and y; x_end and y_end of bars, intervals and links; value of the color;
     * labels of the axes and of the color bar;
-    * tick labels at x and y, if an axis has names.
+    * names at x and y, if an axis has names; name of the mark, such as that of a device. All names are complete, also
+      those that the figure shortens.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -65,13 +80,25 @@ def _find_bars(ax: "Axes") -> Iterator[Any]:
 
 
 def _list_rows(ax: "Axes") -> Iterator[list[str]]:
-    title = " ".join(ax.get_title(loc="left").split()) or " ".join(ax.get_title().split())
+    shown = " ".join(ax.get_title(loc="left").split()) or " ".join(ax.get_title().split())
+    title = full_names(ax, "") or shown
     labels = [" ".join(label.split()) for label in (ax.get_xlabel(), ax.get_ylabel())]
     names = _read_names(ax.xaxis), _read_names(ax.yaxis)
     for series in (*_read_containers(ax), *_read_lines(ax), *_read_collections(ax), *_read_images(ax)):
         for number, row in enumerate(series.rows):
             ticks = [known.get(at, "") for known, at in zip(names, row[:2], strict=True)]
-            yield [title, series.label, series.kind, str(number), *map(_write, row), *labels, series.means, *ticks]
+            name = series.names[number] if number < len(series.names) else ""
+            yield [
+                title,
+                series.label,
+                series.kind,
+                str(number),
+                *map(_write, row),
+                *labels,
+                series.means,
+                *ticks,
+                name,
+            ]
 
 
 def _write(value: Any) -> str:
@@ -88,7 +115,10 @@ def _read_names(axis: Any) -> dict[float, str]:
         axis.get_major_locator(), FixedLocator
     ):
         return {}
-    return {float(at): text for at, text in zip(axis.get_majorticklocs(), axis.get_major_formatter().seq, strict=False)}
+    shown = {
+        float(at): text for at, text in zip(axis.get_majorticklocs(), axis.get_major_formatter().seq, strict=False)
+    }
+    return {**shown, **full_names(axis, {})}
 
 
 def _name(artist: Any) -> str:
@@ -161,7 +191,7 @@ def _read_collections(ax: "Axes") -> Iterator[Series]:
             places = np.ma.filled(np.ma.asarray(marks.get_offsets(), np.float64), np.nan)
             values = _values(marks, len(places))
             rows = [Row(x, y, value=value) for (x, y), value in zip(places, values, strict=True)]
-            yield Series("point", _name(marks), rows, _read_bar_label(marks))
+            yield Series("point", _name(marks), rows, _read_bar_label(marks), full_names(marks, ()))
         elif isinstance(marks, PolyCollection):
             corners = [corner for path in marks.get_paths() for corner in np.asarray(path.vertices)]
             yield Series("area", _name(marks), [Row(x, y) for x, y in corners])

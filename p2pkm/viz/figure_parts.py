@@ -6,6 +6,8 @@ from itertools import pairwise
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from p2pkm.viz.names import break_name, full_names, keep_names, write_names
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 _SHORTEST = 12  # least width of a wrapped line in letters
 _LINES = 3  # most lines of a label
 _SMALLEST = 3.5  # least font size of a name in points
+_SHARE = 0.45  # largest share of the width that names on a vertical axis may take
 _CLOSE = 2.0  # least distance of two tick labels in points
 
 
@@ -66,8 +69,12 @@ def wrap_labels(figure: "Figure") -> None:
 
 
 def wrap_title(ax: "Axes") -> None:
-    """Break lines of a title that extend beyond the right edge of the figure."""
+    """Break lines of a title that extend beyond the right edge of the figure, and notes that are wider than it."""
     figure = ax.figure.figure
+    wide = figure.get_figwidth() * figure.dpi
+    for text in ax.texts if len(ax.child_axes) else ():
+        if not text.get_rotation() and text.get_window_extent().width > 0.95 * wide:
+            _wrap_text(text, 0.95 * wide)
     for text in _find_titles(ax):
         _wrap_text(text, figure.get_figwidth() * figure.dpi - text.get_window_extent().x0)
 
@@ -81,17 +88,46 @@ def _find_titles(ax: "Axes") -> list[Any]:
     return [text for text in texts if title and text.get_text() == title]
 
 
-def shrink_panel_titles(ax: "Axes") -> None:
-    """Reduce the font size of titles that are wider than their panel or overlap the panel above."""
+def fit_panel_titles(ax: "Axes") -> None:
+    """Break titles that are wider than their panel, and reduce the font size of those that do not fit then.
+
+    A title fits if it is as wide as its panel and does not overlap the panel above.
+    """
     panels: list[Any] = list(ax.child_axes)
     boxes = [panel.get_window_extent() for panel in panels]
     for panel, box in zip(panels, boxes, strict=True):
         above = [other.y0 for other in boxes if other.y0 >= box.y1 and other.x0 < box.x1 and box.x0 < other.x1]
         for text in _find_titles(panel):
+            if text.get_window_extent().width > box.width and not text.get_rotation():
+                keep_names(panel, full_names(panel, text.get_text()))
+                text.set_text(_break_anywhere(text, box.width))
             drawn = text.get_window_extent()
             share = min(box.width / max(drawn.width, 1.0), (min(above) - box.y1) / drawn.height if above else 1.0)
             if share < 1.0:
                 text.set_fontsize(max(0.95 * share * text.get_fontsize(), _SMALLEST))
+
+
+def _break_anywhere(text: Any, room: float) -> str:
+    """Break a text into lines of at most `room` pixels, if possible at spaces and hyphens."""
+    text_line = " ".join(text.get_text().split())
+    text.set_text(text_line)
+    letters = max(int(room / max(text.get_window_extent().width, 1.0) * len(text_line)), _SHORTEST)
+    return break_name(text_line, letters)
+
+
+def shorten_tick_names(figure: "Figure") -> None:
+    """Shorten names on vertical axes that are wider than `_SHARE` of the figure; the table has them in full."""
+    room = _SHARE * figure.get_figwidth() * figure.dpi
+    for _, axis, horizontal in _list_shown(figure):
+        if horizontal or not _has_names(axis):
+            continue
+        formatter: Any = axis.get_major_formatter()
+        widest = max((label.get_window_extent().width for label in axis.get_ticklabels()), default=0.0)
+        names = [" ".join(text.split()) for text in formatter.seq]
+        letters = max((len(line) for text in formatter.seq for line in text.split("\n")), default=0)
+        if widest > room:
+            keep_names(axis, full_names(axis, dict(zip(map(float, axis.get_majorticklocs()), names, strict=False))))
+            axis.set_major_formatter(type(formatter)(write_names(names, max(int(letters * room / widest), _SHORTEST))))
 
 
 def wrap_legend(legend: Any, room: float) -> None:

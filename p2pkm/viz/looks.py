@@ -3,7 +3,17 @@
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from p2pkm.core.errors import ExperimentError
-from p2pkm.viz.figure_parts import find_texts, shrink_panel_titles, thin_ticks, wrap_labels, wrap_legend, wrap_title
+from p2pkm.viz.figure_parts import (
+    find_texts,
+    fit_panel_titles,
+    list_axes,
+    shorten_tick_names,
+    thin_ticks,
+    wrap_labels,
+    wrap_legend,
+    wrap_title,
+)
+from p2pkm.viz.names import list_device_names, place_names
 from p2pkm.viz.settings import FONTS, STYLE
 
 if TYPE_CHECKING:
@@ -18,6 +28,8 @@ _SMALL = 8.0  # points; text below this size keeps its proportion to the font si
 _SHARE = 0.8  # largest share of the width that a legend may take next to the axes
 # Passes of the fitting: resizing the axes moves labels and legends, which changes the room for the axes.
 _PASSES = 4
+_SHRINK = 0.88  # factor of the font size while texts overlap
+_SMALLEST = 3.5  # points; text is not made smaller
 
 
 class FigureStyle(NamedTuple):
@@ -148,9 +160,26 @@ def finish_figure(ax: "Axes", *, in_rows: bool = False) -> "Figure":
             _fit(figure, ax, preset, in_rows=in_rows)
         elif figure.grows:
             figure.grows = False
+            fit_panel_titles(ax)
             _contain(figure)
+            _name_devices(figure)
         _allow_mathematics(figure)
     return figure
+
+
+def _name_devices(figure: "Figure") -> None:
+    """Place the names of devices where they do not overlap other texts of the figure."""
+    from p2pkm.viz.drawn_text import list_lines
+
+    for ax in list_axes(figure):
+        texts = list_device_names(ax)
+        if texts:
+            for text in texts:
+                text.set_visible(False)
+            boxes = [line.box for line in list_lines(figure)]
+            for text in texts:
+                text.set_visible(True)
+            place_names(ax, boxes)
 
 
 def _contain(figure: "Figure") -> None:
@@ -179,6 +208,8 @@ def _allow_mathematics(figure: "Figure") -> None:
 
 def _fit(figure: "Figure", ax: "Axes", preset: FigureStyle, *, in_rows: bool) -> None:
     """Set the width and fonts of a figure, then resize the axes so that labels and legends fit next to them."""
+    from p2pkm.viz.drawn_text import has_conflicts
+
     wide, tall = figure.get_size_inches()
     box = ax.get_position(original=True)
     high = box.height * tall
@@ -191,15 +222,29 @@ def _fit(figure: "Figure", ax: "Axes", preset: FigureStyle, *, in_rows: bool) ->
     _scale_text(figure, ax, preset)
     _scale_marks(figure, preset.points / _SMALL * min(preset.width / wide, 1.0))
     figure.set_size_inches(preset.width, preset.height or preset.width * tall / wide)
+    size = preset.points
+    while True:
+        _arrange(figure, ax, preset, high if in_rows else None, shape)
+        size *= _SHRINK
+        if size < _SMALLEST or not has_conflicts(figure):
+            return
+        for text in find_texts(figure):
+            text.set_fontsize(max(_SHRINK * text.get_fontsize(), _SMALLEST))
+
+
+def _arrange(figure: "Figure", ax: "Axes", preset: FigureStyle, high: float | None, shape: float) -> None:
+    """Fit texts at their present size to the figure, and the axes to the remaining room, see `_place`."""
     for number in range(_PASSES):
         # Texts are wrapped in the first passes only; later ones settle the positions.
         if number < 2:
+            shorten_tick_names(figure)
             wrap_labels(figure)
             wrap_title(ax)
             thin_ticks(figure)
             _lower_legend(ax, preset)
-        _place(figure, ax, preset, high if in_rows else None, shape)
-    shrink_panel_titles(ax)
+        _place(figure, ax, preset, high, shape)
+    fit_panel_titles(ax)
+    _name_devices(figure)
 
 
 def _scale_text(figure: "Figure", ax: "Axes", preset: FigureStyle) -> None:

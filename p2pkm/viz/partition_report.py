@@ -28,10 +28,13 @@ class PartitionReport(NamedTuple):
         Points of each device.
     classes : int64[n, c] or None
         Points of each class on each device; None without labels.
+    names : tuple of str or None
+        Names of the devices; None: their numbers.
     """
 
     sizes: Integers
     classes: Integers | None
+    names: tuple[str, ...] | None = None
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -52,8 +55,9 @@ class PartitionReport(NamedTuple):
         """Format the main numbers, and one line for each of the first devices."""
         lines = [", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in self.figures.items())]
         for i in range(min(len(self.sizes), _LISTED)):
+            name = f"device {i:4d}" if self.names is None else self.names[i]
             row = "" if self.classes is None else "  classes " + " ".join(f"{count:5d}" for count in self.classes[i])
-            lines.append(f"device {i:4d}: {self.sizes[i]:6d} points{row}")
+            lines.append(f"{name:>11}: {self.sizes[i]:6d} points{row}")
         if len(self.sizes) > _LISTED:
             lines.append(f"... and {len(self.sizes) - _LISTED} more devices")
         return "\n".join(lines)
@@ -68,7 +72,7 @@ class PartitionReport(NamedTuple):
         """Draw a map of devices and classes, or points per device without labels."""
         from p2pkm.viz import plot_partition_of
 
-        return plot_partition_of(self.sizes, self.classes, ax)
+        return plot_partition_of(self.sizes, self.classes, ax, names=self.names)
 
 
 def partition_report(shards: "Shards") -> PartitionReport:
@@ -100,4 +104,4 @@ def partition_report(shards: "Shards") -> PartitionReport:
             offsets = shards.offsets[devices.start : devices.stop + 1] - rows.start
             labels = shards.labels[rows]
             classes[devices] = count_class_labels(offsets, labels, np.zeros_like(labels), count, 1)[:, :, 0]
-    return PartitionReport(shards.sizes, classes)
+    return PartitionReport(shards.sizes, classes, shards.names)

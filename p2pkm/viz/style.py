@@ -1,14 +1,13 @@
 """Common parts of figures: new axes without pyplot, colors for color-blind readers, ticks, labels and color bars."""
 
-from collections import Counter
 from collections.abc import Sequence
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.viz.looks import current_style
+from p2pkm.viz.names import break_name, keep_names, write_names
 from p2pkm.viz.open_run import require_type
 
 if TYPE_CHECKING:
@@ -21,8 +20,6 @@ BLUE, ORANGE, GREEN, RED, GRAY, PALE, INK = "#0072B2", "#E69F00", "#009E73", "#D
 DPI = 120
 BARS = 100  # devices; above, bars are replaced by steps
 RASTER = 2_000  # marks; above, vector files contain them as an image
-_LONGEST = 40  # letters of a name; longer ones are abbreviated
-_HEAD = 25  # letters from the beginning of an abbreviated name
 _WRAPPED = 20  # letters per line of a name on a vertical axis
 _LETTERS = 60  # letters of all names on a horizontal axis; above, names are rotated
 _ASLANT = 16  # letters of the longest name up to which names are rotated by 35 degrees instead of 90
@@ -118,7 +115,7 @@ def format_counts(axis: Any, unit: str = "") -> None:
 
 def set_integer_ticks(axis: Any, n: int, names: Sequence[str] | None = None) -> None:
     """Set integer ticks, all of 0 to n - 1 up to 20, and label them with names if there are some."""
-    from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
+    from matplotlib.ticker import FixedLocator, MaxNLocator
 
     few = n <= _NUMBERED
     axis.set_major_locator(FixedLocator(range(n)) if few else MaxNLocator(nbins=12, integer=True))
@@ -126,12 +123,30 @@ def set_integer_ticks(axis: Any, n: int, names: Sequence[str] | None = None) -> 
         written = write_names(names[:n])
         if axis.axis_name == "y":
             written = [break_name(name, _WRAPPED) for name in written]
-        axis.set_major_formatter(FixedFormatter(written))
+        set_name_ticks(axis, names[:n], written)
         longest = max(map(len, written))
         if axis.axis_name == "x" and n * longest > _LETTERS:
             axis.set_tick_params(rotation=35 if longest <= _ASLANT else 90)
             for label in axis.get_ticklabels() if longest <= _ASLANT else ():
                 label.set(horizontalalignment="right", rotation_mode="anchor")
+
+
+def set_name_ticks(axis: Any, names: Sequence[str], shown: Sequence[str] | None = None) -> None:
+    """Set ticks at 0 to n - 1 with names, which fitting may shorten but not remove.
+
+    Parameters
+    ----------
+    axis : matplotlib axis
+    names : sequence of str
+        Full names, for the table of the figure.
+    shown : sequence of str, optional
+        What the figure shows, such as broken names; None: `names`.
+    """
+    from matplotlib.ticker import FixedFormatter, FixedLocator
+
+    axis.set_major_locator(FixedLocator(range(len(names))))
+    axis.set_major_formatter(FixedFormatter(list(names if shown is None else shown)))
+    keep_names(axis, dict(enumerate(names)))
 
 
 def contrast(color: Any, other: Any) -> float:
@@ -147,24 +162,6 @@ def contrast(color: Any, other: Any) -> float:
 def choose_text_color(ground: Any) -> str:
     """Return black or white, the one with more contrast to a color."""
     return max(("black", "white"), key=lambda ink: contrast(ink, ground))
-
-
-def write_names(names: Sequence[str]) -> list[str]:
-    """Format names for a figure: names of more than 40 letters are abbreviated in the middle.
-
-    Names that would be equal then get their number in the list. A space is put before a leading underscore, because
-    matplotlib leaves labels with one out of legends.
-    """
-    plain = [" ".join(name.split()) for name in names]
-    cut = [name if len(name) <= _LONGEST else f"{name[:_HEAD]}…{name[_HEAD + 1 - _LONGEST :]}" for name in plain]
-    counts = Counter(cut)
-    numbered = [name if counts[name] == 1 else f"{name} ({i})" for i, name in enumerate(cut)]
-    return [f" {name}" if name.startswith("_") else name for name in numbered]
-
-
-def break_name(name: str, width: int) -> str:
-    """Break a name at spaces and hyphens into lines of about `width` letters."""
-    return "\n".join(wrap(name, width)) if len(name) > width else name
 
 
 def add_color_bar(

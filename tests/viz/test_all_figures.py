@@ -263,3 +263,24 @@ def test_names_in_notebooks_are_escaped():
     html = show_card("<b>", {"<i>": "<script>", "number": 12345, "share": 0.123456, "none": None}, lambda: 1 / 0)
     assert "<b>" not in html and "<i>" not in html and "<script>" not in html
     assert "12,345" in html and "0.1235" in html and "<img" not in html
+
+
+def test_an_animation_without_a_file_plays_in_a_notebook(runs, tmp_path):
+    shown = plots.animate(cut_short(runs["one device"]))
+    assert shown.gif.startswith(b"GIF8") and "data:image/gif;base64,R0lG" in shown._repr_html_()
+    assert shown.save(tmp_path / "film.gif").read_bytes() == shown.gif
+    with pytest.raises(ExperimentError, match=r"expected a suffix \.gif"):
+        shown.save(tmp_path / "film.mp4")
+
+
+def test_names_of_devices_are_in_an_animation_and_a_partition_report(runs):
+    from p2pkm.viz.animation import _set_up
+
+    graph = topologies.ring(4)
+    shards = p2pkm.Shards.deal(np.arange(16.0).reshape(8, 2), ["Oulu", "Ii", "Pori", "Turku"] * 2)
+    result = p2pkm.simulate(p2pkm.GTVMin(1), graph, shards, rounds=1)
+    texts = {text.get_text() for text in _set_up(result, result.frames).figure.axes[0].texts}
+    assert {"Oulu", "Ii", "Pori", "Turku"} <= texts
+    report = p2pkm.partition_report(shards)
+    assert "Oulu" in str(report)
+    assert "Oulu" in [label.get_text() for label in report.plot().axes[0].get_xticklabels()]

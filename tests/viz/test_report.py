@@ -100,9 +100,9 @@ def test_data_cannot_end_their_element():
 
 def test_tables_know_numbers():
     text = tabulate("t", ["name", "n"], [["a", 1234], ["b", None], ["c", 0.123456]]).text
-    assert '<td class="n" data-value="1234.0">1,234</td>' in text
-    assert '<td class="n">–</td>' in text
-    assert '<td class="n" data-value="0.123456">0.1235</td>' in text
+    assert '<td class="n" data-value="1234.0" data-label="n">1,234</td>' in text
+    assert '<td class="n" data-label="n">–</td>' in text
+    assert '<td class="n" data-value="0.123456" data-label="n">0.1235</td>' in text
     assert [write(value) for value in (0, 2, 2.0, 12345.6, 1e-9)] == ["0", "2", "2.000", "12,346", "1.000e-09"]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from p2pkm.viz.looks import finish_figure
 from p2pkm.viz.open_run import read_table
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import BLUE, GRAY, ORANGE, RED, label_axes, open_axes
+from p2pkm.viz.style import BLUE, GRAY, ORANGE, RED, label_axes, open_axes, set_integer_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,6 +60,6 @@ def plot_attack(result: Mapping[str, Any], ax: "Axes | None" = None) -> "Figure"
     ax.set_ylim(0.0, max(*1.25 * claimed, *1.25 * measured, *1.1 * (measured + 4 * errors), 1e-3))
     title = f"Claimed bound and attack, {attack['graph']}" + (f", {attack['gossips']} gossips" if gossip else "")
     label_axes(ax, title, f"distance from device {attack['receiver']}" if gossip else "coalition", "mu")
-    ax.set_xticks(places, [str(row["distance"]) if gossip else row["against"] for row in rows])
+    set_integer_ticks(ax.xaxis, len(rows), [str(row["distance" if gossip else "against"]) for row in rows])
     ax.legend(fontsize=8, frameon=False, loc="upper right", ncols=3, bbox_to_anchor=(1.0, 1.02))
     return finish_figure(ax)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Floats, Mask
-from p2pkm.core.units import count
 from p2pkm.metrics.milestones import find_best, is_worse
 from p2pkm.metrics.registry import find
 from p2pkm.viz.looks import finish_figure, is_narrow, is_tight
+from p2pkm.viz.names import describe_run
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import (
@@ -88,7 +88,7 @@ def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Figure":
     top = 1 - (0.87 + slant / 72) / height
     ax = open_axes(ax, 5.0 if is_narrow() else 7.0, height, left=0.14, right=0.9, bottom=0.55 / height, top=top)
     ax.set_axis_off()
-    ax.set_title(f"Convergence: {_describe(result.summary)}", fontsize=11, loc="left", pad=42 + slant)
+    ax.set_title(f"Convergence: {describe_run(result.summary)}", fontsize=11, loc="left", pad=42 + slant)
     room = 1 / (len(panels) + 0.28 * (len(panels) - 1))
     for i, panel in enumerate(panels):
         bottom = (len(panels) - 1 - i) * 1.28 * room
@@ -160,16 +160,6 @@ def read_records(rounds: Sequence[dict[str, Any]], name: str) -> Floats:
     """Return a metric of every record, float64[r]; NaN where it is unknown."""
     values = np.array([np.nan if record.get(name) is None else record[name] for record in rounds], np.float64)
     return np.where(np.isfinite(values), values, np.nan)
-
-
-def _describe(summary: dict[str, Any]) -> str:
-    """Describe the run for the title: method, number of devices, termination."""
-    parts = [summary.get("algorithm") or "run"]
-    if summary.get("devices") is not None:
-        parts.append(count(summary["devices"], "device"))
-    if summary.get("termination"):
-        parts.append(str(summary["termination"]))
-    return ", ".join(parts)
 
 
 def _draw_panel(axes: "Axes", panel: Panel, places: Floats) -> None:

@@ -47,6 +47,7 @@ def plot_coupling_path(rows: Sequence[Mapping[str, Any]], ax: "Axes | None" = No
     known = np.flatnonzero(np.isfinite(gtvs) & np.isfinite(fits))
     for i in known[np.unique(np.linspace(0, len(known) - 1, min(_NAMED, len(known))).astype(int))]:
         left.annotate(f"{couplings[i]:.3g}", (gtvs[i], fits[i]), xytext=(5, 5), textcoords="offset points", fontsize=8)
+    left.margins(0.12)
     label_axes(left, "Local fit, by coupling", "total variation (GTV)", "local fit: cost on local points")
     right.plot(couplings, counts, color=GREEN, marker="s", markersize=4.5, linewidth=1.4)
     right.set_ylim(0, max(np.nanmax(counts, initial=1.0) * 1.08, 1.5))

@@ -1,5 +1,6 @@
 """Points and centroids of single devices, one panel each."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +11,11 @@ from p2pkm.core.units import count
 from p2pkm.core.validation import as_list, check_integer
 from p2pkm.viz.color_by import read_points
 from p2pkm.viz.looks import finish_figure, is_narrow, is_tight
+from p2pkm.viz.names import break_name, keep_names, write_names
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.projection import choose_projection
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import CATEGORIES, GRAY, INK, break_name, format_tick_labels, open_axes, write_names
+from p2pkm.viz.style import CATEGORIES, GRAY, INK, format_tick_labels, open_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,8 +67,10 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
     centroids = projection.place(result.centroids[chosen])
     limits = _choose_limits(points, centroids)
     names = None if result.topology.names is None else write_names(result.topology.names)
+    # Names in narrow panels have several lines.
+    between = (5 if names and (is_narrow() or is_tight()) else 2) * _GAP
     for place, device in enumerate(chosen):
-        panel = _place_panel(ax, place, columns, rows)
+        panel = _place_panel(ax, place, columns, rows, between=between)
         panel.set(xlim=limits[0], ylim=limits[1])
         panel.locator_params(nbins=4)
         labels = [
@@ -80,17 +84,26 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
         name = f"device {device}" if names is None else names[device]
         title = break_name(name if is_tight() else f"{name}: {count(size, 'point')}", _WRAPPED)
         panel.set_title(title, fontsize=7.5, loc="left", pad=3)
+        keep_names(panel, f"{result.topology.label(device)}: {count(size, 'point')}" if names else "")
         panel.tick_params(labelsize=6.5, length=2, labelbottom=place + columns >= len(chosen))
         panel.tick_params(labelleft=place % columns == 0 and bool(projection.names[1]), left=bool(projection.names[1]))
-    _draw_legend(ax, colored.label, len(result.census.sample) < int(result.census.sizes.sum()))
+    # Points above the panels for titles of several lines, below the legend.
+    panels: list[Any] = list(ax.child_axes)
+    above = 9.0 * max(panel.get_title(loc="left").count("\n") for panel in panels[:columns])
+    _draw_legend(ax, colored.label, len(result.census.sample) < int(result.census.sizes.sum()), above)
     part = "" if len(chosen) == n else f" ({len(chosen)} shown)"
     title = f"Points and centroids of {count(n, 'device')}{part}"
-    ax.set_title("\n".join([title, projection.note]).rstrip(), fontsize=11, loc="left", pad=38)
-    ax.text(0.5, -0.36 / (1.75 * rows), labels[0], transform=ax.transAxes, ha="center", va="top", fontsize=9)
-    if projection.names[1]:
-        ax.text(-0.5 / (1.75 * columns), 0.5, labels[1], transform=ax.transAxes, rotation=90, ha="right", va="center",
-                fontsize=9)  # fmt: skip
+    ax.set_title("\n".join([title, projection.note]).rstrip(), fontsize=11, loc="left", pad=38 + above)
+    _label_sides(ax, labels if projection.names[1] else labels[:1])
     return finish_figure(ax)
+
+
+def _label_sides(ax: "Axes", labels: Sequence[str]) -> None:
+    """Write the labels of all panels below and, if there are two, left of them, at a distance in points."""
+    ax.annotate(labels[0], (0.5, 0), (0, -18), "axes fraction", "offset points", ha="center", va="top", fontsize=9)
+    if len(labels) > 1:
+        ax.annotate(labels[1], (0, 0.5), (-28, 0), "axes fraction", "offset points", ha="right", va="center",
+                    rotation=90, fontsize=9)  # fmt: skip
 
 
 def _read_devices(devices: Any, n: int) -> Integers:
@@ -101,13 +114,13 @@ def _read_devices(devices: Any, n: int) -> Integers:
     return np.array([check_integer(number, 0, "devices", n - 1) for number in numbers[:_PANELS]])
 
 
-def _place_panel(ax: "Axes", place: int, columns: int, rows: int) -> Any:
-    """Create the axes of a panel; panels are numbered row by row."""
+def _place_panel(ax: "Axes", place: int, columns: int, rows: int, *, between: float) -> Any:
+    """Create the axes of a panel; panels are numbered row by row, `between` is the distance of rows."""
     row, column = divmod(place, columns)
     width = 1 / (columns + _GAP * (columns - 1))
-    height = 1 / (rows + 2 * _GAP * (rows - 1))
+    height = 1 / (rows + between * (rows - 1))
     left = column * (1 + _GAP) * width
-    top = 1 - row * (1 + 2 * _GAP) * height
+    top = 1 - row * (1 + between) * height
     panel = ax.inset_axes((left, top - height, width, height))
     panel.spines[:].set_color("#BBBBBB")
     return panel
@@ -136,8 +149,8 @@ def _choose_limits(points: Floats, centroids: Floats) -> list[tuple[float, float
     return [(float(a), float(b)) for a, b in zip(low - room, high + room, strict=True)]
 
 
-def _draw_legend(ax: "Axes", kind: str, sampled: bool) -> None:
-    """Draw the legend of points and centroids."""
+def _draw_legend(ax: "Axes", kind: str, sampled: bool, above: float) -> None:
+    """Draw the legend of points and centroids, `above` points higher than above titles of one line."""
     local = "local point" + (f", by {kind}" if kind else "") + (" (a sample)" if sampled else "")
     marks: dict[str, dict[str, Any]] = {
         local: {"marker": "o", "color": CATEGORIES[0] if kind else GRAY},
@@ -145,5 +158,5 @@ def _draw_legend(ax: "Axes", kind: str, sampled: bool) -> None:
         "local centroid": {"marker": "x", "color": INK},
     }
     handles = [ax.scatter([], [], s=28, label=label, **look) for label, look in marks.items()]
-    ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(-0.01, 1), borderaxespad=1.6, ncols=3, fontsize=8,
-              frameon=False, columnspacing=1.2, handletextpad=0.2)  # fmt: skip
+    ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(-0.01, 1), borderaxespad=1.6 + above / 8, ncols=3,
+              fontsize=8, frameon=False, columnspacing=1.2, handletextpad=0.2)  # fmt: skip

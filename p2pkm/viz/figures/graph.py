@@ -9,6 +9,7 @@ from p2pkm.core.units import count
 from p2pkm.viz.color_by import ColorScale, read_edges, read_nodes
 from p2pkm.viz.graph_layout import place_devices
 from p2pkm.viz.looks import finish_figure, is_narrow
+from p2pkm.viz.names import keep_names, name_graph, write_device_names
 from p2pkm.viz.open_run import open_run, require_type
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import (
@@ -18,12 +19,10 @@ from p2pkm.viz.style import (
     RASTER,
     RED,
     add_color_bar,
-    break_name,
     choose_text_color,
     draw_sample,
     open_axes,
     scale_colors,
-    write_names,
 )
 
 if TYPE_CHECKING:
@@ -36,10 +35,7 @@ if TYPE_CHECKING:
 _LINKS = 5_000  # links; above, a sample is drawn
 _NODES = 20_000  # devices; above, a sample is drawn
 _NAMED = 8  # groups in the legend
-_WRAPPED = 20  # letters per line of a name
-_NUMBERED = 40  # devices; above, they do not have labels
-# Background of names, which are written over links.
-_NAME_BOX = {"boxstyle": "square,pad=0.05", "color": "white", "alpha": 0.75, "linewidth": 0}
+NUMBERED = 40  # devices; above, they do not have labels
 
 
 @with_own_settings
@@ -77,8 +73,8 @@ def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", 
     result = open_run(result)
     devices = read_nodes(result, nodes)
     links = read_edges(result, edges)
-    ax = open_axes(ax, 7.2, 5.6, left=0.03, right=0.82, bottom=0.06, top=0.9)
     topology = result.topology
+    ax = open_axes(ax, 7.2, 5.6, left=0.03, right=0.82, bottom=0.06, top=0.9)
     places = place_devices(topology)
     # Each link once: the directed edge from the lower number.
     all_links = np.flatnonzero(topology.sources < topology.indices)
@@ -88,7 +84,7 @@ def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", 
     ax.set_aspect("equal", adjustable="datalim")
     lines = draw_links(ax, topology, places, drawn, links.values)
     marks = _draw_devices(ax, places, shown, devices, topology)
-    ax.margins(0.08)
+    _leave_room(ax, topology)
     ax.autoscale_view()
     # Distance of the lower ends of the two color bars, and their length, relative to the axes.
     distance, length = (0.62, 0.36) if is_narrow() else (0.5, 0.4)
@@ -98,7 +94,13 @@ def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", 
     is_zero = (edges == "gtv" and lines is None) or (nodes == "disagreement" and marks is None)
     # If all centroids are absent, the total variation is 0 as well, but it is not agreement.
     agree = is_zero and bool((result.centroids[:, :, 0] < np.inf).any())
-    ax.set_title(_write_title(topology, len(shown), len(all_links), len(drawn), agree=agree), fontsize=11, loc="left")
+    ax.set_title(
+        _write_title(
+            topology, len(shown), len(all_links), len(drawn), name=name_graph(result.summary.get("graph")), agree=agree
+        ),
+        fontsize=11,
+        loc="left",
+    )
     return finish_figure(ax)
 
 
@@ -132,13 +134,14 @@ def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> 
     ax.set_axis_off()
     ax.set_aspect("equal", adjustable="datalim")
     draw_links(ax, topology, places, drawn, np.zeros(len(topology.indices)), GRAY)
-    ax.margins(0.08)
+    _leave_room(ax, topology)
     spread = degrees.min() < degrees.max()
     colors: dict[str, Any] = {"color": CATEGORIES[4]}
     if spread:
         colors = {"c": degrees[nodes], "cmap": "viridis", "norm": scale_colors(degrees)}
     marks = ax.scatter(places[nodes, 0], places[nodes, 1], **colors, **style_marks(topology.n, len(nodes)))
-    if topology.n <= _NUMBERED:
+    _keep(marks, nodes, topology)
+    if topology.n <= NUMBERED:
         _write_labels(ax, places, degrees if spread else np.full(topology.n, np.nan), marks, topology)
     if spread:
         add_color_bar(ax, marks, "links per device", (1.02, 0.25, 0.035, 0.5), counts=True)
@@ -148,19 +151,26 @@ def plot_topology(topology: "Topology", name: str, ax: "Axes | None" = None) -> 
     return finish_figure(ax)
 
 
+def _leave_room(ax: "Axes", topology: "Topology") -> None:
+    """Set the distance of the devices from the borders of the axes, larger if names are written between them."""
+    named = topology.names is not None and topology.n <= NUMBERED
+    ax.margins(x=0.14 if named else 0.08, y=0.14 if named else 0.08)
+
+
 def _describe_samples(n: int, nodes: int, links: int, drawn: int) -> list[str]:
     """Describe the sample that is drawn in one phrase; an empty list if everything is drawn."""
     parts = [f"{nodes:,} devices"] * (nodes < n) + [f"{drawn:,} links"] * (drawn < links)
     return [f"drawn: a sample of {' and '.join(parts)}"] if parts else []
 
 
-def _write_title(topology: "Topology", nodes: int, links: int, drawn: int, *, agree: bool) -> str:
+def _write_title(topology: "Topology", nodes: int, links: int, drawn: int, *, name: str, agree: bool) -> str:
     """Write the title; its second line notes samples and agreement."""
     notes = _describe_samples(topology.n, nodes, links, drawn)
     if agree and links:
         notes.append("all neighbors agree: total variation 0 on every link")
     server = " and a server" if topology.hub >= 0 else ""
-    title = f"Communication graph: {count(topology.clients, 'device')}{server}, {count(links, 'link')}"
+    named = f" {name}" if name and topology.hub < 0 else ""
+    title = f"Communication graph{named}: {count(topology.clients, 'device')}{server}, {count(links, 'link')}"
     return "\n".join([title, *(["; ".join(notes)] if notes else [])])
 
 
@@ -218,13 +228,17 @@ def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, scale: ColorScale
                 color = CATEGORIES[number % len(CATEGORIES)]
                 ax.scatter([], [], color=color, label=f"{scale.numbers} {number}", **border)
         marks = ax.scatter(places[known, 0], places[known, 1], **shades, **border)
+        _keep(marks, known, topology)
     empty = nodes[np.isnan(values[nodes])]
     without_centroids = nodes[np.isinf(values[nodes])]
     if len(empty):
-        ax.scatter(places[empty, 0], places[empty, 1], color=GRAY, label=scale.unknown, **border)
+        _keep(
+            ax.scatter(places[empty, 0], places[empty, 1], color=GRAY, label=scale.unknown, **border), empty, topology
+        )
     if len(without_centroids):
         border_without = border | {"edgecolors": RED, "color": "white", "label": "device without centroids"}
-        ax.scatter(places[without_centroids, 0], places[without_centroids, 1], **border_without)
+        hollow = ax.scatter(places[without_centroids, 0], places[without_centroids, 1], **border_without)
+        _keep(hollow, without_centroids, topology)
     if len(empty) or len(without_centroids) or scale.numbers:
         marker_scale = (50 / border["s"]) ** 0.5
         ax.legend(
@@ -235,9 +249,15 @@ def _draw_devices(ax: "Axes", places: Floats, nodes: Integers, scale: ColorScale
             markerscale=marker_scale,
             frameon=False,
         )
-    if n <= _NUMBERED:
+    if n <= NUMBERED:
         _write_labels(ax, places, values, marks, topology)
     return marks if not scale.numbers and (values[known] > 0).any() else None
+
+
+def _keep(marks: Any, nodes: Integers, topology: "Topology") -> None:
+    """Attach the names of devices to their marks, for the table of the figure."""
+    if topology.names is not None:
+        keep_names(marks, [topology.names[i] for i in nodes])
 
 
 def _color_numbers(values: Floats) -> dict[str, Any]:
@@ -260,12 +280,10 @@ def style_marks(n: int, drawn: int) -> dict[str, Any]:
 
 
 def _write_labels(ax: "Axes", places: Floats, costs: Floats, marks: Any, topology: "Topology") -> None:
-    """Write the numbers of devices inside their marks, or their names below."""
-    names = None if topology.names is None else write_names(topology.names)
+    """Write the numbers of devices inside their marks, or their names next to them."""
+    if topology.names is not None:
+        write_device_names(ax, places, topology.names)
+        return
     for i, (x, y) in enumerate(places):
-        if names is not None:
-            ax.annotate(break_name(names[i], _WRAPPED), (x, y), (0, -11), textcoords="offset points", ha="center",
-                        va="top", fontsize=8, color=INK, zorder=3, bbox=_NAME_BOX)  # fmt: skip
-            continue
         shade = marks.to_rgba(costs[i]) if marks is not None and np.isfinite(costs[i]) else (0.6, 0.6, 0.6, 1.0)
         ax.text(x, y, str(i), ha="center", va="center", fontsize=8, color=choose_text_color(shade), zorder=3)

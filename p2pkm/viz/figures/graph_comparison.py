@@ -9,8 +9,9 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.units import count
 from p2pkm.viz.graph_layout import place_devices
 from p2pkm.viz.looks import finish_figure, is_narrow
+from p2pkm.viz.names import break_name
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import BLUE, GRAY, INK, ORANGE, RASTER, draw_sample, open_axes, write_number
+from p2pkm.viz.style import BLUE, GRAY, INK, ORANGE, RASTER, draw_sample, open_axes, set_name_ticks, write_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,13 +116,13 @@ def _draw_graph(ax: "Axes", panel: Panel) -> None:
     ax.margins(0.08)
     sampled = " (a sample)" if len(drawn) < len(links) or len(nodes) < topology.n else ""
     size = f"{count(topology.n, 'device')}, {count(len(links), 'link')}{sampled}"
-    ax.set_title(f"{_break(panel.name)}\n{size}", fontsize=8.5)
+    ax.set_title(f"{break_name(panel.name, 30)}\n{size}", fontsize=8.5)
 
 
 def _draw_bars(ax: "Axes", panels: list[Panel], size: tuple[float, float], rows: int) -> None:
     """Draw a column of bars for each measure, with the names of the graphs left of each row of columns."""
     width, height = size
-    names = [_break(panel.name, 22) for panel in panels]
+    names = [break_name(panel.name, 22) for panel in panels]
     left = 0.25 + 0.075 * max(len(line) for name in names for line in name.split("\n"))
     columns = len(_MEASURES) // rows
     step = (width - left - 0.15) / columns
@@ -132,7 +133,8 @@ def _draw_bars(ax: "Axes", panels: list[Panel], size: tuple[float, float], rows:
         bars = ax.inset_axes(((left + column * step) / width, low / height, 0.66 * step / width, tall / height))
         _draw_column(bars, panels, key)
         bars.set_title(title, fontsize=8.5, loc="left")
-        bars.set_yticks(range(len(panels)), names if column == 0 else [""] * len(panels), fontsize=8)
+        set_name_ticks(bars.yaxis, [panel.name for panel in panels], names)
+        bars.tick_params("y", labelsize=8, labelleft=column == 0)
     if any(panel.active is not None for panel in panels):
         ax.text(
             0.1 / width, 0.08 / height, "orange: time-varying graph; dark links: round 0", fontsize=8,
@@ -159,13 +161,3 @@ def _draw_column(ax: "Axes", panels: list[Panel], key: str) -> None:
 
 def _color(panel: Panel) -> str:
     return BLUE if panel.active is None else ORANGE
-
-
-def _break(name: str, width: int = 30) -> str:
-    """Break a name after colons, commas and slashes into lines of about `width` letters."""
-    lines = [""]
-    for part in name.replace(":", ":\n").replace(",", ",\n").replace("/", "/\n").split("\n"):
-        if lines[-1] and len(lines[-1]) + len(part) > width:
-            lines.append("")
-        lines[-1] += part
-    return "\n".join(lines)

@@ -1,5 +1,6 @@
 """Pairwise leaks: a matrix of receivers and devices, and their decrease with distance."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 
 @with_own_settings
 def plot_leaks(
-    leak: Floats, receivers: Integers, distances: Integers, title: str, ax: "Axes | None" = None
-) -> "Figure":
+    leak: Floats, receivers: Integers, distances: Integers, title: str, ax: "Axes | None" = None, *,
+    names: Sequence[str] | None = None,
+) -> "Figure":  # fmt: skip
     """Draw the leak of every device to every receiver as a matrix, and against the hops between them.
 
     Parameters
@@ -33,6 +35,8 @@ def plot_leaks(
     title : str
     ax : matplotlib.axes.Axes, optional
         Axes to draw into; None: a new figure.
+    names : sequence of str, length n, optional
+        Names of the devices; None: their numbers.
 
     Returns
     -------
@@ -47,20 +51,20 @@ def plot_leaks(
     ax = open_axes(ax, 4.6 if narrow else 10.0, 7.6 if narrow else 4.6, left=0.07, right=0.98, bottom=0.13, top=0.85)
     ax.set_axis_off()
     ax.set_title(title, fontsize=11, loc="left", pad=26)
-    _draw_matrix(ax.inset_axes((0, 0.62, 0.84, 0.38) if narrow else (0, 0, 0.38, 1)), leak, receivers)
+    _draw_matrix(ax.inset_axes((0, 0.62, 0.84, 0.38) if narrow else (0, 0, 0.38, 1)), leak, receivers, names)
     _draw_distances(ax.inset_axes((0, 0, 1, 0.36) if narrow else (0.57, 0, 0.43, 1)), leak, distances)
     return finish_figure(ax)
 
 
-def _draw_matrix(ax: "Axes", leak: Floats, receivers: Integers) -> None:
+def _draw_matrix(ax: "Axes", leak: Floats, receivers: Integers, names: Sequence[str] | None) -> None:
     r, n = leak.shape
     ax.set_facecolor(PALE)
     image = ax.imshow(
         np.ma.masked_equal(leak, 0.0), cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest"
     )
     label_axes(ax, "Leak of each device to each receiver", "device", "receiver")
-    set_integer_ticks(ax.xaxis, n)
-    set_integer_ticks(ax.yaxis, r, [str(v) for v in receivers])
+    set_integer_ticks(ax.xaxis, n, names)
+    set_integer_ticks(ax.yaxis, r, [str(v) if names is None else names[v] for v in receivers])
     add_color_bar(ax, image, "leak (gray: none)", (1.03, 0.0, 0.035, 1.0))
 
 

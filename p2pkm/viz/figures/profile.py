@@ -1,5 +1,6 @@
 """Profile of the clusters: mean and deviation of each feature, on each device."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -7,9 +8,10 @@ import numpy as np
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.units import count
 from p2pkm.viz.looks import finish_figure, is_narrow
+from p2pkm.viz.names import write_names
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import CATEGORIES, GRAY, open_axes, write_names
+from p2pkm.viz.style import CATEGORIES, GRAY, open_axes, set_name_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,12 +117,14 @@ def plot_profile(result: "Run", ax: "Axes | None" = None) -> "Figure":
     )  # fmt: skip
     ax.set_axis_off()
     names = write_names([result.feature_names[j] for j in features])
+    devices = [result.topology.label(i) for i in range(n)]
     limit = _find_limit(profile, shown, features)
     for place, c in enumerate(shown):
         panel = _place_panel(ax, place, columns, rows, tall)
-        _draw_cluster(panel, profile, c, features)
-        panel.set(xlim=(-limit, limit), ylim=(len(features) - 0.5, -0.5), yticks=range(len(features)))
-        panel.set_yticklabels(names if place % columns == 0 else [])
+        _draw_cluster(panel, profile, c, features, devices)
+        panel.set(xlim=(-limit, limit), ylim=(len(features) - 0.5, -0.5))
+        set_name_ticks(panel.yaxis, [result.feature_names[j] for j in features], names)
+        panel.tick_params(labelleft=place % columns == 0)
         panel.set_title(f"cluster {c}: {count(int(sizes[c]), 'point')}", fontsize=8.5, loc="left", pad=3)
         panel.tick_params(labelsize=8, length=2, labelbottom=place + columns >= len(shown))
     lines = _draw_legend(ax, result, n)
@@ -159,7 +163,7 @@ def _place_panel(ax: "Axes", place: int, columns: int, rows: int, tall: float) -
     return panel
 
 
-def _draw_cluster(panel: Any, profile: Profile, c: int, features: Integers) -> None:
+def _draw_cluster(panel: Any, profile: Profile, c: int, features: Integers, names: Sequence[str]) -> None:
     """Draw the means and deviations of a cluster, with the devices next to each other at each feature."""
     n = len(profile.means)
     if n > len(CATEGORIES):
@@ -176,7 +180,7 @@ def _draw_cluster(panel: Any, profile: Profile, c: int, features: Integers) -> N
         y = np.arange(len(features)) + (i - (n - 1) / 2) * 0.7 / n
         panel.errorbar(
             profile.means[i, c, features], y, xerr=profile.deviations[i, c, features], fmt="o", color=CATEGORIES[i],
-            markersize=3.5, elinewidth=1, zorder=3,
+            markersize=3.5, elinewidth=1, zorder=3, label=names[i],
         )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.metrics.registry import find
 from p2pkm.viz.figures.convergence import place_rounds, read_records
 from p2pkm.viz.looks import finish_figure
+from p2pkm.viz.names import name_run
 from p2pkm.viz.open_run import open_run
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import (
@@ -78,9 +79,7 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
                 label=spans[number].name if number < len(spans) else "")  # fmt: skip
     summary = result.summary
     link_model = f" over {summary['link_model']}" if against == "virtual_seconds" and summary.get("link_model") else ""
-    label_axes(
-        ax, f"Quality of {summary['algorithm']}{link_model}", find(against).axis, "cost above central k-means (%)"
-    )
+    label_axes(ax, f"Quality of {name_run(summary)}{link_model}", find(against).axis, "cost above central k-means (%)")
     low, high = float(excess[known].min()), float(excess[known].max())
     if is_wide(excess[known]) or low < 0:
         ax.set_yscale("symlog", linthresh=_LINEAR)

@@ -10,8 +10,19 @@ from p2pkm.storage.conclusion import format_verdict
 from p2pkm.storage.paired_tests import EQUIVALENT, UNDECIDED, Verdicts, list_standings
 from p2pkm.storage.study_table import SERVED, Row, find_axes, group_runs, is_local_only, read_ended, read_margin
 from p2pkm.viz.looks import finish_figure, is_narrow
+from p2pkm.viz.names import break_name, keep_names
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import CATEGORIES, GRAY, INK, choose_steps, format_tick_labels, is_wide, label_axes, open_axes
+from p2pkm.viz.style import (
+    CATEGORIES,
+    GRAY,
+    INK,
+    choose_steps,
+    format_tick_labels,
+    is_wide,
+    label_axes,
+    open_axes,
+    set_name_ticks,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +34,7 @@ _LETTER = 0.075  # inches; width of a letter
 _LINE = 0.27  # inches; height of a line
 _VERDICT = 2.6  # inches to the right of the axes for a verdict with the number of seeds
 _SHORT = 0.8  # inches for a verdict alone, in narrow figures
+_TITLE = 26  # letters in a line of the title of a panel
 _WIDE = 3.0  # largest over smallest multiple above which the axis is logarithmic
 _PERCENT = "cost above central k-means (%)"
 
@@ -65,7 +77,8 @@ def plot_seeds(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mea
     ax.set_axis_off()
     seeds = len({row["seed"] for row in rows})
     title = f"Every run: a dot per seed ({seeds}), a bar at the mean" if seeds > 1 else "Every run: one seed"
-    ax.set_title(title, fontsize=11, loc="left", pad=20)
+    above = max(break_name(graph, _TITLE).count("\n") for graph in panels)
+    ax.set_title(title, fontsize=11, loc="left", pad=20 + 13 * above)
     limits = _find_limits([_scale(row, figure) for row in rows])
     share = (high + 0.35) * down - 0.35
     for number, (graph, part) in enumerate(panels.items()):
@@ -123,7 +136,7 @@ def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str = "rat
                     linestyle="none")  # fmt: skip
         ends += [effect, low, high]
     ax.axvline(equal, color=GRAY, linewidth=0.8, zorder=0)
-    ax.set_yticks(range(len(shown)), [standing.name for standing in shown])
+    set_name_ticks(ax.yaxis, [standing.name for standing in shown])
     ax.set_ylim(max(len(shown), 2) - 0.5, -0.5)
     _stretch(ax, ends, equal)
     left_out = f", the first {_MOST} of {len(standings)}" if len(standings) > _MOST else ""
@@ -176,10 +189,11 @@ def _finish_panel(
     panel.set_xlim(low, high)
     label = _PERCENT if figure == "ratio_mean" else find(figure).axis if figure else ""
     label_axes(panel, "", label, "")
-    panel.set_title(title, fontsize=9.5, loc="left")
+    panel.set_title(break_name(title, _TITLE), fontsize=9.5, loc="left")
+    keep_names(panel, title)
     panel.xaxis.label.set_fontsize(9)
     panel.tick_params(labelsize=8)
-    panel.set_yticks(range(len(lines)), lines)
+    set_name_ticks(panel.yaxis, lines)
     panel.grid(axis="x", color="#E6E6E6", linewidth=0.6)
     panel.set_axisbelow(True)
     if not figure:

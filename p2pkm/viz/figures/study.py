@@ -30,6 +30,7 @@ from p2pkm.viz.style import (  # fmt: skip
     label_axes,
     open_axes,
     scale_colors,
+    set_name_ticks,
 )
 
 if TYPE_CHECKING:
@@ -203,8 +204,11 @@ def plot_heatmap(study: Any, x: str, y: str, value: str = "ratio_mean", ax: "Axe
     image = ax.imshow(cells, cmap="cividis", norm=norm, aspect="auto")
     ax.set_facecolor("#E4E4E4")
     label_axes(ax, find(value).axis, x, y)
-    ax.set_xticks(range(len(x_values)), names[0], rotation=40 if aslant else 0, ha="right" if aslant else "center")
-    ax.set_yticks(range(len(y_values)), names[1])
+    for axis, values, shown in zip((ax.xaxis, ax.yaxis), (x_values, y_values), names, strict=True):
+        set_name_ticks(axis, [str(part) for part in values], shown)
+    ax.tick_params("x", rotation=40 if aslant else 0)
+    for label in ax.get_xticklabels():
+        label.set_horizontalalignment("right" if aslant else "center")
     if max(cells.shape) <= _WRITTEN:
         _write_cells(ax, cells, norm, remarks, has_unit=bool(find(value).unit))
     add_color_bar(ax, image, value, (1.02, 0.0, 0.03, 1.0))

@@ -1,8 +1,9 @@
 """Construction of HTML. Text is always escaped, so that names from data cannot become elements or scripts."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
-from html import escape
+from html import escape, unescape
 from typing import Any, NamedTuple
 
 from p2pkm.core.units import format_number
@@ -64,7 +65,11 @@ def tabulate(caption: str, head: Sequence[Content], rows: Iterable[Sequence[Cell
         numbers = column > 0 and any(isinstance(row[column], (int, float)) for row in rows)
         inner = tag("button", title, type="button") if sortable and title else title
         titles.append(tag("th", inner, scope="col", class_="n" if numbers else None))
-    body = [tag("tr", *(_cell(cell, first=i == 0) for i, cell in enumerate(row))) for row in rows]
+    labels = [_read_text(title) for title in head]
+    body = [
+        tag("tr", *(_cell(cell, label if i else None) for i, (cell, label) in enumerate(zip(row, labels, strict=True))))
+        for row in rows
+    ]
     table = tag(
         "table", tag("caption", caption), tag("thead", tag("tr", *titles)), tag("tbody", *body),
         class_="sortable" if sortable else None,
@@ -78,11 +83,18 @@ def label_column(key: str, text: str = "") -> Html:
     return tag("span", text or metric.label, title=metric.meaning or None)
 
 
-def _cell(cell: Cell, *, first: bool) -> Html:
-    name, scope = ("th", "row") if first else ("td", None)
+def _read_text(part: Content) -> str:
+    """Return the text of a part of a page, without its tags."""
+    return unescape(re.sub(r"<[^>]*>", "", part.text)) if isinstance(part, Html) else part
+
+
+def _cell(cell: Cell, label: str | None) -> Html:
+    """Build a cell with the title of its column for narrow pages; None: the first cell of its row."""
+    name, scope = ("th", "row") if label is None else ("td", None)
     if isinstance(cell, (str, Html)):
-        return tag(name, cell, scope=scope)
-    return tag(name, write(cell), scope=scope, class_="n", data_value=None if cell is None else repr(float(cell)))
+        return tag(name, cell, scope=scope, data_label=label)
+    value = None if cell is None else repr(float(cell))
+    return tag(name, write(cell), scope=scope, class_="n", data_value=value, data_label=label)
 
 
 def write(value: float | None) -> str:

@@ -10,6 +10,7 @@ from p2pkm.metrics.milestones import is_worse
 from p2pkm.metrics.result import Result
 from p2pkm.storage.study_table import ALONE
 from p2pkm.viz.figures.bytes_per_device import sum_bytes
+from p2pkm.viz.names import name_graph
 
 _EVEN = 1.01  # largest over mean load below which all devices have "the same" load
 _AS_GOOD = 5e-4  # relative difference to the cost of central k-means below which a cost is "as much"
@@ -39,7 +40,7 @@ def describe_network(result: Result) -> str:
     name = result.summary["graph"]
     if name is None:
         return f"on a graph of {count(len(result.topology.indices) // 2, 'link')}"
-    return f"on {name.split(':')[0]}"
+    return f"on {name_graph(name)}"
 
 
 def _introduce(result: Result) -> str:

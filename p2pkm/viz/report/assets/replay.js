@@ -164,19 +164,42 @@
     pen.stroke();
   }
 
-  // Names of devices below their marks, moved so that they stay on the canvas.
+  // Names of at most `longest` letters, abbreviated in the middle, as in the figures; equal ones get their number.
+  function shortenNames(longest) {
+    const cut = Array.from({ length: devices }, (_, i) => {
+      const head = Math.max(1, Math.round(0.625 * longest)), name = content.names[i];
+      return name.length <= longest ? name : `${name.slice(0, head)}…${name.slice(head + 1 - longest)}`;
+    });
+    return cut.map((name, i) => (cut.indexOf(name) === cut.lastIndexOf(name) ? name : `${name} (${data.device[i]})`));
+  }
+
+  // Places of names without overlap, below or above their marks and on the canvas; null if a name has none.
+  function placeNames(pen, spots, size, names) {
+    const { clientWidth: width, clientHeight: height } = pen.canvas, placed = [];
+    for (let i = 0; i < devices; i++) {
+      const half = pen.measureText(names[i]).width / 2 + 2, [spot, middle] = spots[i];
+      const x = Math.max(half, Math.min(spot, width - half));
+      const y = [middle + size + 2, middle - size - 14].find((top) => top > 0 && top + 12 < height
+        && placed.every((other) => Math.abs(other.x - x) > other.half + half || Math.abs(other.y - top) > 13));
+      if (y === undefined || 2 * half > width) return null;
+      placed.push({ name: names[i], x, y, half });
+    }
+    return placed;
+  }
+
+  // Names of devices next to their marks, as long as there is room, or else their numbers.
   function writeNames(pen, spots, size) {
-    const width = pen.canvas.clientWidth;
     pen.font = "11px system-ui, sans-serif";
     pen.textBaseline = "top";
-    for (let i = 0; i < devices; i++) {
-      const half = pen.measureText(content.names[i]).width / 2 + 2;
-      const x = Math.max(half, Math.min(spots[i][0], width - half)), y = spots[i][1] + size + 2;
+    let placed = null;
+    for (const longest of [40, 30, 24, 20, 16, 12, 9, 6]) placed ??= placeNames(pen, spots, size, shortenNames(longest));
+    placed ??= spots.slice(0, devices).map(([x, y], i) => ({ name: String(data.device[i]), x, y: y - 5 }));
+    for (const { name, x, y } of placed) {
       pen.lineWidth = 3;
       pen.strokeStyle = ink.paper;
-      pen.strokeText(content.names[i], x, y);
+      pen.strokeText(name, x, y);
       pen.fillStyle = ink.text;
-      pen.fillText(content.names[i], x, y);
+      pen.fillText(name, x, y);
     }
     pen.textBaseline = "middle";
   }
