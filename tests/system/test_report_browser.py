@@ -384,6 +384,13 @@ def test_a_page_fits_into_390_pixels_in_both_schemes(browser, ring, scheme):
         assert (brightness[0] > brightness[1]) == (scheme == "light")
 
 
+def test_nothing_on_a_phone_scrolls_sideways(browser, ring):
+    with Opened(browser, ring[0] / "report.html", 320) as opened:
+        wide = opened.page.evaluate("""[...document.querySelectorAll("main *")].filter((part) =>
+            /auto|scroll/.test(getComputedStyle(part).overflowX) && part.scrollWidth > part.clientWidth + 1).length""")
+        assert opened.overflow() <= 0 and wide == 0
+
+
 def test_names_stay_text_in_a_browser(browser, tmp_path):
     evil = '</script><b id="evil">'
     folder = run(tmp_path / "run", "--algorithm", "gtvmin")
