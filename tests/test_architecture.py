@@ -26,9 +26,8 @@ ALLOWED = {  # where a library may be imported
         "p2pkm/metrics/clusters.py",
         "p2pkm/metrics/result.py",
         "p2pkm/storage/study_table.py",
-        "p2pkm/data/readers/csv.py",
+        "p2pkm/data/readers/",
         "p2pkm/experiments/estimators/table.py",
-        "p2pkm/data/readers/frames.py",
     ),
     "threadpoolctl": ("topologies/single_thread.py",),
     "sklearn": (
@@ -48,6 +47,7 @@ ALLOWED = {  # where a library may be imported
         "p2pkm/storage/paired_tests.py",
         "p2pkm/metrics/clustering.py",
         "p2pkm/core/sorting.py",
+        "p2pkm/data/readers/arff.py",
     ),
     "pymetis": ("p2pkm/network/rank_partition.py",),
     "jax": ("p2pkm/deep/",),
@@ -245,6 +245,8 @@ FOREIGN = {  # sniffing at what somebody else hands over, or at the system
     "p2pkm/core/validation.py",  # a sparse matrix, a masked array
     "p2pkm/data/identifiers.py",  # a column of pandas, polars or Arrow
     "p2pkm/data/readers/anndata.py",
+    "p2pkm/data/readers/frame.py",  # a table of pandas, polars or Arrow
+    "p2pkm/data/readers/text_source.py",  # a cell of a spreadsheet, an OSError
     "p2pkm/kernels/numba/threads.py",  # os
     "p2pkm/network/link_model.py",  # a networkx graph
     "p2pkm/storage/run_folder.py",  # an OSError

@@ -64,6 +64,8 @@ def assign(table: Any, partition: Spec, devices: int, dtype: str) -> Any:
     from p2pkm.data.shards import Shards
 
     device = known_partitions(partition.name)[partition.name](table.completed(), devices, **partition.options)
-    shards = Shards.deal(table.points, device, devices=devices, labels=table.labels, dtype=dtype, missing=True)
+    shards = Shards.deal(
+        table.points, device, devices=devices, labels=table.labels, weights=table.weights, dtype=dtype, missing=True
+    )
     order = shards.order if table.rows is None else table.rows[shards.rows]
     return replace(shards, features=table.features, order=order)

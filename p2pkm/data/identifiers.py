@@ -47,7 +47,7 @@ def is_missing(field: str) -> bool:
     return field.strip().lower() in MISSING
 
 
-def to_raw(values: Any, what: str) -> NDArray[Any]:
+def to_raw(values: Any, what: str, missing: frozenset[str] = MISSING) -> NDArray[Any]:
     """Convert a column of identifiers to int64, or to objects if a value may not be a plain integer.
 
     Parameters
@@ -56,6 +56,8 @@ def to_raw(values: Any, what: str) -> NDArray[Any]:
         Array of NumPy, column of pandas, polars or Arrow, or a sequence.
     what : str
         Name of the column in messages.
+    missing : frozenset of str
+        Texts for missing values, in lower case.
 
     Returns
     -------
@@ -79,7 +81,7 @@ def to_raw(values: Any, what: str) -> NDArray[Any]:
         array = array.astype("datetime64[us]")
     elif kind not in "bOSTUu":
         raise DataError(f"{what}: dtype is {array.dtype}; expected integers or text")
-    return _read_objects(array.astype(object).tolist(), what)
+    return _read_objects(array.astype(object).tolist(), what, missing)
 
 
 def identify(raw: NDArray[Any], additional: NDArray[Any] | None = None) -> Identifiers:
@@ -208,9 +210,11 @@ def _read_floats(array: NDArray[Any], what: str) -> NDArray[Any]:
     return _objects([(str(int(v)) if is_whole else str(v)) if ok else None for v, ok in zip(array, known, strict=True)])
 
 
-def _read_objects(values: list[Any], what: str) -> NDArray[Any]:
+def _read_objects(values: list[Any], what: str, missing: frozenset[str]) -> NDArray[Any]:
     if all(kind in {str, type(None)} for kind in set(map(type, values))):
-        memo: dict[str | None, str | None] = {value: None if value is None else _clean(value) for value in set(values)}
+        memo: dict[str | None, str | None] = {
+            value: None if value is None else _clean(value, missing) for value in set(values)
+        }
         return _objects([memo[value] for value in values])
     known = [not _is_null(value) for value in values]
     present = [value for value, ok in zip(values, known, strict=True) if ok]
@@ -218,7 +222,7 @@ def _read_objects(values: list[Any], what: str) -> NDArray[Any]:
         rows = iter(_read_mixed(present, what))
         return _objects([next(rows) if ok else None for ok in known])
     midnight = all(value.time() == time() for value in present if isinstance(value, datetime))
-    return _objects([_clean(_to_text(value, midnight, what)) if ok else None
+    return _objects([_clean(_to_text(value, midnight, what), missing) if ok else None
                      for value, ok in zip(values, known, strict=True)])  # fmt: skip
 
 
@@ -245,9 +249,9 @@ def _is_null(value: Any) -> bool:
         return type(value).__name__ == "NAType"
 
 
-def _clean(text: str) -> str | None:
+def _clean(text: str, missing: frozenset[str]) -> str | None:
     stripped = text.strip()
-    return None if stripped.lower() in MISSING else stripped
+    return None if stripped.lower() in missing else stripped
 
 
 def _to_text(value: Any, midnight: bool, what: str) -> str:

@@ -17,7 +17,8 @@ from p2pkm.core.spec import Spec, parse
 from p2pkm.core.validation import LARGEST, check_integer, check_positive, order_features
 from p2pkm.data.random import draw_separated, generator
 from p2pkm.data.readers.anndata import split_part
-from p2pkm.data.readers.any_format import SPREADSHEETS, SUFFIXES, read_table
+from p2pkm.data.readers.any_format import SUFFIXES, read_table
+from p2pkm.data.readers.folder import format_of
 from p2pkm.data.readers.intake import TIDY, ColumnOptions
 from p2pkm.data.synthetic_communities import tabulate as communities
 from p2pkm.data.synthetic_shapes import shapes
@@ -257,9 +258,7 @@ def parse_source(text: str) -> Spec:
     """
     path = text.strip()
     named = path.lower().startswith("file:")
-    if not named and (
-        "/" in path or os.sep in path or Path(split_part(path)[0]).suffix.lower() in (*SUFFIXES, *SPREADSHEETS)
-    ):
+    if not named and ("/" in path or os.sep in path or format_of(split_part(path)[0]) in SUFFIXES):
         return Spec("file", {"path": path})
     try:
         return parse(text, SOURCES, "data")
@@ -304,7 +303,8 @@ def load(
     if label_column is not None or device_column is not None or intake != TIDY:
         raise ExperimentError(
             f"--data {spec.name} cannot be combined with options for the columns of a file. Remove --label-column, "
-            "--device-column, --columns, --drop, --encode, --missing and --header, or use --data PATH"
+            "--device-column, --columns, --drop, --encode, --missing and the other options of data files, or use "
+            "--data PATH"
         )
     source = SOURCES[spec.name]
     options = dict(spec.options)

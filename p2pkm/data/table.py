@@ -47,6 +47,12 @@ class Table(NamedTuple):
         All devices in order, if some are without points; None: the devices in `device`.
     notes : tuple of str, or None
         Guesses of the reader and suspicious contents of the file.
+    weights : float64[m] or None
+        Weight of each point.
+    copied : dict of str to int64[m] or object[m], or None
+        Columns that are copied to tables of labels, by name.
+    schema : Schema or None
+        Columns of the file and what was learned from them, to read new rows in the same way.
     """
 
     points: NDArray[np.floating[Any]]
@@ -63,6 +69,9 @@ class Table(NamedTuple):
     image: tuple[int, ...] | None = None
     owners: NDArray[Any] | None = None
     notes: tuple[str, ...] | None = None
+    weights: NDArray[np.float64] | None = None
+    copied: dict[str, NDArray[Any]] | None = None
+    schema: Any = None
 
     def completed(self) -> "Table":
         """Return the table with missing values replaced by column means, for partitions that read the points."""

@@ -73,8 +73,8 @@ class RunOptions:
         "Points: a generator or a file.  [default: grid16]",
         section=_DATA,
         is_basic=True,
-        details="Generator with its options, such as blobs:clusters=8; or a file: .csv .tsv .npy .npz .parquet .arrow "
-        ".feather .json (LEAF) .h5ad. FOLDER/ or 'FOLDER/*.csv' reads one file per device.",
+        details="Generator with its options, such as blobs:clusters=8; or a file: .csv .tsv .txt .xlsx .ods .npy .npz "
+        ".parquet .arrow .feather .arff .json (LEAF) .h5ad. FOLDER/ or 'FOLDER/*.csv' reads one file per device.",
         metavar="SPEC",
         completes=True,
     )
@@ -129,6 +129,59 @@ class RunOptions:
         details="auto: detected from the contents.",
         metavar="NAME",
         completes=True,
+    )
+    weight_column: str | None = option(
+        None,
+        "Column of a file with the weight of each point.",
+        section=_DATA_FILES,
+        details="Name or index of the column. Weights are numbers above 0.",
+        metavar="NAME",
+    )
+    keep: str | None = option(
+        None,
+        "Columns of a file that are copied to labels.csv, such as an identifier.",
+        section=_DATA_FILES,
+        details="They are features only if --columns names them.",
+        metavar="LIST",
+    )
+    na: str | None = option(
+        None,
+        "Texts of a file for missing values, such as -99,unknown.",
+        section=_DATA_FILES,
+        details="In addition to the usual ones: empty, NA, N/A, #N/A, NaN, NaT, <NA>, null, none. =LIST replaces them.",
+        metavar="LIST",
+    )
+    decimal: Literal[".", ","] = option(
+        ".",
+        "Decimal sign of numbers in text files.  [default: .]",
+        section=_DATA_FILES,
+        metavar="SIGN",
+    )
+    thousands: str | None = option(
+        None,
+        "Separator of thousands in numbers of text files.  [default: none]",
+        section=_DATA_FILES,
+        metavar="SIGN",
+    )
+    separator: str | None = option(
+        None,
+        "Separator of the fields of text files.  [default: detected]",
+        section=_DATA_FILES,
+        details="One sign, or comma, semicolon, tab, space, pipe.",
+        metavar="SIGN",
+    )
+    encoding: str | None = option(
+        None,
+        "Encoding of text files.  [default: utf-8, else cp1252]",
+        section=_DATA_FILES,
+        metavar="NAME",
+    )
+    sheet: str | None = option(
+        None,
+        "Sheet of a spreadsheet.  [default: the first]",
+        section=_DATA_FILES,
+        details="Name of the sheet, or its number from 0.",
+        metavar="NAME",
     )
     scale: Literal["none", "standard", "minmax"] = option(
         "none",
@@ -518,7 +571,7 @@ class RunOptions:
             if name not in OPTIONS:
                 raise ExperimentError(f"unknown key {key!r} in {where}. {suggest(name, OPTIONS, value)}")
             # The name of a column may be its index.
-            if name.endswith("_column") and isinstance(value, int):
+            if (name.endswith("_column") or name == "sheet") and isinstance(value, int):
                 value = str(value)
             values[name] = convert(value, str if OPTIONS[name].reads else types[name], f"{name} in {where}")
         return cls(**values)
@@ -527,7 +580,7 @@ class RunOptions:
         """Collect the options that describe the columns of a file, as arguments of `p2pkm.data.sources.load`."""
         from p2pkm.data.readers.intake import ColumnOptions
 
-        intake = ColumnOptions.of(self.columns, self.drop, self.encode, missing=self.missing, header=self.header)
+        intake = ColumnOptions.of(**{name: getattr(self, name) for name in ColumnOptions._fields})
         return {"label_column": self.label_column, "device_column": self.device_column, "intake": intake}
 
     def draw_kinds(self) -> Mapping[str, tuple[str, ...]]:

@@ -8,7 +8,7 @@ import p2pkm
 import topologies
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.data.readers.frames import is_frame, list_content, name_columns
-from p2pkm.data.readers.intake import join_names, split_names
+from p2pkm.data.readers.intake import join_names, split_list
 
 polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
 
@@ -161,11 +161,11 @@ def test_columns_of_one_name_are_both_read():
 
 @pytest.mark.parametrize("names", [["a", "b"], ["weight, kg", "b"], ['say "a"', "b,c"], ["a"], ["größe <m>"]])
 def test_names_in_text_are_those_of_the_list(names):
-    assert split_names(join_names(names)) == split_names(names) == tuple(names)
+    assert split_list(join_names(names)) == split_list(names) == tuple(names)
 
 
 def test_names_without_commas_are_written_as_before():
-    assert split_names(" a, b ,,c") == ("a", "b", "c") and split_names(None) == split_names("") == ()
+    assert split_list(" a, b ,,c") == ("a", "b", "c") and split_list("") == ()
     assert join_names(["a", "b c"]) == "a,b c"
 
 

@@ -113,7 +113,10 @@ def test_the_command_line_says_what_it_took_for_names(tmp_path, monkeypatch):
     assert said.code == 2 and "header" in said.err
     np.save("a.npy", NOISE)
     said = here("--data", "a.npy", "--header", "yes")
-    assert said.code == 3 and "a.npy: --header requires a text file; expected a file of type .csv, .tsv" in said.err
+    assert (
+        said.code == 3
+        and "a.npy: --header cannot be combined with .npy files; expected a file of type .csv, .tsv" in said.err
+    )
     assert here("--header", "no").code == 2  # generated data
 
 

@@ -515,7 +515,7 @@ def test_numbers_and_names_are_read_alike(tmp_path):
             "x,client,device\n1,0,0\n",
             "columns 'client', 'device' could all be the device; expected one. Choose one with --device-column",
         ),
-        (b"x,y\n1,\xff\n", "is not UTF-8 text"),
+        (b"x,y\n1,\xff\n", "text is not UTF-8 and was read as Windows-1252"),
         (b"x,y\n1,\x002\n", "line 2, column 'y' is '\\x002'"),
     ],
 )
@@ -543,8 +543,10 @@ def test_paths_that_cannot_be_used(tmp_path):
         read_table(tmp_path / "none.csv")
     with pytest.raises(DataError, match=r"is a folder without data files; expected .*\.csv, .tsv"):
         read_table(tmp_path)
-    with pytest.raises(DataError, match=r"has the suffix '.txt'; expected one of .csv, .tsv, .npy, .npz, .parquet"):
-        read_table(write(tmp_path, "a.txt", "1,2"))
+    with pytest.raises(
+        DataError, match=r"has the suffix '.doc'; expected one of .csv, .tsv, .txt, .npy, .npz, .parquet"
+    ):
+        read_table(write(tmp_path, "a.doc", "1,2"))
 
 
 def test_npy(tmp_path):

@@ -55,6 +55,7 @@ TEXTS: dict[str, str] = {
     "nan-label.csv": "x,label\n0,0\n1,1\n2,nan\n",
     "one.csv": "x\n1\n",
     "moments.csv": "when,y\n2026-01-31 18:00,1\n2026-01-31 18:00Z,2\n",
+    "one.csv.gz": "x\n1\n",
     "bomb.graphml": BOMB,
     "bomb.gexf": BOMB,
     "entity.graphml": '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><graphml>&x;</graphml>',
@@ -258,8 +259,8 @@ def _link(target: str) -> Callable[[Path], object]:
 _WHOLE = _npy("(3, 2)", body=bytes(48))
 _CUT = "an array without its last 8 bytes"
 MADE: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "utf16.csv": ("UTF-16", _bytes(GOOD.encode("utf-16"))),
-    "latin.csv": ("Latin-1", _bytes("x,gr\u00f6\u00dfe\n0,1\n".encode("latin-1"))),
+    "utf16.csv": ("UTF-16 without a byte order mark", _bytes(GOOD.encode("utf-16-le"))),
+    "latin.csv": ("text in no usual encoding", _bytes(b"x,gr\x81\x8d\n0,1\n")),
     "pipe.csv": ("a named pipe", os.mkfifo),
     "zero.csv": ("a link to /dev/zero", _link("/dev/zero")),
     "loop.csv": ("a link to itself", _link("loop.csv")),
@@ -303,7 +304,7 @@ MADE: dict[str, tuple[str, Callable[[Path], object]]] = {
     "cells.h5ad": ("2 cells, X and obsm X_pca", _cells(np.eye(2))),
     "vast.h5ad": ("an empty sparse matrix, 100000 x 100000", _cells(100_000)),
     "nan.h5ad": ("NaN", _cells(np.full((2, 2), np.nan))),
-    "hollow": ("a folder of a text file", lambda path: (path.mkdir(), (path / "a.txt").write_text("a"))),
+    "hollow": ("a folder of a text file", lambda path: (path.mkdir(), (path / "a.md").write_text("a"))),
     "mixed": ("a folder of a.csv and b.tsv", _folder({"a.csv": "x\n1\n", "b.tsv": "x\n1\n"})),
     "unlike": ("a folder of a.csv: x,y and b.csv: x", _folder({"a.csv": "x,y\n1,2\n", "b.csv": "x\n1\n"})),
     "renamed": ("a folder of a.csv: x,y and b.csv: y,x", _folder({"a.csv": "x,y\n1,2\n", "b.csv": "y,x\n1,2\n"})),
@@ -355,8 +356,18 @@ RUNS = {
 
 MORE = {
     "Files of points": """
---data utf16.csv                          | 3 | not UTF-8
---data latin.csv                          | 3 | not UTF-8 text (invalid start byte at byte
+--data utf16.csv                          | 3 | 1 fields; expected 2
+--data utf16.csv --encoding utf-16        | 3 | is not text in utf-16
+--data decimal.csv --decimal , --thousands , | 2 | thousands and decimal are both ','
+--data decimal.csv --thousands x          | 2 | thousands is 'x'
+--data decimal.csv --separator ab         | 2 | separator is 'ab'; expected one sign
+--data decimal.csv --encoding klingon     | 2 | encoding is 'klingon'; expected the name
+--data decimal.csv --sheet 1              | 3 | --sheet cannot be combined with .csv files
+--data decimal.csv --keep z               | 3 | --keep is 'z'; expected one of the columns
+--data decimal.csv --weight-column x      | 3 | column 'x' is '0,5'
+--data twice.csv --weight-column x --drop 1,2 | 3 | no column is left
+--data one.csv.gz                         | 3 | cannot be decompressed
+--data latin.csv                          | 3 | neither UTF-8 nor Windows-1252
 --data nul.csv                            | 3 | line 3, column 'y'
 --data long.csv                           | 3 | larger than field limit
 --data quote.csv                          | 3 | line 3: 1 fields; expected 2
@@ -402,8 +413,8 @@ MORE = {
 --data no-columns.npy                     | 3 | at least one point and one feature
 --data archive.npy                        | 3 | Rename the file to .npz
 --data cut.npy --partition blocks         | 3 | but the file contains 40
---data inf.npy --header yes               | 3 | inf.npy: --header requires a text file; expected a file of
---data users.json --missing drop          | 3 | --missing is not supported for .json files; expected a file of type
+--data inf.npy --header yes               | 3 | inf.npy: --header cannot be combined with .npy files; expected
+--data users.json --missing drop          | 3 | --missing cannot be combined with .json files; expected
 --data good.csv --header maybe            | 2 | header in the command line is 'maybe'
 --header no                               | 2 | --data grid16 cannot be combined with options for the columns of a file
 --data moments.csv --encode when          | 3 | line 3, column 'when' is '2026-01-31 18:00Z', a time with a time zone

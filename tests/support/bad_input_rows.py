@@ -283,7 +283,7 @@ CONTENT = """
 --data missing.csv                        | data file missing.csv does not exist
 --data full                               | unknown data
 --data file:full                          | is a folder
---data file:points.xlsx                   | is a spreadsheet; expected one of .csv
+--data file:points.xlsx                   | cannot be read as a spreadsheet
 --data empty.csv                          | is empty
 --data header.csv                         | no points
 --data ragged.csv                         | line 3: 3 fields; expected 2
@@ -291,7 +291,7 @@ CONTENT = """
 --data nan.csv                            | line 3, column 'x' is empty, in 1 of 2 rows
 --data inf.csv                            | line 3, column 'y' is 'inf'
 --data blank.csv                          | is empty
---data binary.csv                         | not UTF-8
+--data binary.csv                         | is not text in utf-16
 --data labels.csv                         | no column is left
 --data good.csv --label-column z          | --label-column is 'z'; expected one of the columns 'x', 'y'
 --data good.csv --device-column 7         | --device-column is '7'; expected one of the columns 'x', 'y'

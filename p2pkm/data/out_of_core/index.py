@@ -14,7 +14,7 @@ from p2pkm.data.identifiers import concatenate_identifiers, find_missing, identi
 from p2pkm.data.out_of_core.formats import FORMATS, Format, Header, Rows, are_integers
 from p2pkm.data.readers.any_format import SUFFIXES
 from p2pkm.data.readers.columns import Column
-from p2pkm.data.readers.folder import expand_path
+from p2pkm.data.readers.folder import expand_path, list_keys
 from p2pkm.data.readers.intake import TIDY, ColumnOptions
 
 
@@ -70,6 +70,9 @@ def index_files(
     paths = expand_path(path, SUFFIXES)
     suffix = Path(paths[0] if paths else path).suffix.lower()
     if intake != TIDY or suffix not in FORMATS or (not paths and not Path(path).expanduser().is_file()):
+        return None
+    # The names of folders such as site=A are read with the points.
+    if paths and any(list_keys(path, Path(file_path)) for file_path in paths):
         return None
     if paths:
         files = tuple(FORMATS[suffix].measure(file_path, label_column, device_column) for file_path in paths)

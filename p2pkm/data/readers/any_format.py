@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
-from p2pkm.core.validation import as_points, check_choice
+from p2pkm.core.validation import as_points
 from p2pkm.data.identifiers import to_raw
 from p2pkm.data.readers.anndata import read_annotated, split_part
+from p2pkm.data.readers.arff import load_arff
 from p2pkm.data.readers.arrow import read_arrow, read_parquet
 from p2pkm.data.readers.columns import (
+    DEVICE_NAMES,
+    LABEL_NAMES,
     Column,
     FileContents,
     LabelColumns,
@@ -25,40 +29,42 @@ from p2pkm.data.readers.columns import (
     take_points,
 )
 from p2pkm.data.readers.concatenate import join_contents
-from p2pkm.data.readers.csv import read_text
-from p2pkm.data.readers.folder import expand_path, name_files
-from p2pkm.data.readers.frames import is_frame, read_frame
-from p2pkm.data.readers.header import HEADERS
-from p2pkm.data.readers.intake import ANSWERS, TIDY, ColumnOptions, split_names
+from p2pkm.data.readers.csv import read_sheet, read_text
+from p2pkm.data.readers.folder import expand_path, format_of, list_keys, name_files
+from p2pkm.data.readers.frame import is_frame, list_columns, read_frame
+from p2pkm.data.readers.intake import TIDY, ColumnOptions, Names
 from p2pkm.data.readers.leaf import read_leaf
 from p2pkm.data.readers.npy import LABELS, LARGEST, check_regular_file, find_image, find_points, load_array, load_arrays
 from p2pkm.data.readers.suspicions import find_suspicions
+from p2pkm.data.schema import learn_schema
 from p2pkm.data.table import Table
 
 
 def read_table(  # noqa: PLR0913 - the public signature
-    path: Any, label_column: Column = None, device_column: Column = None, *, columns: str | Sequence[str] = (),
-    drop: str | Sequence[str] = (), encode: str | Sequence[str] = (), missing: str = "refuse", header: str = "auto",
+    path: Any, label_column: Column = None, device_column: Column = None, *, columns: Names = (), drop: Names = (),
+    encode: Names = (), missing: str = "refuse", header: str = "auto", weight_column: Column = None, keep: Names = (),
+    na: Names = "", decimal: str = ".", thousands: str = "", separator: str = "", encoding: str = "",
+    sheet: str | int = "",
 ) -> Table:  # fmt: skip
     r"""Read points, and labels and devices if there are any.
 
     Parameters
     ----------
-    path : str, Path, DataFrame of pandas or polars, pyarrow.Table or array
-        A table in memory is read like a file with the same columns. Of files: a file, whose suffix determines the
-        format, or a folder or pattern of files. Each of several files is a device, in natural order of their names (2
-        before 10), unless the files have a column of devices. ``cells.h5ad:obsm:X_pca`` and
-        ``cells.h5ad:layers:NAME`` are matrices of an AnnData file other than X.
+    path : str, Path or table
+        A file, whose suffix determines the format, or a folder or pattern of files. Each of several files is a device,
+        in natural order of their names (2 before 10), unless the files have a column of devices. Folders such as
+        ``site=A`` name the device of the files in them. Or a data frame of pandas or polars, an Arrow table or a
+        mapping of columns.
+        ``cells.h5ad:obsm:X_pca`` and ``cells.h5ad:layers:NAME`` are matrices of an AnnData file other than X.
     label_column, device_column : str or int, optional
         Name or index of a column; None: the column named label, client or device, if any.
-    columns : sequence of str, or str
-        Features in text files, Arrow files and tables in memory, as a list or as text such as ``"age,bmi"``; empty: all
-        other columns.
-    drop : sequence of str, or str
-        Columns to ignore, in the same forms.
-    encode : sequence of str, or str
+    columns : sequence of str, or comma-separated str
+        Features in tables with named columns; empty: all other columns.
+    drop : sequence of str, or comma-separated str
+        Columns to ignore.
+    encode : sequence of str, or comma-separated str
         Columns that contain categories, which become one feature of 0 and 1 each, or dates and times, which become days
-        since 1970-01-01, in the same forms.
+        since 1970-01-01.
     missing : {"refuse", "drop", "mean", "median"}
         Treatment of missing values.
 
@@ -69,6 +75,19 @@ def read_table(  # noqa: PLR0913 - the public signature
     header : {"auto", "yes", "no"}
         Whether the first row of a text file contains the column names. "auto": if it contains text above numbers, or
         numbers that are unlikely for a point, such as wavelengths or years; `Table.notes` then reports the guess.
+    weight_column : str or int, optional
+        Column of the weight of each point.
+    keep : sequence of str, or comma-separated str
+        Columns copied to `Table.copied`, such as an identifier. They are features only if `columns` names them.
+    na : sequence of str, or comma-separated str
+        Texts and numbers for missing values, such as "-99", in addition to the usual ones. After "=", as in
+        ``"=unknown"``, instead of them, so that a class "none" or a region "NA" is kept.
+    decimal, thousands : str
+        Decimal sign, "." or ",", and separator of thousands in numbers of text files.
+    separator, encoding : str
+        Separator of fields and encoding of text files; "": detected. `Table.notes` reports text that is not UTF-8.
+    sheet : str or int
+        Name or number of the sheet of a spreadsheet; "": the first.
 
     Raises
     ------
@@ -89,26 +108,34 @@ def read_table(  # noqa: PLR0913 - the public signature
     >>> p2pkm.Shards.deal(table.points, table.device).names
     ('Oulu', 'Turku')
     """
-    intake = ColumnOptions(
-        split_names(columns),
-        split_names(drop),
-        split_names(encode),
-        check_choice(missing, ANSWERS, "missing"),
-        check_choice(header, HEADERS, "header"),
-    )
-    if not isinstance(path, (str, os.PathLike)):
-        return _read_from_memory(path, label_column, device_column, intake)
+    intake = ColumnOptions.of(
+        columns=columns, drop=drop, encode=encode, missing=missing, header=header, weight_column=weight_column,
+        keep=keep, na=na, decimal=decimal, thousands=thousands, separator=separator, encoding=encoding, sheet=sheet,
+    )  # fmt: skip
+    if is_frame(path):
+        _check_intake("the data frame", _FRAME, intake)
+        named = {str(column) for column in (label_column, device_column) if column is not None} | intake.named
+        parts = read_frame("the data frame", list_columns(path, tuple(named)), label_column, device_column, intake)
+        parts = parts._replace(notes=(*parts.notes, *find_suspicions(parts, intake.encode)))
+        return _finish("the data frame", parts, intake)
     place, _ = split_part(str(path))
     files = expand_path(place, SUFFIXES)
     if files is None:
         parts = _read_file(Path(path).expanduser(), label_column, device_column, intake)
-        return build_table(place, _add_suspicions(place, parts, intake))
-    parts = _add_suspicions(files[0], _read_files(str(path), files, label_column, device_column, intake), intake)
+        return _finish(place, _add_suspicions(place, parts, intake), intake)
+    contents = _read_files(str(path), files, label_column, device_column, intake)
+    parts = _add_suspicions(files[0], contents, intake)
     if parts.device is not None:
-        return build_table(str(path), parts)
+        return _finish(str(path), parts, intake)
     numbers = np.arange(len(files))
     parts = parts._replace(device=np.repeat(numbers, parts.lengths), owners=numbers)
-    return build_table(str(path), parts)._replace(names=name_files(files))
+    return _finish(str(path), parts, intake)._replace(names=name_files(files))
+
+
+def _finish(where: str, parts: FileContents, intake: ColumnOptions) -> Table:
+    """Build the table of a file and the schema with which new rows are read."""
+    table = build_table(where, parts)
+    return table._replace(schema=learn_schema(parts, table, intake, parts.device_name)) if table.features else table
 
 
 def _read_from_memory(table: Any, label: Column, device: Column, intake: ColumnOptions) -> Table:
@@ -132,7 +159,7 @@ def _read_from_memory(table: Any, label: Column, device: Column, intake: ColumnO
 
 def _add_suspicions(path: str, parts: FileContents, intake: ColumnOptions) -> FileContents:
     """Add notes on suspicious contents to a table with named columns."""
-    if Path(path).suffix.lower() not in _NAMED:
+    if format_of(path) not in _NAMED:
         return parts
     return parts._replace(notes=(*parts.notes, *find_suspicions(parts, intake.encode)))
 
@@ -143,7 +170,7 @@ def _read_files(path: str, files: list[str], label: Column, device: Column, inta
     contents: list[tuple[str, FileContents]] = []
     size = 0
     for file_path in files:
-        parts = _read_file(Path(file_path + part), label, device, intake)
+        parts = _read_part(place, Path(file_path + part), label, device, intake)
         if len(parts.points):
             # Validates labels and devices while the name of the file is known for messages.
             build_table(file_path, parts)
@@ -157,26 +184,62 @@ def _read_files(path: str, files: list[str], label: Column, device: Column, inta
     return join_contents(contents)._replace(lengths=tuple(len(parts.points) for _, parts in contents))
 
 
+def _read_part(place: str, file: Path, label: Column, device: Column, intake: ColumnOptions) -> FileContents:
+    """Read one of several files; folders such as ``site=A`` give all of its points a label or a device."""
+    keys = list_keys(place, file)
+    requested = {"label": label, "device": device}
+    roles: dict[str, str] = {}
+    for role, usual in (("label", LABEL_NAMES), ("device", DEVICE_NAMES)):
+        names = [key for key in keys if key == requested[role] or (requested[role] is None and key.lower() in usual)]
+        roles |= {role: names[0]} if names else {}
+    rest = [key for key in keys if key not in (*roles.values(), *intake.drop)]
+    if "device" not in roles and device is None and len(rest) == 1:
+        roles["device"] = rest.pop()
+    columns = [None if role in roles else requested[role] for role in ("label", "device")]
+    dropped = tuple(name for name in intake.drop if name not in keys)
+    parts = _read_file(file, columns[0], columns[1], intake._replace(drop=dropped))
+    for role, key in roles.items():
+        values = to_raw([keys[key]] * len(parts.points), f"folder {key}={keys[key]}")
+        if role == "label":
+            parts = parts._replace(label=values)
+        else:
+            parts = parts._replace(device=values, owners=to_raw([keys[key]], f"folder {key}={keys[key]}"))
+    note = f"the values of {', '.join(map(repr, rest))} in the names of folders are not used"
+    return parts._replace(notes=(*parts.notes, note)) if rest else parts
+
+
 def _read_file(file: Path, label: Column, device: Column, intake: ColumnOptions) -> FileContents:
     """Read one file by the format of its suffix."""
-    path = Path(split_part(str(file))[0])
+    path = check_file(Path(split_part(str(file))[0]))
+    full = _FULL.get(format_of(path))
+    _check_intake(str(path), format_of(path), intake)
+    with explain_system_errors(path):
+        return SUFFIXES[format_of(path)](file, label, device) if full is None else full(file, label, device, intake)
+
+
+def check_file(path: Path) -> Path:
+    """Validate that a path is a regular file in a known format, and return it.
+
+    Raises
+    ------
+    DataError
+        If it is not.
+    """
     # os.path.exists returns False for names that are too long, for which Path.exists raises an error.
     if not os.path.exists(path):
         remote = ". URLs are not supported: download the file first" if re.match(r"\w{2,}:/", str(path)) else ""
         raise DataError(f"data file {path} does not exist (searched in {Path.cwd()}). Check the path{remote}")
     check_regular_file(path, f"a data file with one of the suffixes {', '.join(SUFFIXES)}")
-    reader = SUFFIXES.get(path.suffix.lower())
-    if reader is None:
-        if path.suffix.lower() in SPREADSHEETS:
-            raise DataError(
-                f"{path} is a spreadsheet; expected one of {', '.join(SUFFIXES)}. Export the sheet with the points as "
-                "CSV (UTF-8), one row per point below a row of column names, and use that file"
-            )
+    if format_of(path) not in SUFFIXES:
         raise DataError(f"{path} has the suffix {path.suffix!r}; expected one of {', '.join(SUFFIXES)}")
-    full = _FULL.get(path.suffix.lower())
-    _check_intake(path, intake)
+    return path
+
+
+@contextmanager
+def explain_system_errors(path: Path) -> Iterator[None]:
+    """Convert errors of the operating system and of memory to a `DataError`."""
     try:
-        return reader(file, label, device) if full is None else full(file, label, device, intake)
+        yield
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     except MemoryError:
@@ -185,23 +248,16 @@ def _read_file(file: Path, label: Column, device: Column, intake: ColumnOptions)
         ) from None
 
 
-def _check_intake(path: Path, intake: ColumnOptions) -> None:
+def _check_intake(path: str, kind: str, intake: ColumnOptions) -> None:
     """Validate that the options for columns apply to the format of a file."""
-    kind = path.suffix.lower()
-    if kind not in _NAMED and intake.named:
-        raise DataError(
-            f"{path}: --columns, --drop and --encode require named columns; expected a file of type "
-            f"{', '.join(_NAMED)}. Remove these options"
-        )
-    if kind not in _TEXTS and intake.header != TIDY.header:
-        raise DataError(
-            f"{path}: --header requires a text file; expected a file of type {', '.join(_TEXTS)}. Remove --header"
-        )
-    if kind not in _FULL and intake != TIDY:
-        raise DataError(
-            f"{path}: --missing is not supported for {kind} files; expected a file of type {', '.join(_FULL)}. Remove "
-            "--missing"
-        )
+    for known, options in _OPTIONS:
+        unsupported = [name for name in options if getattr(intake, name) != getattr(TIDY, name)]
+        if unsupported and kind not in known:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in unsupported)
+            raise DataError(
+                f"{path}: {flags} cannot be combined with {kind.removeprefix('a ')} files; expected a file of type "
+                f"{', '.join(name for name in known if name != _FRAME)}. Remove {flags}"
+            )
 
 
 def _read_npy(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
@@ -272,26 +328,43 @@ def _split(
     return FileContents(points, why_empty=why), marks._replace(called=called)
 
 
-SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
-_TEXTS = (".csv", ".tsv")
+def _read_arff(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
+    return read_frame(str(path), load_arff(path), label, device, intake)
+
+
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
+_TEXTS = (".csv", ".tsv", ".txt")
+# Format of tables in memory, in place of a suffix.
+_FRAME = "data frame"
 # Formats whose columns have names and may contain text.
-_NAMED = (*_TEXTS, ".parquet", ".arrow", ".feather", ".ipc")
+_NAMED = (*_TEXTS, *SPREADSHEETS, ".parquet", ".arrow", ".feather", ".ipc", ".arff", _FRAME)
 # Formats whose missing values can be dropped or filled in.
 _FULL: dict[str, Callable[[Path, Column, Column, ColumnOptions], FileContents]] = {
+    **dict.fromkeys(_TEXTS, read_text),
+    **dict.fromkeys(SPREADSHEETS, read_sheet),
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".parquet": read_parquet,
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), read_arrow),
+    ".arff": _read_arff,
+    ".h5ad": read_annotated,
+}
+SUFFIXES: dict[str, Callable[[Path, Column, Column], FileContents]] = {
     **dict.fromkeys(_TEXTS, read_text),
     ".npy": _read_npy,
     ".npz": _read_npz,
     ".parquet": read_parquet,
     **dict.fromkeys((".arrow", ".feather", ".ipc"), read_arrow),
-    ".h5ad": read_annotated,
-}
-SUFFIXES: dict[str, Callable[[Path, Column, Column], FileContents]] = {
-    ".csv": read_text,
-    ".tsv": read_text,
-    ".npy": _read_npy,
-    ".npz": _read_npz,
-    ".parquet": read_parquet,
-    **dict.fromkeys((".arrow", ".feather", ".ipc"), read_arrow),
+    **dict.fromkeys(SPREADSHEETS, read_sheet),
+    ".arff": _read_arff,
     ".json": read_leaf,
     ".h5ad": read_annotated,
 }
+# Formats and the options that apply to them only.
+_OPTIONS = (
+    (_NAMED, ("columns", "drop", "encode", "keep", "weight_column", "na")),
+    ((*_TEXTS, *SPREADSHEETS), ("header", "decimal", "thousands")),
+    (_TEXTS, ("separator", "encoding")),
+    (SPREADSHEETS, ("sheet",)),
+    ((*_FULL, _FRAME), ("missing",)),
+)

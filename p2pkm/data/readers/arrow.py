@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from p2pkm.core.errors import DataError
-from p2pkm.core.validation import check_finite
-from p2pkm.data.readers.columns import Column, FileContents, LabelColumns, assign_roles, take_columns
-from p2pkm.data.readers.intake import TIDY, ColumnOptions, RowLocations, read_column
+from p2pkm.data.readers.columns import Column, FileContents
+from p2pkm.data.readers.frame import list_columns, read_frame
+from p2pkm.data.readers.intake import TIDY, ColumnOptions
 from p2pkm.data.readers.npy import check_unpacked_size
 
 # First bytes of a file of record batches, and of a file of Feather version 1.
@@ -26,7 +24,7 @@ def read_parquet(path: Path, label: Column, device: Column, intake: ColumnOption
         with parquet.ParquetFile(path) as file:
             check_unpacked_size(path, 8 * file.metadata.num_rows * file.metadata.num_columns)
             frame = file.read()
-        return _split_columns(path, frame, label, device, intake)
+        return read_frame(str(path), list_columns(frame), label, device, intake)
     except DataError:
         raise
     # Text that is not UTF-8 raises ValueError.
@@ -56,7 +54,7 @@ def read_arrow(path: Path, label: Column, device: Column, intake: ColumnOptions 
                 batch.validate(full=True)
                 batches.append(batch)
             frame = pyarrow.Table.from_batches(batches, reader.schema)
-        return _split_columns(path, frame, label, device, intake)
+        return read_frame(str(path), list_columns(frame), label, device, intake)
     except DataError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
@@ -69,28 +67,6 @@ def _batches(reader: Any, indexed: bool) -> Iterator[Any]:
             yield reader.get_batch(number)
     else:
         yield from reader
-
-
-def _split_columns(path: Path, frame: Any, label: Column, device: Column, intake: ColumnOptions) -> FileContents:
-    """Split the columns of a frame into points, labels and devices."""
-    names = [str(name) for name in frame.column_names]
-    if not names:
-        raise DataError(f"{path} has 0 columns; expected one column per feature and one point per row")
-    roles = assign_roles(str(path), names, label, device, intake)
-    locations = RowLocations("row", range(len(frame)))
-    columns = [_read_arrow_column(frame, names[j], j, locations, encode=j in roles.encode) for j in roles.points]
-    marks = LabelColumns.of(names, roles, frame.columns, f"{path}, ")
-    parts = take_columns(str(path), [names[j] for j in roles.points], columns, marks, locations, intake)
-    return parts._replace(points=check_finite(parts.points, str(path), missing=intake.fills))
-
-
-def _read_arrow_column(frame: Any, name: str, column: int, locations: RowLocations, encode: bool) -> Any:
-    """Read a column by `read_column`; columns of numbers are converted to float64 directly."""
-    values = np.asarray(frame.column(column).to_numpy())
-    if values.dtype.kind in "biuf" and not encode:
-        return values.astype(np.float64)
-    texts = ["" if value is None else str(value).strip() for value in frame.column(column).to_pylist()]
-    return read_column(name, texts, locations, encode)
 
 
 def _import_pyarrow(path: Path) -> Any:

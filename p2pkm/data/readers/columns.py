@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import find_distinct, narrow
-from p2pkm.data.identifiers import find_missing, identify, to_raw
+from p2pkm.data.identifiers import find_missing, identify, is_integer, to_raw
 from p2pkm.data.readers.intake import (
     TIDY,
     Categories,
@@ -42,12 +42,23 @@ class ColumnRoles(NamedTuple):
         Columns of the label and of the device.
     encode : tuple of int
         Columns of features that contain categories or dates.
+    weight : int or None
+        Column of the weights.
+    keep : tuple of int
+        Columns that are copied to tables of labels.
     """
 
     points: list[int]
     label: int | None
     device: int | None
     encode: tuple[int, ...] = ()
+    weight: int | None = None
+    keep: tuple[int, ...] = ()
+
+    @property
+    def texts(self) -> set[int]:
+        """Columns whose text is read unchanged."""
+        return {*self.encode, *self.keep} | {index for index in (self.label, self.device) if index is not None}
 
 
 class FileContents(NamedTuple):
@@ -74,6 +85,12 @@ class FileContents(NamedTuple):
         Devices in the file, with those without points, from `to_raw`; None: the devices in `device`.
     notes : tuple of str
         Guesses of the reader and suspicious contents.
+    weight : float64[m] or None
+        Weight of each point.
+    copied : tuple of Categories
+        Columns that are copied to tables of labels.
+    device_name : str or None
+        Name of the column of the devices.
     why_empty : str
         Error message for a file without points, to follow its name.
     """
@@ -89,6 +106,9 @@ class FileContents(NamedTuple):
     image: tuple[int, ...] | None = None
     owners: NDArray[Any] | None = None
     notes: tuple[str, ...] = ()
+    weight: NDArray[np.float64] | None = None
+    copied: tuple[Categories, ...] = ()
+    device_name: str | None = None
     why_empty: str = "has 0 rows; expected one point per row"
 
 
@@ -101,21 +121,36 @@ class LabelColumns(NamedTuple):
         Identifiers, from `p2pkm.data.identifiers.to_raw`.
     called : tuple of (str, str)
         Names of the two columns in messages.
+    copied : tuple of Categories
+        Columns that are copied to tables of labels.
+    device_name : str or None
+        Name of the column of the devices.
+    weight : float64[m], Problem or None
+        Column of the weights.
     """
 
     label: NDArray[Any] | None
     device: NDArray[Any] | None
     called: tuple[str, str]
+    copied: tuple[Categories, ...] = ()
+    device_name: str | None = None
+    weight: Any = None
 
     @classmethod
-    def of(cls, names: Sequence[str], roles: ColumnRoles, columns: Any, where: str = "") -> "LabelColumns":
-        """Select label and device from the columns of a file by their roles."""
+    def of(
+        cls, names: Sequence[str], roles: ColumnRoles, columns: Any, where: str = "", intake: ColumnOptions = TIDY
+    ) -> "LabelColumns":  # fmt: skip
+        """Select label, device and the columns to copy from the columns of a file by their roles."""
+        missing = intake.missing_texts
         called = [f"column {names[at]!r}" if at is not None else "" for at in (roles.label, roles.device)]
         label, device = (
-            None if at is None else to_raw(columns[at], f"{where}{name}")
+            None if at is None else _mark(to_raw(columns[at], f"{where}{name}", missing), missing)
             for at, name in zip((roles.label, roles.device), called, strict=True)
         )
-        return cls(label, device, (called[0], called[1]))
+        copied = tuple(
+            Categories(names[at], to_raw(columns[at], f"{where}column {names[at]!r}", frozenset())) for at in roles.keep
+        )
+        return cls(label, device, (called[0], called[1]), copied, None if roles.device is None else names[roles.device])
 
 
 def assign_roles(
@@ -135,12 +170,20 @@ def assign_roles(
             f"{where}: column {names[label_index]!r} is both label and device; expected two columns. Change "
             "--label-column or --device-column"
         )
-    points = [j for j, name in enumerate(names) if j not in (label_index, device_index) and not _INDEX.fullmatch(name)]
-    selected, dropped, encoded = (
-        {_locate(where, names, column, f"--{option}") for column in columns}
-        for option, columns in (("columns", intake.columns), ("drop", intake.drop), ("encode", intake.encode))
+    weight = None if intake.weight_column is None else _locate(where, names, intake.weight_column, "--weight-column")
+    if weight is not None and weight in (label_index, device_index):
+        raise DataError(
+            f"{where}: column {names[weight]!r} is label or device, and weight; expected different columns. Change "
+            "--weight-column"
+        )
+    roles = (label_index, device_index, weight)
+    points = [j for j, name in enumerate(names) if j not in roles and not _INDEX.fullmatch(name)]
+    selected, dropped, encoded, copied = (
+        {_locate(where, names, column, f"--{option}") for column in getattr(intake, option)}
+        for option in ("columns", "drop", "encode", "keep")
     )
-    points = [j for j in points if j not in dropped and (j in selected or not selected)]
+    # A column to copy is a feature only if --columns names it.
+    points = [j for j in points if j not in dropped and (j in selected or not (selected or j in copied))]
     if not points:
         raise DataError(
             f"{where}: no column is left for the features; its columns are {list_names(names)}. Change --columns, "
@@ -149,7 +192,7 @@ def assign_roles(
     if misplaced := sorted(encoded - set(points)):
         name = names[misplaced[0]]
         raise DataError(f"{where}: column {name!r} of --encode is not a feature. Remove it from --encode")
-    return ColumnRoles(points, label_index, device_index, tuple(sorted(encoded)))
+    return ColumnRoles(points, label_index, device_index, tuple(sorted(encoded)), weight, tuple(sorted(copied)))
 
 
 def take_columns(
@@ -187,12 +230,32 @@ def take_columns(
     fill = intake.fills
     complete, lost = mark_missing([name for name, _ in usable], [column for _, column in usable], locations, fill=fill)
     raise_problems(where, [*problems, *(() if intake.missing == "drop" else lost)], len(names))
+    weight = label_columns.weight
+    marked &= _check_weights(where, weight, locations, intake)
     rows = np.flatnonzero(marked if fill else complete & marked)
     numeric = [(name, column[rows]) for name, column in usable if not isinstance(column, Categories)]
     coded = tuple(column._replace(values=column.values[rows]) for _, column in usable if isinstance(column, Categories))
     points = np.stack([column for _, column in numeric], axis=1) if numeric else np.empty((len(rows), 0))
     parts = FileContents(points, names=tuple(name for name, _ in numeric), categories=coded, total=len(marked))
+    parts = parts if weight is None else parts._replace(weight=weight[rows])
     return _take_rows(parts, rows, label_columns)
+
+
+def _check_weights(where: str, weight: Any, locations: RowLocations, intake: ColumnOptions) -> Any:
+    """Validate weights, and mark the rows that have one, bool[m]."""
+    if weight is None:
+        return True
+    if isinstance(weight, Problem):
+        raise DataError(f"{where}, {weight.text}. Use another column in --weight-column")
+    lost = np.isnan(weight)
+    wrong = np.flatnonzero(~(weight > 0) & ~(lost & (intake.missing == "drop")))
+    if wrong.size:
+        value = "empty or missing" if lost[wrong[0]] else f"{weight[wrong[0]]:g}"
+        raise DataError(
+            f"{where}, {locations.describe(int(wrong[0]))}, column {intake.weight_column!r} is {value}; expected a "
+            "weight above 0. Correct the weights, or remove --weight-column"
+        )
+    return ~lost
 
 
 def take_points(where: str, parts: FileContents, label_columns: LabelColumns, intake: ColumnOptions) -> FileContents:
@@ -236,12 +299,24 @@ def _find_marked(
 
 def _take_rows(parts: FileContents, rows: NDArray[np.int64], label_columns: LabelColumns) -> FileContents:
     """Add the labels and devices of the remaining rows to points; devices without such rows are kept in `owners`."""
+    parts = parts._replace(device_name=label_columns.device_name)
     if len(rows) == parts.total:
-        return parts._replace(label=label_columns.label, device=label_columns.device)
+        return parts._replace(label=label_columns.label, device=label_columns.device, copied=label_columns.copied)
     label, device = (None if raw is None else raw[rows] for raw in label_columns[:2])
     owners = None if label_columns.device is None else label_columns.device[~find_missing(label_columns.device)]
     why = "has a missing value in every row; expected complete rows. Remove columns that are mostly empty with --drop"
-    return parts._replace(label=label, device=device, rows=rows, owners=owners, why_empty=why)
+    copied = tuple(column._replace(values=column.values[rows]) for column in label_columns.copied)
+    return parts._replace(label=label, device=device, rows=rows, owners=owners, copied=copied, why_empty=why)
+
+
+def _mark(raw: NDArray[Any], missing: frozenset[str]) -> NDArray[Any]:
+    """Set identifiers that are numbers to None if they stand for a missing value, such as -99."""
+    if raw.dtype.kind != "i" or not (codes := [int(text) for text in missing if is_integer(text)]):
+        return raw
+    lost = np.isin(raw, codes)
+    texts = raw.astype(str).astype(object)
+    texts[lost] = None
+    return texts if lost.any() else raw
 
 
 def _locate(where: str, names: Sequence[str], column: str | int, option: str) -> int:
@@ -313,9 +388,10 @@ def build_table(where: str, parts: FileContents) -> Table:
         codes, kinds = identify(_check_length(parts.device, len(points), f"{where}: the devices"), parts.owners)
         owner = kinds[codes]
         owners = kinds if len(find_distinct(codes)) < len(kinds) else None
+    copied = {column.name: column.values for column in parts.copied} or None
     return Table(np.ascontiguousarray(points), labels, classes, owner, features=tuple(map(str, names)) or None,
-                 rows=parts.rows, total=parts.total, image=parts.image, owners=owners,
-                 notes=parts.notes or None)  # fmt: skip
+                 rows=parts.rows, total=parts.total, image=parts.image, owners=owners, notes=parts.notes or None,
+                 weights=parts.weight, copied=copied)  # fmt: skip
 
 
 def _check_length(raw: NDArray[Any], m: int, what: str) -> NDArray[Any]:

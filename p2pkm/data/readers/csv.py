@@ -1,4 +1,4 @@
-"""Reader of text files with separated fields, .csv and .tsv.
+"""Reader of text with separated fields: .csv, .tsv and .txt, also compressed, and sheets of spreadsheets.
 
 NumPy reads files that contain only numbers; its correctly rounded conversion takes half the time of that of pandas.
 pandas reads all other files, and all columns of identifiers, categories and dates, which must stay text. The csv module
@@ -6,32 +6,39 @@ of Python reads the first rows, and finds the line of a row for messages.
 """
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice, product
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
-from p2pkm.data.identifiers import MISSING
 from p2pkm.data.readers.columns import Column, ColumnRoles, FileContents, LabelColumns, assign_roles, take_columns
+from p2pkm.data.readers.frame import convert_column
 from p2pkm.data.readers.header import find_header, name_columns
-from p2pkm.data.readers.intake import TIDY, ColumnOptions, RowLocations, is_number, read_column
+from p2pkm.data.readers.intake import TIDY, ColumnOptions, RowLocations, is_number, plain_numbers
 from p2pkm.data.readers.suspicions import may_have_thousands, note_thousands
+from p2pkm.data.readers.text_source import UTF8, WINDOWS, TextSource, open_sheet, open_source
 
 # Rows at the top of a file from which the types of its columns are guessed.
 _SAMPLE = 1000
+# Largest length of a text for missing values that pandas finds in every combination of lower and upper case.
+_SHORT = 5
+# Lines from which the separator is found.
+_TOP = 20
 # Rows that are read as text at a time.
 _ROWS = 100_000
-# Bytes that are searched for zero bytes at a time.
-_BYTES = 1 << 24
-# Removes the byte order mark that spreadsheets write at the start of a file.
-_CODEC = "utf-8-sig"
-# Each text for a missing value in all combinations of lower and upper case, as pandas compares exactly.
-_SPELLINGS = sorted({"".join(cs) for text in MISSING for cs in product(*((c.lower(), c.upper()) for c in text))})
+# Separators of fields in the order in which they are tried.
+_SEPARATORS = ";\t|, "
+# First line that Excel reads as the separator.
+_SEPARATOR_LINE = re.compile(r"\"?sep=(.)\"?\s*", re.IGNORECASE)
+
+
+_Read = TypeVar("_Read", bound=Any)
 
 
 class CsvHeader(NamedTuple):
@@ -40,7 +47,7 @@ class CsvHeader(NamedTuple):
     Attributes
     ----------
     delimiter : str
-        Comma, tab or semicolon.
+        Comma, tab, semicolon or another sign; a space stands for any white space.
     names : list of str
         Names of the columns; their indices without a header.
     skipped : int
@@ -49,6 +56,8 @@ class CsvHeader(NamedTuple):
         Line number and stripped fields of the first rows below the header.
     note : str
         Note on a guess whether there is a header; empty if none was needed.
+    is_named : bool
+        Whether the columns have names.
     """
 
     delimiter: str
@@ -56,13 +65,14 @@ class CsvHeader(NamedTuple):
     skipped: int
     sample: list[tuple[int, list[str]]]
     note: str = ""
+    is_named: bool = True
 
 
 class _Lines:
     """Line numbers of rows, determined only when a message needs them."""
 
-    def __init__(self, path: Path, head: CsvHeader, rows: int) -> None:
-        self._path = path
+    def __init__(self, source: TextSource, head: CsvHeader, rows: int) -> None:
+        self._source = source
         self._head = head
         self._rows = rows
 
@@ -70,7 +80,7 @@ class _Lines:
         return self._rows
 
     def __getitem__(self, row: int) -> int:
-        return next(islice(_rows(self._path, self._head), row, None))[0]
+        return next(islice(_rows(self._source, self._head), row, None))[0]
 
 
 def read_text(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
@@ -81,75 +91,159 @@ def read_text(path: Path, label: Column, device: Column, intake: ColumnOptions =
     DataError
         If a line has another number of fields, or columns cannot be features; the message names lines and columns.
     """
+    return open_text(path, intake, lambda source: _read_source(source, label, device, intake))
+
+
+def read_sheet(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
+    """Read a sheet of a spreadsheet; errors as in `read_text`."""
+    return open_cells(path, intake, lambda source: _read_source(source, label, device, intake))
+
+
+def open_text(path: Path, intake: ColumnOptions, read: Callable[[TextSource], _Read]) -> _Read:
+    """Read the text of a file in the given encoding, else in UTF-8 or, if that fails, in Windows-1252.
+
+    Raises
+    ------
+    DataError
+        If the text cannot be decoded, or is not a table.
+    """
+    source = open_source(path, intake.encoding)
     try:
-        named_columns = {str(column) for column in (label, device) if column is not None} | intake.named
-        head = _read_head(path, named_columns, intake.header)
-        roles = assign_roles(str(path), head.names, label, device, intake)
-        parts = _read_numbers(path, head, roles) or _read_mixed(path, head, roles, intake)
-        notes = [head.note] * bool(head.note) + _note_thousands(path, head, roles, parts)
-        return parts._replace(notes=tuple(notes))
+        return _read_table_text(source, read)
+    except (UnicodeDecodeError, UnicodeError) as error:
+        if intake.encoding or source.encoding != UTF8:
+            raise DataError(
+                f"{path} is not text in {source.encoding} ({_reason(error)}). Use another --encoding, or save the "
+                "file as UTF-8"
+            ) from None
+    try:
+        contents = _read_table_text(source._replace(encoding=WINDOWS, is_plain=False), read)
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); expected UTF-8. Save the file as UTF-8"
+            f"{path} is neither UTF-8 nor Windows-1252 text ({_reason(error)}); expected UTF-8. Name the encoding "
+            "with --encoding, or save the file as UTF-8"
         ) from None
+    except DataError as error:
+        raise DataError(
+            f"{error}. The text is not UTF-8 and was read as Windows-1252; --encoding names another"
+        ) from None
+    note = "the text is not UTF-8 and read as Windows-1252 (cp1252); use --encoding to choose another encoding"
+    return contents._replace(notes=(note, *contents.notes))
+
+
+def open_cells(path: Path, intake: ColumnOptions, read: Callable[[TextSource], _Read]) -> _Read:
+    """Read the text of a sheet of a spreadsheet; errors as in `open_text`."""
+    source, note = open_sheet(path, intake.sheet)
+    contents = _read_table_text(source, read)
+    return contents._replace(notes=(note, *contents.notes)) if note else contents
+
+
+def _read_table_text(source: TextSource, read: Callable[[TextSource], _Read]) -> _Read:
+    try:
+        return read(source)
     except csv.Error as error:
         raise DataError(
-            f"{path} cannot be read as a text table: {error}; expected fields separated by comma, tab or semicolon"
+            f"{source.path} cannot be read as a text table: {error}; expected fields separated by comma, tab or "
+            "semicolon"
         ) from None
+
+
+def _reason(error: UnicodeError) -> str:
+    return f"{error.reason} at byte {error.start}" if isinstance(error, UnicodeDecodeError) else str(error)
+
+
+def _read_source(source: TextSource, label: Column, device: Column, intake: ColumnOptions) -> FileContents:
+    named_columns = {str(column) for column in (label, device) if column is not None} | intake.named
+    head = read_head(source, named_columns, intake)
+    roles = assign_roles(str(source.path), head.names, label, device, intake)
+    parts = _read_numbers(source, head, roles, intake) or _read_mixed(source, head, roles, intake)
+    notes = [head.note] * bool(head.note)
+    notes += [] if intake.thousands or intake.decimal != "." else _note_thousands(source, head, roles, parts)
+    return parts._replace(notes=tuple(notes))
 
 
 def _features(head: CsvHeader, roles: ColumnRoles) -> tuple[str, ...]:
     """Return the names of the features; empty without a header."""
-    return tuple(head.names[j] for j in roles.points) if head.skipped else ()
-
-
-def _open(path: Path, skipped: int = 0) -> IO[str]:
-    """Open a file after its first `skipped` lines."""
-    file = path.open(encoding=_CODEC, newline="")
-    for _ in range(skipped):
-        file.readline()
-    return file
+    return tuple(head.names[j] for j in roles.points) if head.is_named else ()
 
 
 def _fields(file: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and fields of every line that is not blank."""
-    reader = csv.reader(file, delimiter=delimiter)
+    reader = csv.reader(_strip(file) if delimiter == " " else file, delimiter=delimiter,
+                        skipinitialspace=delimiter == " ")  # fmt: skip
     for fields in reader:
         # A line '""' is a missing value in a file of one column, not a blank line.
         if len(fields) > 1 or (fields and (fields[0].strip() or not fields[0])):
             yield reader.line_num, [field.strip() for field in fields]
 
 
-def _rows(path: Path, head: CsvHeader) -> Iterator[tuple[int, list[str]]]:
+def _strip(file: Iterable[str]) -> Iterator[str]:
+    """Yield lines with single spaces between fields, and none at the ends."""
+    return (line.strip().replace("\t", " ") + "\n" for line in file)
+
+
+def _rows(source: TextSource, head: CsvHeader) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and fields of every row below the header."""
-    with _open(path, head.skipped) as file:
+    with source.open(head.skipped) as file:
         for line, fields in _fields(file, head.delimiter):
             yield line + head.skipped, fields
 
 
-def _read_head(path: Path, named_columns: set[str], header: str) -> CsvHeader:
-    with _open(path) as file:
-        first = next((line for line in file if line.strip()), None)
-    delimiter = next((mark for mark in ";\t" if first and mark in first), ",")
-    with _open(path) as file:
-        rows = list(islice(_fields(file, delimiter), _SAMPLE + 1))
+def read_head(source: TextSource, named_columns: set[str], intake: ColumnOptions) -> CsvHeader:
+    """Read the column names and the first rows of a text, and find the separator of its fields.
+
+    Raises
+    ------
+    DataError
+        If the text is empty, or a line has another number of fields.
+    """
+    with source.open() as file:
+        match = _SEPARATOR_LINE.fullmatch(file.readline())
+    skipped = 1 if match else 0
+    delimiter = intake.separator or (match[1] if match else _find_separator(source))
+    with source.open(skipped) as file:
+        rows = [(line + skipped, fields) for line, fields in islice(_fields(file, delimiter), _SAMPLE + 1)]
     while rows and not any(rows[0][1]) and len(rows[0][1]) == 1:
         del rows[0]
     if not rows:
-        raise DataError(f"{path} is empty; expected one point per line, with fields separated by commas")
+        raise DataError(f"{source.path} is empty; expected one point per line, with fields separated by commas")
     top = rows[0][1]
-    is_header, note = header == "yes", ""
-    if header == "auto":
-        is_header, note = find_header(top, [fields for _, fields in rows[1:]], named_columns)
+    is_header, note = intake.header == "yes", ""
+    if delimiter in " \t" and intake.header != "no" and _lacks_name(top, [fields for _, fields in rows[1:]]):
+        # write.table of R writes row names without a name of their column.
+        top, is_header = ["", *top], True
+    elif intake.header == "auto":
+        below = [plain_numbers(fields, intake) for _, fields in rows[1:]]
+        is_header, note = find_header(plain_numbers(top, intake), below, named_columns)
     if is_header:
         head = CsvHeader(delimiter, name_columns(top), rows[0][0], rows[1:], note)
     else:
-        head = CsvHeader(delimiter, [str(j) for j in range(len(top))], 0, rows)
-    _check_lengths(path, head, head.sample)
+        head = CsvHeader(delimiter, [str(j) for j in range(len(top))], skipped, rows, is_named=False)
+    _check_lengths(source, head, head.sample)
     return head
 
 
-def _check_lengths(path: Path, head: CsvHeader, rows: Iterable[tuple[int, list[str]]]) -> None:
+def _lacks_name(top: list[str], below: list[list[str]]) -> bool:
+    """Return whether the first row has one field fewer than all others, and only names."""
+    return bool(below) and {len(row) - len(top) for row in below} == {1} and not any(map(is_number, top))
+
+
+def _find_separator(source: TextSource) -> str:
+    """Find the separator: the first sign that divides all of the first lines into the same number of fields."""
+    with source.open() as file:
+        lines = list(islice((line for line in file if line.strip()), _TOP))
+    counts = {}
+    # White space separates fields in .txt files only: elsewhere it is more often part of the fields.
+    for delimiter in _SEPARATORS if ".txt" in source.path.suffixes else _SEPARATORS[:-1]:
+        counts[delimiter] = [len(fields) for _, fields in _fields(lines, delimiter)]
+        top, *rest = counts[delimiter] or [0]
+        # With one name less than fields, the rows have names; see `_lacks_name`.
+        if min([top, *rest]) > 1 and (set(rest) <= {top} or (delimiter in " \t" and set(rest) == {top + 1})):
+            return delimiter
+    return next((sign for sign in _SEPARATORS[:-1] if counts[sign][:1] > [1]), ",")
+
+
+def _check_lengths(source: TextSource, head: CsvHeader, rows: Iterable[tuple[int, list[str]]]) -> None:
     """Validate that each line has one field per column.
 
     Raises
@@ -160,18 +254,21 @@ def _check_lengths(path: Path, head: CsvHeader, rows: Iterable[tuple[int, list[s
     for line, fields in rows:
         if len(fields) != len(head.names):
             raise DataError(
-                f"{path}, line {line}: {len(fields)} fields; expected {len(head.names)}, as in the first line. "
-                "Correct or remove the line"
+                f"{source.path}, {source.unit} {line}: {len(fields)} fields; expected {len(head.names)}, as in the "
+                "first line. Correct or remove the line"
             )
 
 
-def _read_numbers(path: Path, head: CsvHeader, roles: ColumnRoles) -> FileContents | None:
+def _read_numbers(
+    source: TextSource, head: CsvHeader, roles: ColumnRoles, intake: ColumnOptions
+) -> FileContents | None:  # fmt: skip
     """Read a file in which every field is a finite number; return None for other files."""
-    if roles.encode or not head.sample:
+    unusual = intake._replace(columns=(), drop=(), missing="refuse", header="auto", separator="")
+    if unusual != TIDY or not head.sample or not source.is_plain or head.delimiter == " ":
         return None
     try:
-        numbers = np.loadtxt(path, delimiter=head.delimiter, skiprows=head.skipped, comments=None, quotechar='"',
-                             ndmin=2, encoding=_CODEC)  # fmt: skip
+        numbers = np.loadtxt(source.path, delimiter=head.delimiter, skiprows=head.skipped, comments=None, quotechar='"',
+                             ndmin=2, encoding=UTF8)  # fmt: skip
     except UnicodeDecodeError:
         raise
     except ValueError:
@@ -179,7 +276,7 @@ def _read_numbers(path: Path, head: CsvHeader, roles: ColumnRoles) -> FileConten
     if numbers.shape[1] != len(head.names) or not np.isfinite(numbers).all():
         return None
     marked = [index for index in (roles.label, roles.device) if index is not None]
-    texts = _read_columns(path, head, set(marked), only=marked) if marked else {}
+    texts = _read_columns(source, head, set(marked), only=marked) if marked else {}
     if any(len(column) != len(numbers) for column in texts.values()):
         # The two readers disagree on blank lines.
         return None
@@ -188,7 +285,7 @@ def _read_numbers(path: Path, head: CsvHeader, roles: ColumnRoles) -> FileConten
     return FileContents(points, marks.label, marks.device, _features(head, roles))
 
 
-def _note_thousands(path: Path, head: CsvHeader, roles: ColumnRoles, parts: FileContents) -> list[str]:
+def _note_thousands(source: TextSource, head: CsvHeader, roles: ColumnRoles, parts: FileContents) -> list[str]:
     """List notes on columns in which points may separate thousands, which only the text shows."""
     numeric = [j for j in roles.points if j not in roles.encode]
     if len(numeric) != parts.points.shape[1]:
@@ -199,48 +296,61 @@ def _note_thousands(path: Path, head: CsvHeader, roles: ColumnRoles, parts: File
     mixed = [j for at, j in able if (column := parts.points[:, at] % 1).any() and not column.all()]
     if not mixed:
         return []
-    texts = _read_columns(path, head, set(mixed), only=mixed)
+    texts = _read_columns(source, head, set(mixed), only=mixed)
     fields = {j: [field.strip() for field in texts[j].tolist()] for j in mixed}
     return [note for j in mixed if (note := note_thousands(head.names[j], fields[j]))]
 
 
-def _read_mixed(path: Path, head: CsvHeader, roles: ColumnRoles, intake: ColumnOptions) -> FileContents:
+def _read_mixed(source: TextSource, head: CsvHeader, roles: ColumnRoles, intake: ColumnOptions) -> FileContents:
     """Read columns of numbers, text and missing values."""
-    _check_zero_bytes(path, head)
-    numeric = [j for j in roles.points if j not in roles.encode]
-    content = _read_table(path, head, set(numeric))
-    m = len(content[0])
-    last = content[len(head.names) - 1]
-    if m and (np.isnan(last).any() if last.dtype.kind == "f" else "" in last.tolist()):
-        # pandas pads lines that are too short with missing values, so the last column has one.
-        _check_lengths(path, head, _rows(path, head))
-    locations = RowLocations("line", _Lines(path, head, m))
-    columns = list[Any]()
-    for j in roles.points:
-        column = content[j]
-        if column.dtype.kind != "f":
-            fields = [field.strip() for field in column.tolist()]
-            column = read_column(head.names[j], fields, locations, encode=j in roles.encode)
-        columns.append(column)
-    marks = LabelColumns.of(head.names, roles, content)
-    parts = take_columns(str(path), [head.names[j] for j in roles.points], columns, marks, locations, intake)
+    _check_zero_bytes(source, head)
+    needed = {*roles.points} if roles.weight is None else {*roles.points, roles.weight}
+    content = read_fields(source, head, needed - roles.texts, intake)
+    locations = RowLocations(source.unit, _Lines(source, head, len(content[0])))
+    columns = {
+        j: convert_column(head.names[j], content[j], locations, intake, encode=j in roles.encode) for j in needed
+    }
+    weight = None if roles.weight is None else columns[roles.weight]
+    marks = LabelColumns.of(head.names, roles, content, intake=intake)._replace(weight=weight)
+    points = [columns[j] for j in roles.points]
+    parts = take_columns(str(source.path), [head.names[j] for j in roles.points], points, marks, locations, intake)
     empty = "" if head.sample else "has a header and no points; expected one point per line below the header"
-    return parts._replace(names=parts.names if head.skipped else (), why_empty=empty or parts.why_empty)
+    return parts._replace(names=parts.names if head.is_named else (), why_empty=empty or parts.why_empty)
 
 
-def _read_table(path: Path, head: CsvHeader, numeric: set[int]) -> dict[int, NDArray[Any]]:
-    """Read all columns: columns of finite numbers as float64[m], all other columns as text."""
+def read_fields(
+    source: TextSource, head: CsvHeader, numeric: set[int], intake: ColumnOptions
+) -> dict[int, NDArray[Any]]:  # fmt: skip
+    """Read all columns: those of `numeric` with finite numbers as float64[m], all other columns as text.
+
+    Raises
+    ------
+    DataError
+        If a line has another number of fields.
+    """
+    content = _read_table(source, head, numeric, intake)
+    last = content[len(head.names) - 1]
+    if len(last) and (np.isnan(last).any() if last.dtype.kind == "f" else "" in last.tolist()):
+        # pandas pads lines that are too short with missing values, so the last column has one.
+        _check_lengths(source, head, _rows(source, head))
+    return content
+
+
+def _read_table(
+    source: TextSource, head: CsvHeader, numeric: set[int], intake: ColumnOptions
+) -> dict[int, NDArray[Any]]:  # fmt: skip
     if not head.sample:
         return {j: np.empty(0) if j in numeric else np.empty(0, object) for j in range(len(head.names))}
-    texts = set(range(len(head.names))) - numeric
-    texts |= {j for j in numeric if any(_is_text(fields[j]) for _, fields in head.sample)}
+    # pandas ignores separators of thousands at any position, as in 7.4; here numbers with them must be well-formed.
+    texts = set(range(len(head.names))) - (set() if intake.thousands else numeric)
+    texts |= {j for j in numeric if any(_is_text(fields[j], intake) for _, fields in head.sample)}
     while True:
         try:
-            content = _read_columns(path, head, texts)
+            content = _read_columns(source, head, texts, intake)
         except (DataError, UnicodeDecodeError):
             raise
         except ValueError:
-            texts |= _find_texts(path, head, numeric - texts) or numeric
+            texts |= _find_texts(source, head, numeric - texts, intake) or numeric
             continue
         endless = {j for j in numeric - texts if np.isinf(content[j]).any()}
         if not endless:
@@ -248,25 +358,30 @@ def _read_table(path: Path, head: CsvHeader, numeric: set[int]) -> dict[int, NDA
         texts |= endless
 
 
-def _is_text(field: str) -> bool:
-    return field.lower() not in MISSING and not is_number(field)
+def _is_text(field: str, intake: ColumnOptions) -> bool:
+    return field.lower() not in intake.missing_texts and not is_number(plain_numbers([field], intake)[0])
 
 
-def _find_texts(path: Path, head: CsvHeader, columns: set[int]) -> set[int]:
+def _find_texts(source: TextSource, head: CsvHeader, columns: set[int], intake: ColumnOptions) -> set[int]:
     """Find the columns with a field that is neither a number nor missing."""
     import pandas
 
     text_columns: set[int] = set()
-    with _open(path, head.skipped) as file, _explain_errors(path, head):
-        for chunk in _parse(file, head, texts=None, chunksize=_ROWS):
+    with source.open(head.skipped) as file, _explain_errors(source, head):
+        for chunk in _parse(file, head, None, intake, chunksize=_ROWS):
             for j in columns - text_columns:
                 odd = chunk[j][pandas.to_numeric(chunk[j], errors="coerce").isna()]
-                text_columns |= {j} if any(_is_text(field.strip()) for field in set(odd.tolist())) else set()
+                is_text = any(_is_text(field.strip(), intake) for field in set(odd.tolist()))
+                text_columns |= {j} if is_text else set()
     return text_columns
 
 
 def _read_columns(
-    path: Path, head: CsvHeader, texts: set[int], only: Sequence[int] | None = None
+    source: TextSource,
+    head: CsvHeader,
+    texts: set[int],
+    intake: ColumnOptions = TIDY,
+    only: Sequence[int] | None = None,
 ) -> dict[int, NDArray[Any]]:
     """Read columns as text, object[m], or as numbers, float64[m] with NaN where a value is missing.
 
@@ -275,48 +390,56 @@ def _read_columns(
     ValueError
         If a column that is not in `texts` has a field that is not a number.
     """
-    with _open(path, head.skipped) as file, _explain_errors(path, head):
-        frame = _parse(file, head, texts, usecols=only)
+    with source.open(head.skipped) as file, _explain_errors(source, head):
+        frame = _parse(file, head, texts, intake, usecols=only)
     return {j: frame[j].to_numpy(object if j in texts else np.float64) for j in frame.columns}
 
 
-def _parse(file: IO[str], head: CsvHeader, texts: set[int] | None, **options: Any) -> Any:
+def _parse(file: IO[str], head: CsvHeader, texts: set[int] | None, intake: ColumnOptions, **options: Any) -> Any:
     """Read the columns by pandas, named by index; `texts` are read as text (None: all)."""
     import pandas
 
     count = range(len(head.names))
     numbers = () if texts is None else set(count) - texts
+    spellings = sorted({form for text in intake.missing_texts for form in _vary(text)})
     return pandas.read_csv(
-        file, sep=head.delimiter, header=None, names=list(count), index_col=False, engine="c",
+        file, sep=r"\s+" if head.delimiter == " " else head.delimiter, decimal=intake.decimal, header=None,
+        names=list(count), index_col=False, engine="c",
         dtype={j: np.float64 if j in numbers else str for j in count}, float_precision="round_trip",
-        na_values={j: _SPELLINGS for j in numbers}, keep_default_na=False, **options,
+        na_values={j: spellings for j in numbers}, keep_default_na=False, **options,
     )  # fmt: skip
 
 
 @contextmanager
-def _explain_errors(path: Path, head: CsvHeader) -> Iterator[None]:
+def _explain_errors(source: TextSource, head: CsvHeader) -> Iterator[None]:
     """Convert errors of the parser of pandas to errors that name the line."""
     from pandas.errors import ParserError
 
     try:
         yield
     except ParserError as error:
-        _check_lengths(path, head, _rows(path, head))
+        _check_lengths(source, head, _rows(source, head))
         raise DataError(
-            f"{path} cannot be read as a text table: {error}; expected fields separated by comma, tab or semicolon"
+            f"{source.path} cannot be read as a text table: {error}; expected fields separated by comma, tab or "
+            "semicolon"
         ) from None
 
 
-def _check_zero_bytes(path: Path, head: CsvHeader) -> None:
+def _check_zero_bytes(source: TextSource, head: CsvHeader) -> None:
     """Validate that a file does not contain zero bytes, at which pandas would end a field."""
-    with path.open("rb") as file:
-        if not any(b"\0" in part for part in iter(lambda: file.read(_BYTES), b"")):
-            return
-    for line, fields in _rows(path, head):
+    if not any("\0" in part for part in source.read_blocks()):
+        return
+    for line, fields in _rows(source, head):
         for name, field in zip(head.names, fields, strict=False):
             if "\0" in field:
                 raise DataError(
-                    f"{path}, line {line}, column {name!r} is {field!r}; expected text without zero bytes. Save the "
-                    "file as UTF-8"
+                    f"{source.path}, {source.unit} {line}, column {name!r} is {field!r}; expected text without "
+                    "zero bytes. Save the file as UTF-8"
                 )
-    raise DataError(f"{path} has zero bytes; expected text. Save the file as UTF-8")
+    raise DataError(f"{source.path} has zero bytes; expected text. Save the file as UTF-8")
+
+
+def _vary(text: str) -> set[str]:
+    """Return a text in usual combinations of lower and upper case; other ones are found when a column is text."""
+    forms = product(*((c.lower(), c.upper()) for c in text)) if len(text) <= _SHORT else ()
+    return {text, text.upper(), text.title(), text.capitalize(), *map("".join, forms)}

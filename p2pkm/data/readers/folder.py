@@ -5,12 +5,30 @@ import re
 from collections.abc import Iterable
 from glob import glob
 from pathlib import Path
+from urllib.parse import unquote
 
 from p2pkm.core.errors import DataError
 from p2pkm.data.readers.columns import list_names
 
+# Suffixes of text files, and of compressed ones after them.
+TEXTS = (".csv", ".tsv", ".txt")
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 # Suffix of the file with the labels of a .npy file of points.
 COMPANION = ".labels.npy"
+
+
+def format_of(path: str | Path) -> str:
+    """Return the suffix that names the format of a file, such as .csv for ``sites.csv.gz``."""
+    name = Path(path)
+    packed = name.suffix.lower() in COMPRESSED and Path(name.stem).suffix.lower() in TEXTS
+    return Path(name.stem).suffix.lower() if packed else name.suffix.lower()
+
+
+def list_keys(place: str, path: Path) -> dict[str, str]:
+    """List the names and values in folders such as ``site=A`` between a folder and a file in it."""
+    folder = Path(os.path.expanduser(place))
+    inner = path.relative_to(folder).parent.parts if os.path.isdir(folder) else ()
+    return {name: unquote(value) for name, _, value in (part.partition("=") for part in inner)}
 
 
 def expand_path(path: str, suffixes: Iterable[str]) -> list[str] | None:
@@ -32,9 +50,10 @@ def expand_path(path: str, suffixes: Iterable[str]) -> list[str] | None:
     if os.path.isdir(place):
         known = tuple(suffixes)
         files = [str(Path(place, name)) for name in os.listdir(place) if not name.startswith(".")]
-        files = _sort_naturally(
-            name for name in files if Path(name).suffix.lower() in known and not os.path.isdir(name)
-        )
+        files = _list_partitioned(place) or files
+        files = _sort_naturally(name for name in files if format_of(name) in known and not os.path.isdir(name))
+        # Notes next to tables in other formats.
+        files = [name for name in files if format_of(name) != ".txt"] or files
         if not files:
             raise DataError(
                 f"{path} is a folder without data files; expected one file per device, with one of the suffixes "
@@ -44,12 +63,23 @@ def expand_path(path: str, suffixes: Iterable[str]) -> list[str] | None:
         files = match_pattern(path)
     else:
         return None
-    kinds = sorted({Path(name).suffix.lower() for name in files})
+    kinds = sorted({format_of(name) for name in files})
     if len(kinds) > 1:
         raise DataError(
             f"{path} contains files of several kinds: {list_names(kinds)}; expected one kind. Use a pattern such as "
             f"'{place if os.path.isdir(place) else os.path.dirname(place) or '.'}/*{kinds[0]}'"
         )
+    return files
+
+
+def _list_partitioned(folder: str) -> list[str]:
+    """List the files in subfolders such as ``site=A`` of a folder, at any depth."""
+    files: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir() and "=" in entry.name[1:]:
+                inner = [file.path for file in os.scandir(entry.path) if file.is_file() and file.name[0] not in "._"]
+                files += inner + _list_partitioned(entry.path)
     return files
 
 
@@ -73,6 +103,9 @@ def name_files(paths: list[str]) -> tuple[str, ...] | None:
     """Return names that distinguish files: stems or, if these repeat, relative paths; None if these are numbers."""
     import topologies
 
+    paths = [
+        path[: -len(Path(path).suffix)] if format_of(path) != Path(path).suffix.lower() else path for path in paths
+    ]
     names = [Path(path).stem for path in paths]
     if len(set(names)) < len(names):
         top = os.path.commonpath([os.path.dirname(path) for path in paths])

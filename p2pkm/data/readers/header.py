@@ -13,7 +13,6 @@ from p2pkm.data.identifiers import is_missing
 from p2pkm.data.readers.columns import DEVICE_NAMES, INDEX, LABEL_NAMES
 from p2pkm.data.readers.intake import is_number
 
-HEADERS = ("auto", "yes", "no")
 # Largest share of the rows below that may look like names, too.
 _SHARE = 0.1
 # Smallest number of columns with which equally spaced numbers are names regardless of their distance to the rows below.

@@ -1,23 +1,34 @@
 """Columns of text and Arrow files: selection of features, conversion to numbers, and missing values."""
 
+import codecs
 import csv
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pkm.core.errors import DataError
+from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.validation import check_choice
 from p2pkm.data.identifiers import MISSING
 
 # Statistics that a run computes by messages to fill in missing values.
 FILLING = ("mean", "median")
 # Treatments of missing values.
 ANSWERS = ("refuse", "drop", *FILLING)
+# Names of columns: a sequence, or a comma-separated text.
+Names = str | Sequence[str]
+# Whether the first row of a text file has names.
+HEADERS = ("auto", "yes", "no")
+# Separators of thousands, and names of separators of fields.
+THOUSANDS = (",", ".", " ", "'", "_")
+SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "space": " ", "pipe": "|"}
+# Number with a decimal comma, or without a fraction.
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,?\d+([eE][+-]?\d+)?")
 _BOOLEANS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 _DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]\d.*)?")
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([ T]\d.*)?")
@@ -45,6 +56,18 @@ class ColumnOptions(NamedTuple):
         Treatment of missing values: an error, removal of their rows, or NaN, which a run fills in by messages.
     header : {"auto", "yes", "no"}
         Whether the first row of a text file contains the column names.
+    weight_column : str, int or None
+        Column of the weight of each point.
+    keep : tuple of str
+        Columns that are copied to tables of labels, such as an identifier.
+    na : str
+        Comma-separated texts for missing values in addition to the usual ones; after "=", instead of them.
+    decimal, thousands : str
+        Decimal sign and separator of thousands in numbers of text files; thousands "": none.
+    separator, encoding : str
+        Separator of the fields and encoding of text files; "": detected.
+    sheet : str
+        Name or number of the sheet of a spreadsheet; "": the first.
     """
 
     columns: tuple[str, ...] = ()
@@ -52,11 +75,56 @@ class ColumnOptions(NamedTuple):
     encode: tuple[str, ...] = ()
     missing: str = "refuse"
     header: str = "auto"
+    weight_column: str | int | None = None
+    keep: tuple[str, ...] = ()
+    na: str = ""
+    decimal: str = "."
+    thousands: str = ""
+    separator: str = ""
+    encoding: str = ""
+    sheet: str = ""
 
     @classmethod
-    def of(cls, columns: str | None, drop: str | None, encode: str | None, **options: str) -> "ColumnOptions":
-        """Build the options from comma-separated lists of names, and the other fields as keyword arguments."""
-        return cls(split_names(columns), split_names(drop), split_names(encode), **options)
+    def of(cls, **options: Any) -> "ColumnOptions":
+        """Build the options from fields, where lists are sequences or comma-separated texts; None: the default.
+
+        Raises
+        ------
+        ExperimentError
+            If a value is not one of those that an option allows.
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        for name in ("columns", "drop", "encode", "keep"):
+            given[name] = split_list(given.get(name, ()))
+        na = given.get("na", "")
+        given["na"] = na if isinstance(na, str) else ",".join(map(str, na))
+        return cls(**given)._check()
+
+    def _check(self) -> "ColumnOptions":
+        check_choice(self.missing, ANSWERS, "missing")
+        check_choice(self.header, HEADERS, "header")
+        check_choice(self.decimal, (".", ","), "decimal")
+        check_choice(self.thousands, ("", *THOUSANDS), "thousands")
+        if self.thousands == self.decimal:
+            raise ExperimentError(
+                f"thousands and decimal are both {self.decimal!r}; expected two signs. Use --thousands or --decimal "
+                "with another sign"
+            )
+        separator = SEPARATORS.get(self.separator, self.separator)
+        if len(separator) > 1 or separator == '"' or separator.isalnum():
+            raise ExperimentError(
+                f"separator is {self.separator!r}; expected one sign, such as ';' or '|', or one of "
+                f"{', '.join(SEPARATORS)}"
+            )
+        if self.encoding:
+            try:
+                codecs.lookup(self.encoding)
+            except LookupError:
+                raise ExperimentError(
+                    f"encoding is {self.encoding!r}; expected the name of a text encoding, such as utf-8, cp1252 or "
+                    "latin-1"
+                ) from None
+        return self._replace(separator=separator, sheet=str(self.sheet))
 
     @property
     def fills(self) -> bool:
@@ -66,7 +134,19 @@ class ColumnOptions(NamedTuple):
     @property
     def named(self) -> set[str]:
         """All columns that the options name."""
-        return {*self.columns, *self.drop, *self.encode}
+        weight = () if self.weight_column is None else (str(self.weight_column),)
+        return {*self.columns, *self.drop, *self.encode, *self.keep, *weight}
+
+    @property
+    def missing_texts(self) -> frozenset[str]:
+        """Texts for missing values, in lower case; the empty text is always one."""
+        given = frozenset(text.lower() for text in split_list(self.na.removeprefix("=")))
+        return given | (frozenset([""]) if self.na.startswith("=") else MISSING)
+
+    def mark_numbers(self, column: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Replace the numbers among the texts for missing values, such as -99, by NaN."""
+        codes = [float(text) for text in self.missing_texts if is_number(text)] if self.na else []
+        return np.where(np.isin(column, codes), np.nan, column) if codes else column
 
 
 class RowLocations(NamedTuple):
@@ -128,19 +208,19 @@ class Categories(NamedTuple):
     values: NDArray[Any]
 
 
-def split_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return names of columns, given as a list, or as text in which commas separate them.
+def split_list(names: str | int | Sequence[Any]) -> tuple[str, ...]:
+    """Split a comma-separated text; sequences are returned as tuples of str.
 
     In text, a name with a comma is in quotes, as in a CSV file: ``age,"weight, kg"``.
     """
-    if names is None or isinstance(names, str):
-        fields = next(csv.reader([names or ""], skipinitialspace=True), [])
+    if isinstance(names, str):
+        fields = next(csv.reader([names], skipinitialspace=True), [])
         return tuple(name.strip() for name in fields if name.strip())
-    return tuple(names)
+    return tuple(map(str, names)) if isinstance(names, Iterable) else (str(names),)
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Return text from which `split_names` reads the same names."""
+    """Write names as a text from which `split_list` reads the same names."""
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(names)
     return text.getvalue()
@@ -153,6 +233,26 @@ def to_number(field: str) -> float:
     return float(field)
 
 
+def plain_numbers(fields: list[str], intake: ColumnOptions) -> list[str]:
+    """Write numbers with the decimal sign and the separators of thousands of a file as plain numbers.
+
+    Other fields, such as 7.4 where points separate thousands, are returned unchanged or, if they would be read as
+    another number, in brackets.
+    """
+    if intake.decimal == "." and not intake.thousands:
+        return fields
+    comma, mark = re.escape(intake.decimal), re.escape(intake.thousands)
+    whole = rf"(?:\d{{1,3}}(?:{mark}\d{{3}})+|\d*)" if mark else r"\d*"
+    number = re.compile(rf"[+-]?{whole}(?:{comma}\d*)?(?:[eE][+-]?\d+)?")
+
+    def plain(field: str) -> str:
+        if number.fullmatch(field):
+            return (field.replace(intake.thousands, "") if mark else field).replace(intake.decimal, ".")
+        return f"({field})" if intake.decimal != "." and "." in field and is_number(field) else field
+
+    return [plain(field) for field in fields]
+
+
 def is_number(field: str) -> bool:
     """Return whether a field is a number."""
     try:
@@ -162,7 +262,9 @@ def is_number(field: str) -> bool:
     return True
 
 
-def read_column(name: str, fields: Sequence[str], locations: RowLocations, encode: bool) -> Any:
+def read_column(
+    name: str, fields: Sequence[str], locations: RowLocations, encode: bool, missing: frozenset[str] = MISSING
+) -> Any:  # fmt: skip
     """Convert the fields of a column to numbers, float64[m] with NaN for missing values, or to categories.
 
     Parameters
@@ -175,12 +277,14 @@ def read_column(name: str, fields: Sequence[str], locations: RowLocations, encod
         Locations of the rows in messages.
     encode : bool
         Whether the column contains categories or dates.
+    missing : frozenset of str
+        Texts for missing values, in lower case.
 
     Returns
     -------
     float64[m], Categories or Problem
     """
-    known = [at for at, field in enumerate(fields) if field.lower() not in MISSING]
+    known = [at for at, field in enumerate(fields) if field.lower() not in missing]
     if encode:
         if not _are_dates([fields[at] for at in known]):
             present = set(known)
@@ -259,7 +363,9 @@ def _explain_text(name: str, known: list[str], place: str, number_format: str, w
         )
         return Problem(f"{place}, a date; expected a number", f"{way}, or use --drop {name}")
     if any(is_number(field.replace(",", ".")) for field in known):
-        return Problem(number, f"Correct the fields that are not numbers ({wrong:,}), or use --drop {name}")
+        commas = all(_DECIMAL_COMMA.fullmatch(field) for field in known)
+        fix = "Use --decimal ','" if commas else f"Correct the fields ({wrong:,} are not numbers)"
+        return Problem(number, f"{fix}, or use --drop {name}")
     count = len(set(known))
     role = f"--label-column {name} or --device-column {name}"
     if count <= _CATEGORIES and 2 * count <= len(known):

@@ -1,0 +1,163 @@
+"""Texts with separated fields: plain and compressed files, and sheets of spreadsheets."""
+
+import bz2
+import csv
+import gzip
+import io
+import lzma
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from p2pkm.core.errors import DataError
+from p2pkm.data.readers.npy import check_unpacked_size
+
+# Byte order marks that name the encoding of a file.
+_MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+# Encodings that are tried in this order; the first also removes the byte order mark that spreadsheets write.
+UTF8, WINDOWS = "utf-8-sig", "cp1252"
+# Characters that are read at a time.
+_BLOCK = 1 << 24
+
+
+class TextSource(NamedTuple):
+    """Text of a table.
+
+    Attributes
+    ----------
+    path : Path
+    encoding : str
+    content : str or None
+        Text of a sheet; None: the text of the file.
+    is_plain : bool
+        Whether other libraries can open the file by its path.
+    unit : {"line", "row"}
+        Unit of positions in messages.
+    """
+
+    path: Path
+    encoding: str = UTF8
+    content: str | None = None
+    is_plain: bool = True
+    unit: str = "line"
+
+    def open(self, skipped: int = 0) -> IO[str]:
+        """Open the text after its first `skipped` lines."""
+        file = io.StringIO(self.content, newline="") if self.content is not None else self._open_file()
+        for _ in range(skipped):
+            file.readline()
+        return file
+
+    def read_blocks(self) -> Iterator[str]:
+        """Yield the text in blocks."""
+        with self.open() as file:
+            yield from iter(lambda: file.read(_BLOCK), "")
+
+    def _open_file(self) -> IO[str]:
+        unpack = OPENERS.get(self.path.suffix.lower())
+        file: Any = self.path.open("rb") if unpack is None else unpack(self.path)
+        return io.TextIOWrapper(file, self.encoding, newline="")
+
+
+def open_source(path: Path, encoding: str) -> TextSource:
+    """Return the text of a file; with encoding "", that of the byte order mark, or UTF-8.
+
+    Raises
+    ------
+    DataError
+        If a compressed file is damaged or decompresses to too many bytes.
+    """
+    unpack = OPENERS.get(path.suffix.lower())
+    try:
+        with path.open("rb") if unpack is None else unpack(path) as file:
+            start = file.read(2)
+            size = len(start)
+            while unpack is not None and (part := file.read(_BLOCK)):
+                size += len(part)
+                check_unpacked_size(path, size)
+    except (DataError, MemoryError):
+        raise
+    # Damaged files raise errors of many libraries; those of the operating system have a number.
+    except Exception as error:
+        if unpack is None or getattr(error, "errno", None):
+            raise
+        raise DataError(f"{path} cannot be decompressed: {error}. Compress the file again") from None
+    codec = encoding or _MARKS.get(start, UTF8)
+    codec = UTF8 if codec.lower().replace("_", "-") in ("utf-8", "utf8") else codec
+    return TextSource(path, codec, is_plain=unpack is None and codec == UTF8)
+
+
+def open_sheet(path: Path, sheet: str) -> tuple[TextSource, str]:
+    """Convert a sheet of a spreadsheet to text; return it and a note if one of several sheets was chosen.
+
+    Raises
+    ------
+    DataError
+        If no library for spreadsheets is installed, the file is damaged, or the sheet does not exist.
+    """
+    import pandas
+
+    try:
+        engine: Any = "calamine" if find_spec("python_calamine") else None
+        with pandas.ExcelFile(path, engine=engine) as book:
+            names = [str(name) for name in book.sheet_names]
+            chosen = _choose_sheet(path, names, sheet)
+            cells = book.parse(chosen, header=None, dtype=object, na_filter=False)
+    except ImportError:
+        raise DataError(
+            f"{path} requires python-calamine, which is not installed. Run pip install 'p2pkm[excel]'"
+        ) from None
+    except (DataError, MemoryError):
+        raise
+    # A damaged spreadsheet raises almost any exception.
+    except Exception as error:
+        raise DataError(f"{path} cannot be read as a spreadsheet: {error}. Save it again, or export CSV") from None
+    rows = [[_to_field(cell) for cell in row] for row in cells.to_numpy(object).tolist()]
+    used = [j for j in range(cells.shape[1]) if any(row[j] for row in rows)]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    for row in rows:
+        if any(row):
+            writer.writerow([row[j] for j in used])
+        else:
+            text.write("\n")
+    others = ", ".join(repr(name) for name in names if name != chosen)
+    note = f"sheet {chosen!r} is read, the first of {len(names)}; use --sheet to choose another ({others})"
+    return TextSource(path, content=text.getvalue(), is_plain=False, unit="row"), note * (not sheet and len(names) > 1)
+
+
+def _choose_sheet(path: Path, names: list[str], sheet: str) -> str:
+    if not sheet or sheet in names:
+        return sheet or names[0]
+    if sheet.isdecimal() and int(sheet) < len(names):
+        return names[int(sheet)]
+    listed = ", ".join(map(repr, names))
+    raise DataError(f"{path} has no sheet {sheet!r}; expected one of {listed}, or a number from 0. Change --sheet")
+
+
+def _to_field(cell: Any) -> str:
+    """Convert a cell to text; whole numbers without a fraction, dates as 2026-01-31."""
+    if cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ == "NaTType":
+        return ""
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
+        return str(int(cell))
+    text = str(cell).removesuffix(" 00:00:00") if hasattr(cell, "hour") and hasattr(cell, "year") else str(cell)
+    return " ".join(text.split())
+
+
+def _open_zst(path: Path) -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        raise DataError(f"{path} requires zstandard, which is not installed. Run pip install 'p2pkm[zstd]'") from None
+    return zstandard.open(path, "rb")
+
+
+# Functions that open a compressed file, by suffix.
+OPENERS: dict[str, Callable[[Path], Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zst": _open_zst,
+}
