@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from p2pkm.core.errors import TopologyError as TopologyError
     from p2pkm.core.errors import TrainingError as TrainingError
     from p2pkm.data import partition as partition
+    from p2pkm.data.describe_table import describe_table as describe_table
     from p2pkm.data.readers.any_format import read_table as read_table
     from p2pkm.data.shards import Shards as Shards
     from p2pkm.data.sources import balls as balls
@@ -136,6 +137,7 @@ _MODULES = {
     "Study": "p2pkm.storage.study_table",
     "load_study": "p2pkm.storage.study_table",
     "read_table": "p2pkm.data.readers.any_format",
+    "describe_table": "p2pkm.data.describe_table",
     "partition_report": "p2pkm.viz.partition_report",
     "style": "p2pkm.viz.looks",
     **dict.fromkeys(

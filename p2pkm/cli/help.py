@@ -21,7 +21,7 @@ _EXAMPLES = (
 )
 _COMMANDS = {
     "Run": ("run", "compare", "sweep", "resume", "verify"),
-    "Inspect": ("algorithms", "topology", "plan", "report", "animate", "attack", "faults"),
+    "Inspect": ("data", "algorithms", "topology", "plan", "report", "predict", "animate", "attack", "faults"),
     "Setup": ("help", "doctor", "compile"),
 }
 _WIDTH = 100

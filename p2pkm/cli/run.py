@@ -17,6 +17,7 @@ from p2pkm.cli.report import report
 from p2pkm.cli.resume import resume_command
 from p2pkm.cli.summary_table import Terminal
 from p2pkm.cli.sweep import sweep
+from p2pkm.cli.tables import data, predict
 from p2pkm.cli.topology import topology
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.version import __version__
@@ -191,6 +192,8 @@ command.add_command(sweep)
 command.add_command(attack)
 command.add_command(animate)
 command.add_command(report)
+command.add_command(data)
+command.add_command(predict)
 command.add_command(resume_command)
 command.add_command(faults)
 

@@ -1,4 +1,4 @@
-"""What a run has learned from its table, to read new rows in the same way."""
+"""Schema of a table: columns, categories, ranges and fill values, with which new rows are read."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -31,6 +31,10 @@ class Prepared(NamedTuple):
     scores : OptionalMetrics
     notes : tuple of str
         Remarks on the points and their partition, for the user.
+    schema : Schema or None
+        Columns of the table.
+    copied : dict of str to array, or None
+        Columns that are copied to labels.csv.
     """
 
     experiment: RunOptions
@@ -39,6 +43,8 @@ class Prepared(NamedTuple):
     shards: Any
     scores: Any
     notes: tuple[str, ...] = ()
+    schema: Any = None
+    copied: Any = None
 
 
 class MethodSpec:
@@ -193,7 +199,6 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
     if experiment.clusters == "auto":
         # The devices choose k later; the run is checked and planned for the largest one.
         clusters = k_max = experiment.k_max or min(K_MAX, max(1, shards.m))
-    image = None if stored else table.image
     run = build_run(
         specs.method.build(clusters),
         replace(experiment, k_max=k_max),
@@ -201,7 +206,7 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
         shards,
         ranks=ranks or 1,
         graph=read_attributes(experiment, specs.graph),
-        image=image,
+        image=None if stored else table.image,
     )
     resolved = replace(
         experiment,
@@ -216,9 +221,9 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
     )
     features = None if stored else table.features
     centers = load_true_centers(experiment.true_centers, shards.d, features) if experiment.true_centers else None
-    notes = () if stored else list_notes(partition, table, shards, topology)
     scores = OptionalMetrics(experiment.silhouette, centers, table.groups)
-    return Prepared(resolved, specs, run, shards, scores, notes)
+    more = () if stored else (list_notes(partition, table, shards, topology), table.schema, table.copied)
+    return Prepared(resolved, specs, run, shards, scores, *more)
 
 
 def _choose_topology(specs: RunSpecs, n: int | None, default: int, names: tuple[str, ...] | None) -> Any:

@@ -175,6 +175,7 @@ def execute(
                 )
             result = run_job(run, replace(part, interrupted=interrupted), world, hooks)
             result.notes.extend(prepared.notes)
+            result = replace(result, schema=prepared.schema, copied=prepared.copied)
         if folder is not None:
             folder.finish(result, partial(_draw_all, resolved) if resolved.plot else None)
     except BaseException as error:

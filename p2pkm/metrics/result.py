@@ -13,7 +13,7 @@ from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.core.brief import short_repr
 from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
-from p2pkm.core.validation import as_points, check_magnitude, check_near, match_features
+from p2pkm.core.validation import as_points, check_magnitude, check_near, match_features, name_features
 from p2pkm.data.identifiers import are_numbers
 from p2pkm.kernels.reference import losses as price_losses
 from p2pkm.metrics.clusters import Clusters, arrange, number_clusters
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from p2pkm.data.schema import Schema
     from p2pkm.metrics.replay_frames import Frames
     from topologies import CSRGraph
 
@@ -257,6 +258,10 @@ class Result:
     disclosed : Disclosed or None
         Points that devices sent unchanged, and their receivers; None if not recorded: for more than 250,000 points, or
         1 million pairs of a point and a neighbor of its device.
+    schema : Schema or None
+        Columns of the table of the run, with which `predict` reads new rows; None for points without a table.
+    copied : dict of str to array, or None
+        Columns that were copied from the table, in the order of `labels`.
 
     Examples
     --------
@@ -294,6 +299,8 @@ class Result:
     features: tuple[str, ...] | None = None
     derived: dict[str, Any] = field(default_factory=dict)
     disclosed: Disclosed | None = None
+    schema: "Schema | None" = None
+    copied: dict[str, Any] | None = None
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -399,16 +406,21 @@ class Result:
 
         return CSRGraph(self.topology.indptr, self.topology.indices, self.topology.weights)
 
-    def predict(self, X: Any, device: int | str | None = None) -> Integers:  # noqa: N803 - scikit-learn's name
+    def predict(
+        self, X: Any, device: int | str | None = None, *, check_ranges: bool = True  # noqa: N803 - scikit-learn's name
+    ) -> Integers:  # fmt: skip
         """Find the nearest centroid of each point, int64[m].
 
         Parameters
         ----------
         X : array_like of float64[m, d]
-            Points. Columns of a data frame are matched with the features by name.
+            Points. Columns of a data frame are matched with the features by name. If the run has read a table, a data
+            frame with the columns of that table: categories, dates and missing values are treated as in the run.
         device : int or str, optional
             Number (from 0) or name of the device whose centroids are used. If all names are numbers, such as site
             codes, a number is a name. None: the device with the lowest pooled cost.
+        check_ranges : bool
+            Whether to reject a column of a data frame whose median is far outside of the range in the run.
 
         Raises
         ------
@@ -416,8 +428,8 @@ class Result:
             If the points do not match the features or are not finite, or the device does not exist or is without
             centroids.
         """
-        chosen = self.best if device is None else self._find_device(device)
-        points = match_features(X, None if self.derived else self.features)
+        chosen = self.best if device is None else self.find_device(device)
+        points = self._read_frame(X, check_ranges)
         points = check_magnitude(as_points(points, empty=True), "X")
         centroids = self.centroids[chosen]
         if not len(points):
@@ -435,7 +447,16 @@ class Result:
         _, labels = price_losses(points, np.ones(len(points)), np.array([0, len(points)]), centroids[None])
         return labels
 
-    def _find_device(self, device: int | str) -> int:
+    def _read_frame(self, X: Any, check_ranges: bool) -> Any:  # noqa: N803 - as in `predict`
+        """Convert a data frame with the columns of the table of the run to points; other points are returned."""
+        names = [] if self.schema is None else list(map(str, name_features(X) or ()))
+        if self.schema is None or not names or set(self.schema.features) <= set(names):
+            return match_features(X, None if self.derived else self.features)
+        from p2pkm.data.new_rows import read_new_rows
+
+        return read_new_rows(X, self.schema, check_ranges=check_ranges).points
+
+    def find_device(self, device: int | str) -> int:
         """Return the number of a device given by number or name."""
         n = len(self.centroids)
         names = (self.topology.names or ())[: len(self.centroids)]

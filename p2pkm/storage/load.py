@@ -8,6 +8,7 @@ from typing import Any
 
 from p2pkm.core.errors import DataError
 from p2pkm.data.readers.npy import load_arrays
+from p2pkm.data.schema import Schema
 from p2pkm.metrics.disclosure import UNRECORDED, name_devices
 from p2pkm.metrics.replay_frames import Frames
 from p2pkm.metrics.result import Census, Disclosed, Exposure, HashChain, Result
@@ -62,7 +63,10 @@ def load(path: str | Path) -> Result:
     arrays = {name: _read_safely(folder / f"{name}.npz", _read_arrays) for name in _REQUIRED}
     large = (folder / "graph.npz").is_file()
     topology = _read_safely(folder / ("graph.npz" if large else "graph.graphml"), _read_topology)
-    return _read_safely(folder, lambda _: _assemble(summary, rounds, arrays, topology))
+    result = _read_safely(folder, lambda _: _assemble(summary, rounds, arrays, topology))
+    stored = folder / "schema.json"
+    schema = _read_safely(stored, lambda path: Schema.from_mapping(_read_object(path))) if stored.is_file() else None
+    return replace(result, schema=schema)
 
 
 def _read_safely(path: Path, read: Callable[[Path], Any]) -> Any:

@@ -145,7 +145,20 @@ def save_result(result: Any, folder: Path) -> None:
     else:
         _write_text(folder, "graph.graphml", _GRAPHML, _list_graphml(*result.list_graph()))
     write_tables(result, folder)
+    if result.schema is not None:
+        write_json(folder, "schema.json", _describe_schema(result))
     write_json(folder, "summary.json", result.summary)
+
+
+def _describe_schema(result: Any) -> dict[str, Any]:
+    """Return the content of schema.json: columns of the table, and scaling and names of the devices."""
+    scaling = result.scaling and [part[result.best].tolist() for part in result.scaling]
+    names = result.topology.names
+    return result.schema.to_mapping() | {
+        "features": list(result.feature_names),
+        "devices": None if names is None else list(names[: result.topology.clients]),
+        "scaling": scaling and {"shift": scaling[0], "span": scaling[1]},
+    }
 
 
 def write_tables(result: Any, folder: Path) -> None:
@@ -157,11 +170,18 @@ def write_tables(result: Any, folder: Path) -> None:
         device = census.device[order]
         cluster = result.number_alike(census.device, census.labels)[order]
         names = [_field(topology.label(i)) for i in range(topology.clients)]
+        copied = {name: column for name, column in (result.copied or {}).items() if len(column) == len(order)}
+        # The columns are in the order of the rows, as the lines are.
+        texts = [["" if text is None else _field(str(text)) for text in column] for column in copied.values()]
+        prefixes = ["".join(f"{text}," for text in row) for row in zip(*texts, strict=True)] or [""] * len(order)
         lines = [
-            f"{row},{names[i]},{c if c >= 0 else ''}\n"
-            for row, i, c in zip(census.row[order].tolist(), device.tolist(), cluster.tolist(), strict=True)
+            f"{row},{prefix}{names[i]},{c if c >= 0 else ''}\n"
+            for row, prefix, i, c in zip(
+                census.row[order].tolist(), prefixes, device.tolist(), cluster.tolist(), strict=True
+            )
         ]
-        _write_text(folder, "labels.csv", "row,device,cluster\n", lines)
+        head = ",".join(["row", *map(_field, copied), "device", "cluster"])
+        _write_text(folder, "labels.csv", f"{head}\n", lines)
     if result.centroids.size <= _LINES:
         head = ",".join(map(_field, ("cluster", "device", "points", *result.feature_names)))
         _write_text(folder, "centroids.csv", f"{head}\n", _list_centroids(result))

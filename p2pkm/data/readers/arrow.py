@@ -1,15 +1,16 @@
 """Readers of Apache Arrow tables: .parquet, .arrow, .feather and .ipc."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from p2pkm.core.errors import DataError
 from p2pkm.data.readers.columns import Column, FileContents
-from p2pkm.data.readers.frame import list_columns, read_frame
+from p2pkm.data.readers.frame import NamedColumns, list_columns, read_frame
 from p2pkm.data.readers.intake import TIDY, ColumnOptions
 from p2pkm.data.readers.npy import check_unpacked_size
 
+_Used = TypeVar("_Used")
 # First bytes of a file of record batches, and of a file of Feather version 1.
 _MAGIC = b"ARROW1"
 _OLD = b"FEA1"
@@ -17,6 +18,16 @@ _OLD = b"FEA1"
 
 def read_parquet(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
     """Read a .parquet file; all columns other than label and device are features."""
+    return use_parquet(path, lambda frame: read_frame(str(path), frame, label, device, intake))
+
+
+def read_arrow(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
+    """Read a file of record batches: Arrow IPC file or stream; Feather version 2 is the same format."""
+    return use_arrow(path, lambda frame: read_frame(str(path), frame, label, device, intake))
+
+
+def use_parquet(path: Path, use: Callable[[NamedColumns], _Used]) -> _Used:
+    """Read the columns of a .parquet file and return what `use` makes of them."""
     pyarrow = _import_pyarrow(path)
     from pyarrow import parquet
 
@@ -24,7 +35,7 @@ def read_parquet(path: Path, label: Column, device: Column, intake: ColumnOption
         with parquet.ParquetFile(path) as file:
             check_unpacked_size(path, 8 * file.metadata.num_rows * file.metadata.num_columns)
             frame = file.read()
-        return read_frame(str(path), list_columns(frame), label, device, intake)
+        return use(list_columns(frame))
     except DataError:
         raise
     # Text that is not UTF-8 raises ValueError.
@@ -32,8 +43,8 @@ def read_parquet(path: Path, label: Column, device: Column, intake: ColumnOption
         raise DataError(f"{path} cannot be read as Parquet: {error}") from None
 
 
-def read_arrow(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
-    """Read a file of record batches: Arrow IPC file or stream; Feather version 2 is the same format."""
+def use_arrow(path: Path, use: Callable[[NamedColumns], _Used]) -> _Used:
+    """Read the columns of a file of record batches and return what `use` makes of them."""
     pyarrow = _import_pyarrow(path)
     with path.open("rb") as file:
         start = file.read(len(_MAGIC))
@@ -54,7 +65,7 @@ def read_arrow(path: Path, label: Column, device: Column, intake: ColumnOptions 
                 batch.validate(full=True)
                 batches.append(batch)
             frame = pyarrow.Table.from_batches(batches, reader.schema)
-        return read_frame(str(path), list_columns(frame), label, device, intake)
+        return use(list_columns(frame))
     except DataError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:

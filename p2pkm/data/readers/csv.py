@@ -306,7 +306,7 @@ def _read_mixed(source: TextSource, head: CsvHeader, roles: ColumnRoles, intake:
     _check_zero_bytes(source, head)
     needed = {*roles.points} if roles.weight is None else {*roles.points, roles.weight}
     content = read_fields(source, head, needed - roles.texts, intake)
-    locations = RowLocations(source.unit, _Lines(source, head, len(content[0])))
+    locations = locate_rows(source, head, len(content[0]))
     columns = {
         j: convert_column(head.names[j], content[j], locations, intake, encode=j in roles.encode) for j in needed
     }
@@ -316,6 +316,11 @@ def _read_mixed(source: TextSource, head: CsvHeader, roles: ColumnRoles, intake:
     parts = take_columns(str(source.path), [head.names[j] for j in roles.points], points, marks, locations, intake)
     empty = "" if head.sample else "has a header and no points; expected one point per line below the header"
     return parts._replace(names=parts.names if head.is_named else (), why_empty=empty or parts.why_empty)
+
+
+def locate_rows(source: TextSource, head: CsvHeader, rows: int) -> RowLocations:
+    """Return the line numbers of the rows of a text, which are determined when a message needs them."""
+    return RowLocations(source.unit, _Lines(source, head, rows))
 
 
 def read_fields(

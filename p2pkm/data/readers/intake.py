@@ -93,12 +93,12 @@ class ColumnOptions(NamedTuple):
         ExperimentError
             If a value is not one of those that an option allows.
         """
-        given = {name: value for name, value in options.items() if value is not None}
+        fields = {name: value for name, value in options.items() if value is not None}
         for name in ("columns", "drop", "encode", "keep"):
-            given[name] = split_list(given.get(name, ()))
-        na = given.get("na", "")
-        given["na"] = na if isinstance(na, str) else ",".join(map(str, na))
-        return cls(**given)._check()
+            fields[name] = split_list(fields.get(name, ()))
+        na = fields.get("na", "")
+        fields["na"] = na if isinstance(na, str) else ",".join(map(str, na))
+        return cls(**fields)._check()
 
     def _check(self) -> "ColumnOptions":
         check_choice(self.missing, ANSWERS, "missing")
@@ -140,8 +140,8 @@ class ColumnOptions(NamedTuple):
     @property
     def missing_texts(self) -> frozenset[str]:
         """Texts for missing values, in lower case; the empty text is always one."""
-        given = frozenset(text.lower() for text in split_list(self.na.removeprefix("=")))
-        return given | (frozenset([""]) if self.na.startswith("=") else MISSING)
+        texts = frozenset(text.lower() for text in split_list(self.na.removeprefix("=")))
+        return texts | (frozenset([""]) if self.na.startswith("=") else MISSING)
 
     def mark_numbers(self, column: NDArray[np.float64]) -> NDArray[np.float64]:
         """Replace the numbers among the texts for missing values, such as -99, by NaN."""
@@ -242,8 +242,8 @@ def plain_numbers(fields: list[str], intake: ColumnOptions) -> list[str]:
     if intake.decimal == "." and not intake.thousands:
         return fields
     comma, mark = re.escape(intake.decimal), re.escape(intake.thousands)
-    whole = rf"(?:\d{{1,3}}(?:{mark}\d{{3}})+|\d*)" if mark else r"\d*"
-    number = re.compile(rf"[+-]?{whole}(?:{comma}\d*)?(?:[eE][+-]?\d+)?")
+    integer = rf"(?:\d{{1,3}}(?:{mark}\d{{3}})+|\d*)" if mark else r"\d*"
+    number = re.compile(rf"[+-]?{integer}(?:{comma}\d*)?(?:[eE][+-]?\d+)?")
 
     def plain(field: str) -> str:
         if number.fullmatch(field):

@@ -79,6 +79,19 @@ def find_suspicions(parts: FileContents, encoded: Iterable[str] = ()) -> tuple[s
     return (*notes, *_note_codes(points, names, low, high), *_note_equal_rows(parts))
 
 
+def list_codes(name: str, column: Floats) -> list[float]:
+    """List the values of a column that are usual codes of missing values, such as -99, and suspicious."""
+    codes = list[float]()
+    for _ in range(_ROUNDS):
+        ends = [value for value in (column.max(), column.min()) if _kind(value) == "code"] if len(column) else []
+        remaining = [(value, note[1]) for value in ends if (note := _note_code(name, column, value))]
+        if not remaining:
+            break
+        codes.append(float(remaining[0][0]))
+        column = remaining[0][1]
+    return codes
+
+
 def may_have_thousands(fields: Sequence[str]) -> bool:
     """Return whether all points in a column may separate thousands: numbers without a point have at most 3 digits."""
     return all(_DOTTED.fullmatch(field) or _SHORT.fullmatch(field) for field in fields if not is_missing(field))

@@ -122,8 +122,8 @@ def open_sheet(path: Path, sheet: str) -> tuple[TextSource, str]:
             writer.writerow([row[j] for j in used])
         else:
             text.write("\n")
-    others = ", ".join(repr(name) for name in names if name != chosen)
-    note = f"sheet {chosen!r} is read, the first of {len(names)}; use --sheet to choose another ({others})"
+    names_of_rest = ", ".join(repr(name) for name in names if name != chosen)
+    note = f"sheet {chosen!r} is read, the first of {len(names)}; use --sheet to choose another ({names_of_rest})"
     return TextSource(path, content=text.getvalue(), is_plain=False, unit="row"), note * (not sheet and len(names) > 1)
 
 

@@ -1,0 +1,79 @@
+"""Commands ``p2pkm data`` and ``p2pkm predict``: tables before and after a run."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from p2pkm.cli.options import with_format
+from p2pkm.engine.run_options import OPTIONS
+
+
+def _with_columns(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a run that describe the columns of a file."""
+    names = [name for name, declared in OPTIONS.items() if declared.section == OPTIONS["columns"].section]
+    for name in ("label_column", "device_column", *names):
+        if name in ("scale", "dtype"):
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        function = click.option(flag, name, metavar=OPTIONS[name].metavar, help=OPTIONS[name].help)(function)
+    return function
+
+
+@click.command(
+    "data",
+    short_help="Describe a table, and the options that read it.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.argument("table", metavar="FILE")
+@_with_columns
+@with_format
+def data(table: str, form: str, **options: Any) -> int:
+    """Describe a table before a run: a line per column, suspicions, devices, and the command line that reads it."""
+    from p2pkm.data.describe_table import describe_table
+
+    described = describe_table(table, **options)
+    click.echo(json.dumps(described.to_mapping()) if form == "json" else str(described))
+    return 0
+
+
+@click.command(
+    "predict",
+    short_help="Assign new rows to the clusters of a run.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("table", metavar="FILE")
+@click.option(
+    "--device", metavar="NAME", help="Device whose centroids are used.  [default: that of each row, if known]"
+)
+@click.option("--common", is_flag=True, help="Use the centroids of lowest pooled cost for all rows.")
+@click.option("--keep", metavar="LIST", help="Columns to copy.  [default: those of the run]")
+@click.option("--any-range", is_flag=True, help="Accept values far outside of the range in the run.")
+@click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="CSV file.  [default: print]")
+@with_format
+def predict(  # noqa: PLR0913 - one parameter for each option
+    run: Path, table: str, device: str | None, common: bool, keep: str | None, any_range: bool, out: Path | None,
+    form: str,
+) -> int:  # fmt: skip
+    """Assign new rows to the clusters of a run, in the units of its table.
+
+    Columns, categories, dates and missing values are read as in the run. Clusters have the numbers of labels.csv.
+    """
+    from p2pkm.experiments.console import print_note
+    from p2pkm.experiments.predict import predict_rows, write_prediction
+
+    prediction = predict_rows(run, table, device=device, common=common, keep=keep, check_ranges=not any_range)
+    for note in prediction.notes:
+        print_note(note)
+    if out is not None:
+        write_prediction(prediction, out)
+        click.echo(f"written: {out} ({len(prediction.device):,} rows)")
+    elif form == "json":
+        columns = prediction.copied | {"device": prediction.device, "cluster": prediction.cluster.tolist()}
+        click.echo(json.dumps(columns))
+    else:
+        click.echo(prediction.to_csv(), nl=False)
+    return 0

@@ -1,0 +1,301 @@
+"""Description of a table before a run: kind, range and use of every column, and the options that read it."""
+
+import re
+import shlex
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from p2pkm.core.errors import DataError
+from p2pkm.data.readers.columns import INDEX, ColumnRoles, FileContents, assign_roles
+from p2pkm.data.readers.intake import THOUSANDS, Categories, ColumnOptions, Problem
+from p2pkm.data.readers.raw import RawTable, read_raw
+from p2pkm.data.readers.suspicions import find_suspicions, list_codes, note_thousands
+
+# Names of columns that may contain devices.
+_SITES = re.compile(
+    r"(hospital|clinic|site|cent(er|re)|klinik|krankenhaus|standort|ward|school|bank|branch)s?(_?id)?", re.I
+)
+_IDENTIFIER = re.compile(r"(^|[^a-z])(id|nr|no|mrn|uuid|key|patient|case|name)([^a-z]|$)", re.I)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d.*)?")
+_COMMA = re.compile(r"[+-]?\d+,\d+")
+# Largest number of categories that are encoded.
+_CATEGORIES = 30
+# Devices with fewer rows are named.
+_SMALL = 5
+# Skewness and ratio of the largest value to the median from which a logarithm is suggested.
+_SKEW, _RATIO = 3.0, 30.0
+# Largest number of columns and of devices that are printed.
+_PRINTED = 60
+
+
+class ColumnDescription(NamedTuple):
+    """Column of a table.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"number", "category", "date", "text", "empty"}
+    missing : float
+        Share of missing values.
+    range : str
+        Smallest and largest number, or categories.
+    use : str
+        Use in a run with the suggested options.
+    suspicions : tuple of str
+    """
+
+    name: str
+    kind: str
+    missing: float
+    range: str
+    use: str
+    suspicions: tuple[str, ...] = ()
+
+
+class TableDescription(NamedTuple):
+    """Description of a table; printed as one line per column.
+
+    Attributes
+    ----------
+    rows : int
+    columns : tuple of ColumnDescription
+    devices : dict of str to int
+        Number of rows of each device; empty without devices.
+    notes : tuple of str
+        Guesses of the reader, suspicions about rows, and small devices.
+    options : dict of str to str
+        Arguments of `p2pkm.read_table` that read the table.
+    command : str
+        Command line that reads the table.
+    """
+
+    rows: int
+    columns: tuple[ColumnDescription, ...]
+    devices: dict[str, int]
+    notes: tuple[str, ...]
+    options: dict[str, str]
+    command: str
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the description as JSON values."""
+        return self._asdict() | {"columns": [column._asdict() for column in self.columns]}
+
+    def __str__(self) -> str:
+        rows = [("column", "kind", "missing", "range", "use")]
+        rows += [(column.name, column.kind, f"{column.missing:.0%}" if column.missing else "", column.range, column.use)
+                 for column in self.columns[:_PRINTED]]  # fmt: skip
+        widths = [max(len(row[j]) for row in rows) for j in range(5)]
+        lines = [
+            "  ".join(field.ljust(width) for field, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        ]
+        hidden = len(self.columns) - _PRINTED
+        lines += [f"... and {hidden} more columns"] if hidden > 0 else []
+        lines += [f"- {text}" for column in self.columns for text in column.suspicions]
+        lines += [f"- {note}" for note in self.notes]
+        if self.devices:
+            sizes = [f"{name} {size:,}" for name, size in list(self.devices.items())[:_PRINTED]]
+            more = ", ..." * (len(self.devices) > _PRINTED)
+            lines += ["", f"{len(self.devices)} devices: {', '.join(sizes)}{more}"]
+        return "\n".join([f"{self.rows:,} rows, {len(self.columns)} columns", "", *lines, "", self.command])
+
+
+def describe_table(
+    path: Any, label_column: str | int | None = None, device_column: str | int | None = None, **options: Any
+) -> TableDescription:  # fmt: skip
+    """Describe the columns of a file or data frame, and find the options that read it.
+
+    Parameters
+    ----------
+    path : str, Path or table
+        As in `p2pkm.read_table`.
+    label_column, device_column : str or int, optional
+        Name or index of a column; None: a column with a usual name.
+    **options
+        Options of `p2pkm.read_table`; all others are suggested.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read as a table.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> frame = {"hospital": ["Bonn", "Bonn", "Essen"], "sex": ["f", "m", "f"], "bmi": ["22,1", "27,9", ""]}
+    >>> described = p2pkm.describe_table(frame)
+    >>> [(column.name, column.kind, column.use) for column in described.columns]
+    [('hospital', 'category', 'device'), ('sex', 'category', 'feature, one per category'), ('bmi', 'number', 'feature')]
+    >>> described.options
+    {'device_column': 'hospital', 'encode': 'sex', 'missing': 'drop', 'decimal': ','}
+    """
+    intake = ColumnOptions.of(**options)
+    # All columns as text: decimal commas and separators of thousands are visible only there.
+    table = read_raw(path, intake, read_raw(path, intake).names)
+    if not len(table.locations.numbers):
+        raise DataError(f"{table.where} has 0 rows; expected one point per row")
+    intake = _find_format(table, intake)
+    device = _find_device(table, device_column, label_column, intake)
+    roles = assign_roles(table.where, table.names, label_column, device, intake)
+    columns = [_describe_column(table, j, roles, intake) for j in range(len(table.names))]
+    intake = _suggest(table, columns, intake)
+    groups = _count_devices(table, roles)
+    names = {"label_column": label_column, "device_column": device}
+    fields = {name: value if isinstance(value, str) else ",".join(value) if isinstance(value, tuple) else str(value)
+              for name, value in (names | intake._asdict()).items()
+              if value is not None and value != ColumnOptions._field_defaults.get(name)}  # fmt: skip
+    data = ["--data", path] if isinstance(path, str) else ["--data", table.where]
+    words = [part for name, value in fields.items() for part in (f"--{name.replace('_', '-')}", value)]
+    return TableDescription(
+        len(table.locations.numbers), tuple(columns), groups, _list_notes(table, columns, groups, intake), fields,
+        shlex.join(["p2pkm", *map(str, data), *words]),
+    )  # fmt: skip
+
+
+def _find_format(table: RawTable, intake: ColumnOptions) -> ColumnOptions:
+    """Find decimal commas and separators of thousands: signs with which more columns are numbers."""
+    texts = [name for name, column in zip(table.names, table.columns, strict=True)
+             if isinstance(column, (np.ndarray, list)) and np.asarray(column).dtype.kind in "OU"]  # fmt: skip
+    candidates = [intake]
+    if intake.decimal == ".":
+        candidates.append(intake._replace(decimal=",", thousands=intake.thousands.replace(",", "")))
+    if not intake.thousands:
+        candidates += [
+            at._replace(thousands=sign) for at in list(candidates) for sign in THOUSANDS if sign != at.decimal
+        ]
+
+    def count(at: ColumnOptions) -> int:
+        return sum(not isinstance(table.convert(name, at), Problem) for name in texts)
+
+    return max(candidates, key=count) if texts else intake
+
+
+def _find_device(table: RawTable, device: Any, label: Any, intake: ColumnOptions) -> Any:
+    """Return the column of the devices: the given one, or one with the name of a kind of site and repeated values."""
+    if (
+        device is not None
+        or table.file is not None
+        or any(name.lower() in ("client", "device") for name in table.names)
+    ):
+        return device
+    rows = len(table.locations.numbers)
+    for name in table.names:
+        if name not in {label, *intake.named} and _SITES.fullmatch(name):
+            kinds = set(table.list_texts(name))
+            if 1 < len(kinds) < rows and "" not in kinds:
+                return name
+    return None
+
+
+def _describe_column(table: RawTable, j: int, roles: ColumnRoles, intake: ColumnOptions) -> ColumnDescription:
+    name = table.names[j]
+    values = table.convert(name, intake)
+    if not isinstance(values, Problem):
+        is_plain = intake.decimal == "." and not intake.thousands and table.locations.unit == "line"
+        thousands = note_thousands(name, table.list_texts(name)) if is_plain else ""
+        return _describe_numbers(name, values, _name_role(j, roles) or "feature", name in intake.encode, thousands)
+    texts = [text for text in table.list_texts(name) if text.lower() not in intake.missing_texts]
+    missing = 1 - len(texts) / len(table.locations.numbers)
+    counts = Counter(texts)
+    kind = "date" if all(_DATE.fullmatch(text) for text in counts) else "category"
+    use = {"date": "feature, in days", "category": "feature, one per category"}[kind]
+    if kind == "category" and (len(counts) > _CATEGORIES or len(counts) > max(2, len(texts) // 2)):
+        kind, use = "text", "left out: text"
+        if len(counts) == len(texts):
+            use = "ID, left out"
+    shown = f"{min(counts)} to {max(counts)}" if kind == "date" else f"{len(counts)}: {', '.join(sorted(counts))}"
+    role = _name_role(j, roles)
+    suspicions: tuple[str, ...] = ()
+    encoded = table.convert(name, intake, encode=True) if kind in ("date", "category") else None
+    if isinstance(encoded, Problem):
+        use, suspicions = "left out: dates cannot be read", (f"{encoded.text}. {encoded.remedy}",)
+    kind = "category" if role == "device" and kind == "text" else kind
+    return ColumnDescription(name, kind, missing, shown[:40], role or use, suspicions)
+
+
+def _name_role(j: int, roles: ColumnRoles) -> str:
+    """Return the role of a column; empty for features."""
+    names = {roles.label: "label", roles.device: "device", roles.weight: "weight"} | dict.fromkeys(
+        roles.keep, "ID, copied"
+    )
+    return "" if j in roles.points else names.get(j, "left out, as requested")
+
+
+def _describe_numbers(name: str, values: Any, use: str, encoded: bool, thousands: str) -> ColumnDescription:
+    if encoded:
+        return ColumnDescription(
+            name, "category", 0.0, f"{len(np.unique(values))} numbers", "feature, one per category"
+        )
+    known = values[~np.isnan(values)]
+    missing = 1 - len(known) / len(values)
+    if not len(known):
+        return ColumnDescription(name, "empty", 1.0, "", "left out: empty" if use == "feature" else use)
+    low, high = float(known.min()), float(known.max())
+    shown = f"{low:.6g} to {high:.6g}"
+    if use != "feature":
+        return ColumnDescription(name, "number", missing, shown, use)
+    if name == INDEX:
+        return ColumnDescription(name, "number", missing, shown, "left out: row numbers")
+    if low == high and len(known) > 1:
+        return ColumnDescription(name, "number", missing, shown, "left out: constant")
+    notes = find_suspicions(FileContents(values[:, None], names=(name,)))
+    is_identifier = any("as an identifier" in note for note in notes) or (
+        _IDENTIFIER.search(name) is not None and len(np.unique(known)) == len(values) > 2
+    )
+    suspicions = tuple(note for note in notes if "as an identifier" not in note)
+    suspicions += (thousands,) if thousands else ()
+    spread = float(known.std())
+    median = float(np.median(known))
+    skew = float(np.mean(((known - known.mean()) / spread) ** 3)) if spread > 0 else 0.0
+    if low > 0 and skew > _SKEW and high > _RATIO * median:
+        suspicions += (f"column {name!r} is skewed (median {median:.4g}, maximum {high:.4g}): consider its logarithm",)
+    return ColumnDescription(name, "number", missing, shown, "ID, left out" if is_identifier else use, suspicions)
+
+
+def _suggest(table: RawTable, columns: list[ColumnDescription], intake: ColumnOptions) -> ColumnOptions:
+    """Add the options that the descriptions of the columns suggest."""
+    names = table.names
+    encode = [n for n, column in zip(names, columns, strict=True) if column.use.startswith("feature, ")]
+    drop = [n for n, column in zip(names, columns, strict=True) if "left out" in column.use and n != INDEX
+            and column.use != "left out, as requested"]  # fmt: skip
+    used = [name for name, column in zip(names, columns, strict=True) if column.use.startswith("feature")]
+    codes = [f"{value:g}" for name in used if (numbers := _as_numbers(table.convert(name, intake))) is not None
+             for value in list_codes(name, numbers)]  # fmt: skip
+    na = ",".join(dict.fromkeys([*([intake.na] if intake.na else []), *codes]))
+    incomplete = codes or any((column.missing and column.use in ("label", "device", "weight")) or
+                              (column.missing and column.use.startswith("feature")) for column in columns)  # fmt: skip
+    missing = "drop" if incomplete and intake.missing == "refuse" else intake.missing
+    return intake._replace(
+        encode=tuple(dict.fromkeys((*intake.encode, *encode))), drop=tuple(dict.fromkeys((*intake.drop, *drop))),
+        missing=missing, na=na,
+    )  # fmt: skip
+
+
+def _as_numbers(values: Any) -> Any:
+    return None if isinstance(values, (Problem, Categories)) else values[~np.isnan(values)]
+
+
+def _count_devices(table: RawTable, roles: ColumnRoles) -> dict[str, int]:
+    if roles.device is not None:
+        counts = Counter(text for text in table.list_texts(table.names[roles.device]) if text)
+        return dict(sorted(counts.items()))
+    if table.file is None:
+        return {}
+    sizes = np.bincount(table.file, minlength=len(table.files)).tolist()
+    return dict(zip(table.files, sizes, strict=True))
+
+
+def _list_notes(
+    table: RawTable, columns: list[ColumnDescription], groups: dict[str, int], intake: ColumnOptions
+) -> tuple[str, ...]:  # fmt: skip
+    notes = list(table.notes)
+    texts = [table.list_texts(name) for name in table.names]
+    rows = list(zip(*texts, strict=True))
+    if repeated := len(rows) - len(set(rows)):
+        notes.append(f"{repeated:,} of {len(rows):,} rows repeat an earlier row: check for copies")
+    if intake.thousands == "." and any(column.kind == "number" for column in columns):
+        notes.append("points are read as separators of thousands: check that 7.400 means 7400")
+    notes += [f"device {name!r} has only {size} row{'s' * (size != 1)}: consider --min-cluster-size"
+              for name, size in groups.items() if size < _SMALL]  # fmt: skip
+    return tuple(notes)

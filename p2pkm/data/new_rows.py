@@ -1,0 +1,116 @@
+"""New rows of a table, read with the schema of a run."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pkm.core.errors import DataError
+from p2pkm.data.readers.columns import list_names
+from p2pkm.data.readers.intake import Categories, ColumnOptions, Problem, raise_problems, split_list
+from p2pkm.data.readers.raw import RawTable, read_raw
+from p2pkm.data.schema import Schema, SchemaColumn
+
+# Number of ranges outside of the known values from which the median of a column is rejected.
+_FAR = 1.0
+
+
+class NewRows(NamedTuple):
+    """New rows as points.
+
+    Attributes
+    ----------
+    points : float64[m, d]
+        Features in the order of the run; NaN where a value is missing and is not filled in.
+    device : list of str or None
+        Device of each row, "" where it is missing; None without such a column.
+    copied : dict of str to list of str
+        Columns to copy, by name.
+    notes : tuple of str
+    """
+
+    points: NDArray[np.float64]
+    device: list[str] | None
+    copied: dict[str, list[str]]
+    notes: tuple[str, ...]
+
+
+def read_new_rows(source: Any, schema: Schema, *, keep: Any = None, check_ranges: bool = True) -> NewRows:
+    """Read a file or data frame with the columns of a run.
+
+    Parameters
+    ----------
+    source : path or table
+    schema : Schema
+    keep : sequence of str, or comma-separated str, optional
+        Columns to copy; None: those of the run that the table has.
+    check_ranges : bool
+        Whether to reject columns whose values are far outside of the range of the run.
+
+    Raises
+    ------
+    DataError
+        If a column is missing, a category is new, or values are far outside of the range of the run.
+    """
+    intake = ColumnOptions.of(**schema.options)
+    encoded = {column.name for column in schema.columns if column.kind != "number"}
+    keeping = schema.keep if keep is None else split_list(keep)
+    table = read_raw(source, intake, {*encoded, *keeping, schema.device_column or ""})
+    required = [column.name for column in schema.columns] + list(() if keep is None else keeping)
+    if absent := [name for name in required if name not in table.names]:
+        raise DataError(
+            f"{table.where} is without the columns {list_names(absent)}; its columns are {list_names(table.names)}. "
+            "Add them, or rename the columns as in the table of the run"
+        )
+    parts = [_read_column(table, column, intake, check_ranges) for column in schema.columns]
+    raise_problems(table.where, [part for part in parts if isinstance(part, Problem)], len(parts))
+    device = table.list_texts(schema.device_column) if schema.device_column in table.names else None
+    copied = {name: table.list_texts(name) for name in keeping if name in table.names}
+    return NewRows(np.column_stack(parts), device, copied, table.notes)
+
+
+def _read_column(table: RawTable, column: SchemaColumn, intake: ColumnOptions, check_ranges: bool) -> Any:
+    """Convert a column to its features, float64[m, f]; else describe the problem."""
+    values = table.convert(column.name, intake, encode=column.kind != "number")
+    if isinstance(values, Problem):
+        return values
+    if column.kind == "category":
+        return _encode(table, column, values)
+    if isinstance(values, Categories):
+        return Problem(
+            f"column {column.name!r} contains text such as {str(values.values[0])!r}; expected dates such as "
+            "2026-01-31",
+            "Correct the column",
+        )
+    if check_ranges and (problem := _check_range(column, values)):
+        return problem
+    return (values if column.fill is None else np.where(np.isnan(values), column.fill, values))[:, None]
+
+
+def _encode(table: RawTable, column: SchemaColumn, values: Any) -> Any:
+    texts = values.values if isinstance(values, Categories) else np.array(table.list_texts(column.name))
+    new = [row for row, text in enumerate(texts.tolist()) if text and text not in column.values]
+    if new:
+        place = f"{table.locations.describe(new[0])}, column {column.name!r} is {str(texts[new[0]])!r}"
+        return Problem(
+            f"{place}, a new category; expected one of {list_names(column.values)}",
+            f"Correct the {len(new):,} rows with new categories, leave the fields empty, or repeat the run with them",
+        )
+    features = np.array([np.where(texts == "", np.nan, texts == value) for value in column.values], np.float64).T
+    return features if column.fill is None else np.where(np.isnan(features), column.fill, features)
+
+
+def _check_range(column: SchemaColumn, values: NDArray[np.float64]) -> Problem | None:
+    """Compare the median of a column with the range in the run; another unit moves it far outside."""
+    known = values[~np.isnan(values)]
+    if column.low is None or column.high is None or not len(known):
+        return None
+    median = float(np.median(known))
+    span = (column.high - column.low) or abs(column.high) or 1.0
+    if column.low - _FAR * span <= median <= column.high + _FAR * span:
+        return None
+    return Problem(
+        f"column {column.name!r} has the median {median:g}, far outside of {column.low:g} to {column.high:g} in the "
+        "run; expected the same unit",
+        "Convert the values, or use --any-range (in Python check_ranges=False)",
+    )

@@ -1,0 +1,135 @@
+"""Columns of a file or data frame before they have roles, for descriptions and for new rows."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pkm.core.errors import DataError
+from p2pkm.data.readers.any_format import SPREADSHEETS, SUFFIXES, check_file, explain_system_errors
+from p2pkm.data.readers.arff import load_arff
+from p2pkm.data.readers.arrow import use_arrow, use_parquet
+from p2pkm.data.readers.columns import list_names
+from p2pkm.data.readers.csv import locate_rows, open_cells, open_text, read_fields, read_head
+from p2pkm.data.readers.folder import TEXTS, expand_path, format_of, name_files
+from p2pkm.data.readers.frame import NamedColumns, convert_column, is_frame, list_columns, to_texts
+from p2pkm.data.readers.intake import ColumnOptions, RowLocations
+from p2pkm.data.readers.npy import load_array
+from p2pkm.data.readers.text_source import TextSource
+
+
+class RawTable(NamedTuple):
+    """Columns of a table.
+
+    Attributes
+    ----------
+    where : str
+        Name of the table in messages.
+    names : list of str
+    columns : list
+        Columns of any library; columns of numbers in text files are float64[m].
+    locations : RowLocations
+    notes : tuple of str
+    files : tuple of str
+        Names of the devices, if each of several files is one.
+    file : int64[m] or None
+        File of each row.
+    """
+
+    where: str
+    names: list[str]
+    columns: list[Any]
+    locations: RowLocations
+    notes: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    file: NDArray[np.int64] | None = None
+
+    def find(self, name: str) -> Any:
+        """Return the column with a name."""
+        return self.columns[self.names.index(name)]
+
+    def convert(self, name: str, intake: ColumnOptions, *, encode: bool = False) -> Any:
+        """Convert a column to numbers or categories; else describe the problem."""
+        return convert_column(name, self.find(name), self.locations, intake, encode=encode)
+
+    def list_texts(self, name: str) -> list[str]:
+        """Return a column as text; "" for missing values."""
+        return to_texts(self.find(name), name)
+
+
+def read_raw(source: Any, intake: ColumnOptions, texts: Collection[str] = ()) -> RawTable:
+    """Read all columns of a file, of several files, or of a data frame.
+
+    Parameters
+    ----------
+    source : path or table
+    intake : ColumnOptions
+        Options that read numbers and missing values.
+    texts : collection of str
+        Columns that are read as text even if they contain numbers.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or its columns have no names.
+    """
+    if is_frame(source):
+        return _wrap("the data frame", list_columns(source, tuple(texts)))
+    files = expand_path(str(source), SUFFIXES)
+    if files is None:
+        return _read_file(Path(source).expanduser(), intake, texts)
+    return _join(str(source), files, [_read_file(Path(path), intake, texts) for path in files])
+
+
+def _read_file(path: Path, intake: ColumnOptions, texts: Collection[str]) -> RawTable:
+    kind = format_of(check_file(path))
+    with explain_system_errors(path):
+        if kind in (*TEXTS, *SPREADSHEETS):
+            read = open_text if kind in TEXTS else open_cells
+            return read(path, intake, lambda text: _read_text(text, intake, texts))
+        if kind == ".parquet":
+            return use_parquet(path, lambda frame: _wrap(str(path), frame))
+        if kind in (".arrow", ".feather", ".ipc"):
+            return use_arrow(path, lambda frame: _wrap(str(path), frame))
+        if kind == ".arff":
+            return _wrap(str(path), load_arff(path))
+        array = load_array(path) if kind == ".npy" else None
+    if array is None or array.ndim != 2:
+        raise DataError(f"{path} has no named columns; expected a table, such as .csv, .xlsx or .parquet")
+    return _wrap(str(path), NamedColumns([str(j) for j in range(array.shape[1])], list(array.T), len(array)))
+
+
+def _wrap(where: str, frame: NamedColumns) -> RawTable:
+    return RawTable(where, frame.names, frame.columns, RowLocations("row", range(frame.rows)))
+
+
+def _read_text(source: TextSource, intake: ColumnOptions, texts: Collection[str]) -> RawTable:
+    head = read_head(source, set(texts), intake)
+    numeric = {j for j, name in enumerate(head.names) if name not in texts}
+    content = read_fields(source, head, numeric, intake)
+    columns = [content[j] for j in range(len(head.names))]
+    notes = (head.note,) if head.note else ()
+    return RawTable(str(source.path), head.names, columns, locate_rows(source, head, len(columns[0])), notes)
+
+
+def _join(where: str, files: list[str], tables: list[RawTable]) -> RawTable:
+    """Concatenate the columns of several files."""
+    first = tables[0]
+    for path, table in zip(files, tables, strict=True):
+        if table.names != first.names:
+            raise DataError(
+                f"{path} has the columns {list_names(table.names)}, but {files[0]} has {list_names(first.names)}; "
+                "expected the same columns in all files"
+            )
+    columns = list[Any]()
+    for j, name in enumerate(first.names):
+        parts = [table.columns[j] for table in tables]
+        are_numbers = all(isinstance(part, np.ndarray) and part.dtype.kind == "f" for part in parts)
+        columns.append(np.concatenate(parts if are_numbers else [np.array(to_texts(p, name), object) for p in parts]))
+    sizes = [len(table.locations.numbers) for table in tables]
+    names = name_files(files) or tuple(map(str, range(len(files))))
+    notes = tuple(dict.fromkeys(note for table in tables for note in table.notes))
+    locations = RowLocations("row", range(sum(sizes)))
+    return RawTable(where, first.names, columns, locations, notes, names, np.repeat(np.arange(len(files)), sizes))

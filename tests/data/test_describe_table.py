@@ -1,0 +1,96 @@
+"""Description of tables: the options that it suggests read the table."""
+
+import json
+
+import numpy as np
+import pytest
+
+import p2pkm
+from tests.support.run_cli import here
+
+UNTIDY = """Klinik;Patient;Größe;Geschlecht;Aufnahme;Kosten;CRP;leer;fest
+Köln;p-1;170,5;m;2024-01-11;3.324;1,5;;1
+Köln;p-2;161,5;w;2024-02-11;980;2,5;;1
+Aarau;p-3;180,0;m;2024-03-11;7.400;-99;;1
+Aarau;p-4;175,0;w;2024-04-11;1.250;4,5;;1
+Düren;p-5;168,5;w;;2.000;3,5;;1
+"""
+
+
+@pytest.fixture
+def untidy(tmp_path):
+    path = tmp_path / "untidy.csv"
+    path.write_text(UNTIDY, encoding="cp1252")
+    return path
+
+
+def test_every_column_has_a_kind_and_a_use(untidy):
+    described = p2pkm.describe_table(untidy)
+    assert {column.name: (column.kind, column.use) for column in described.columns} == {
+        "Klinik": ("category", "device"),
+        "Patient": ("text", "ID, left out"),
+        "Größe": ("number", "feature"),
+        "Geschlecht": ("category", "feature, one per category"),
+        "Aufnahme": ("date", "feature, in days"),
+        "Kosten": ("number", "feature"),
+        "CRP": ("number", "feature"),
+        "leer": ("empty", "left out: empty"),
+        "fest": ("number", "left out: constant"),
+    }
+    assert described.devices == {"Aarau": 2, "Düren": 1, "Köln": 2}
+    assert any("device 'Düren' has only 1 row:" in note for note in described.notes)
+    assert described.columns[4].missing == pytest.approx(0.2) and described.columns[5].range == "980 to 7400"
+    assert described.options == {
+        "device_column": "Klinik", "drop": "Patient,leer,fest", "encode": "Geschlecht,Aufnahme", "missing": "drop",
+        "na": "-99", "decimal": ",", "thousands": ".",
+    }  # fmt: skip
+    table = p2pkm.read_table(untidy, **described.options)
+    assert table.points.shape == (3, 6)
+
+
+def test_the_command_reads_the_table(untidy, monkeypatch):
+    monkeypatch.chdir(untidy.parent)
+    said = here("data", "untidy.csv")
+    assert said.code == 0 and "Klinik" in said.out and "3 devices: Aarau 2, Düren 1, Köln 2" in said.out
+    content = json.loads(here("data", "untidy.csv", "--format", "json").out)
+    words = content["command"].split(" ")[1:]
+    assert here(*words, "-k", "2", "--out", "none", "--no-baselines", "-q").code == 0
+    assert here("data", "none.csv").code == 3
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_suggested_options_read_any_mixture_of_columns(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    m = 40
+    kinds = {
+        "comma": [f"{value:.2f}".replace(".", ",") for value in rng.normal(size=m)],
+        "word": [f"w{i}" for i in range(m)],
+        "class": rng.choice(["a", "b", "NA", ""], m).tolist(),
+        "day": [f"2024-01-{day:02}" for day in rng.integers(1, 28, m)],
+        "integer": rng.integers(0, 9, m).tolist(),
+        "wrong day": [f"{day}.1.24" for day in rng.integers(1, 28, m)],
+        "flag": rng.choice(["yes", "no"], m).tolist(),
+        "code": rng.choice([1, 2, 3, 999], m).tolist(),
+    }
+    chosen = ["integer", *rng.permutation([name for name in kinds if name != "integer"])[:4]]
+    lines = [";".join(chosen), *(";".join(str(kinds[name][i]) for name in chosen) for i in range(m))]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(lines))
+    assert len(p2pkm.read_table(path, **p2pkm.describe_table(path).options).points)
+
+
+def test_skewed_columns_and_identifiers_are_named():
+    rng = np.random.default_rng(0)
+    described = p2pkm.describe_table({
+        "nr": range(50),
+        "cost": np.exp(3 * rng.normal(size=50)),
+        "x": rng.normal(size=50),
+    })
+    assert described.columns[0].use == "ID, left out" and described.options == {"drop": "nr"}
+    assert "consider its logarithm" in described.columns[1].suspicions[0] and not described.columns[2].suspicions
+
+
+def test_files_of_a_folder_are_devices(tmp_path):
+    for name in ("Bonn", "Aachen"):
+        (tmp_path / f"{name}.csv").write_text("x\n1.5\n2\n")
+    assert p2pkm.describe_table(tmp_path).devices == {"Aachen": 2, "Bonn": 2}
