@@ -107,7 +107,7 @@ def test_an_array_has_one_run():
         ({"n_init": 0}, "n_init is 0"),
         ({"n_init": "many"}, "n_init"),
         ({"missing": "drop"}, "missing is 'drop'"),
-        ({"algorithm": "fkm", "init": "k-means++"}, "method 'fkm' does not accept init"),
+        ({"algorithm": "fkm", "init": "k-means++"}, "but method 'fkm' has no key init"),
     ],
 )
 def test_initial_centroids_that_cannot_be_used(options, message):

@@ -77,7 +77,10 @@ def read_for_deal(data: Any, device: Any, labels: Any, weights: Any, *, missing:
     if device is None:
         names = f"; its columns are {list_names(name_columns(data))}" if is_frame(data) else ""
         raise DataError(f"X has no column device or client, and device is None{names}. Name a column with device=")
-    return Dealt(table.points, device, labels, weights, table.owners, table.features, table.names, table.rows)
+    # Columns that pandas only numbers have no names, as in scikit-learn.
+    numbered = is_frame(data) and not all(isinstance(name, str) for name in getattr(data, "columns", ("",)))
+    features = None if numbered else table.features
+    return Dealt(table.points, device, labels, weights, table.owners, features, table.names, table.rows)
 
 
 def _read(frame: Any, device: Any, labels: Any, weights: Any, missing: bool) -> tuple[Any, Table]:
