@@ -396,8 +396,8 @@ def parse_method(options: RunOptions) -> MethodSpec:
             raise ExperimentError(f"{name} is set both as an option and in --algorithm {options.algorithm}. Remove one")
         if name not in keys:
             raise ExperimentError(
-                f"{name} is {str(value)!r}, but method {spec.name!r} has no key {name}. Remove it, or use a key of this "
-                f"method. {suggest(name, keys)}"
+                f"{name} is {str(value)!r}, but method {spec.name!r} has no key {name}. Remove it, or use a key of "
+                f"this method. {suggest(name, keys)}"
             )
     return MethodSpec(kinds[spec.name], spec, values)
 

@@ -175,7 +175,7 @@ def _content_of_data(data: Any) -> Any:
     DataError
         If the object cannot be points.
     """
-    from p2pkm.data.readers.frames import is_frame, join_texts, list_content
+    from p2pkm.data.readers.frame_content import is_frame, join_texts, list_content
     from p2pkm.data.shards import Shards
     from p2pkm.data.table import Table
 

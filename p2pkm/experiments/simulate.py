@@ -254,7 +254,7 @@ def _read_shards(algorithm: Any, points: Any, missing: str) -> Shards:
     if isinstance(points, Shards):
         return points
     from p2pkm.data.readers.any_format import read_table
-    from p2pkm.data.readers.frames import is_frame
+    from p2pkm.data.readers.frame_content import is_frame
     from p2pkm.data.table import Table
 
     if is_frame(points):

@@ -93,7 +93,7 @@ def test_a_picture_and_a_table(tmp_path):
     (("gossip", "--graph", "rings"), 2, "Did you mean 'ring'"),
     (("gossip", "--out", "picture.txt"), 2, "ends in .png"),
     (("private", "--algorithm", "gtvmin"), 2, "unknown algorithm to attack 'gtvmin'"),
-    (("private", "--algorithm", "private:epsilon=1"), 2, "needs radius"),
+    (("private", "--algorithm", "private:epsilon=1"), 2, "requires radius"),
     (("private", "--graph", "star"), 2, "is not safe on this graph: device 0 disconnects it"),
     (("gossip", "--mu", 1e300), 2, "at most 1000"),
     (("gossip", "--devices", 1), 2, "of 2 to 2,000 devices"),

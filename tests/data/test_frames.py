@@ -7,7 +7,7 @@ import pytest
 import p2pkm
 import topologies
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.data.readers.frames import is_frame, list_content, name_columns
+from p2pkm.data.readers.frame_content import is_frame, list_content, name_columns
 from p2pkm.data.readers.intake import join_names, split_list
 
 polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
@@ -112,9 +112,9 @@ def test_simulate_takes_frames_and_tables(kind):
     ("call", "words"),
     [
         (lambda: p2pkm.read_table(5), "path is of type int; expected a path, a DataFrame"),
-        (lambda: p2pkm.read_table(FRAME, header="yes"), "header is for .csv, .tsv"),
+        (lambda: p2pkm.read_table(FRAME, header="yes"), "--header cannot be combined with data frame"),
         (lambda: p2pkm.read_table(X, columns="x"), "has no named columns"),
-        (lambda: p2pkm.read_table(pd.DataFrame()), "has no columns"),
+        (lambda: p2pkm.read_table(pd.DataFrame()), "has 0 columns"),
         (lambda: p2pkm.read_table(FRAME.iloc[:0].astype({"x": float})), "expected one point per row"),
         (lambda: p2pkm.read_table(FRAME.assign(x=[1, np.inf, 0, 0, 0, 0])), "row 1, column 0"),
         (lambda: p2pkm.read_table(FRAME.rename(columns={"y": "client"})), "could all be the device"),

@@ -22,6 +22,7 @@ FIGURES = ("chain_sha256", "messages", "bytes", "silhouette", "simplified_silhou
 
 COMMAND_LINE = {  # options that `simulate` does not have: of graph, data, method and output
     "graph", "devices", "data", "label_column", "device_column", "columns", "drop", "encode", "header", "dtype",
+    "decimal", "thousands", "na", "weight_column", "keep", "sheet", "encoding", "separator",
     "partition", "clusters", "algorithm", "init", "groups", "alpha", "coupling", "schedule", "relaxation", "accept",
     "local_steps", "tol", "robust", "out", "plot", "figures", "require_converged",
 }  # fmt: skip

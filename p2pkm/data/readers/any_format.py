@@ -32,6 +32,7 @@ from p2pkm.data.readers.concatenate import join_contents
 from p2pkm.data.readers.csv import read_sheet, read_text
 from p2pkm.data.readers.folder import expand_path, format_of, list_keys, name_files
 from p2pkm.data.readers.frame import is_frame, list_columns, read_frame
+from p2pkm.data.readers.frame_content import note_index
 from p2pkm.data.readers.intake import TIDY, ColumnOptions, Names
 from p2pkm.data.readers.leaf import read_leaf
 from p2pkm.data.readers.npy import LABELS, LARGEST, check_regular_file, find_image, find_points, load_array, load_arrays
@@ -116,8 +117,10 @@ def read_table(  # noqa: PLR0913 - the public signature
         _check_intake("the data frame", _FRAME, intake)
         named = {str(column) for column in (label_column, device_column) if column is not None} | intake.named
         parts = read_frame("the data frame", list_columns(path, tuple(named)), label_column, device_column, intake)
-        parts = parts._replace(notes=(*parts.notes, *find_suspicions(parts, intake.encode)))
-        return _finish("the data frame", parts, intake)
+        notes = (*parts.notes, *note_index(path, named), *find_suspicions(parts, intake.encode))
+        return _finish("the data frame", parts._replace(notes=notes), intake)
+    if not isinstance(path, (str, os.PathLike)):
+        return _read_array(path, label_column, device_column, intake)
     place, _ = split_part(str(path))
     files = expand_path(place, SUFFIXES)
     if files is None:
@@ -138,22 +141,19 @@ def _finish(where: str, parts: FileContents, intake: ColumnOptions) -> Table:
     return table._replace(schema=learn_schema(parts, table, intake, parts.device_name)) if table.features else table
 
 
-def _read_from_memory(table: Any, label: Column, device: Column, intake: ColumnOptions) -> Table:
-    """Read a frame or an array as a file with the same content would be read."""
-    where = f"the {type(table).__name__}"
-    if intake.header != TIDY.header:
-        raise DataError(f"{where} has no row of column names; header is for {', '.join(_TEXTS)}")
-    if is_frame(table):
-        parts = read_frame(where, table, label, device, intake)
-        return build_table(where, parts._replace(notes=(*parts.notes, *find_suspicions(parts, intake.encode))))
-    if not isinstance(table, np.ndarray):
+def _read_array(array: Any, label: Column, device: Column, intake: ColumnOptions) -> Table:
+    """Read an array as a file with the same content would be read."""
+    if not isinstance(array, np.ndarray):
         raise DataError(
-            f"path is of type {type(table).__name__}; expected a path, a DataFrame of pandas or polars, a "
+            f"path is of type {type(array).__name__}; expected a path, a DataFrame of pandas or polars, a "
             "pyarrow.Table, or an array of shape (points, features)"
         )
+    where = f"the {type(array).__name__}"
+    if intake.header != TIDY.header:
+        raise DataError(f"{where} has no row of column names; header is for {', '.join(_TEXTS)}")
     if intake.named:
         raise DataError(f"{where} has no named columns; columns, drop and encode are for a DataFrame")
-    points, marks = _split(Path(where), table, label, device, intake)
+    points, marks = _split(Path(where), array, label, device, intake)
     return build_table(where, take_points(where, points, marks, intake))
 
 

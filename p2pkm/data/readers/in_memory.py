@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from p2pkm.core.errors import DataError
 from p2pkm.data.readers.any_format import read_table
 from p2pkm.data.readers.columns import DEVICE_NAMES, LABEL_NAMES, list_names
-from p2pkm.data.readers.frames import is_frame, list_columns, name_columns
+from p2pkm.data.readers.frame_content import is_frame, list_columns, name_columns
 from p2pkm.data.table import Table
 
 _CALLER = 4  # calls from a warning to the call of `Shards.deal`
@@ -75,11 +75,11 @@ def read_for_deal(data: Any, device: Any, labels: Any, weights: Any, *, missing:
     device = table.device if device is None or isinstance(device, str) else device
     labels = table.labels if labels is None or isinstance(labels, str) else labels
     if device is None:
-        names = f"; its columns are {list_names(name_columns(data))}" if is_frame(data) else ""
-        raise DataError(f"X has no column device or client, and device is None{names}. Name a column with device=")
+        known = f"; its columns are {list_names(name_columns(data))}" if is_frame(data) else ""
+        raise DataError(f"X has no column device or client, and device is None{known}. Name a column with device=")
     # Columns that pandas only numbers have no names, as in scikit-learn.
-    numbered = is_frame(data) and not all(isinstance(name, str) for name in getattr(data, "columns", ("",)))
-    features = None if numbered else table.features
+    names = name_columns(data) if is_frame(data) else []
+    features = None if names and names == [str(number) for number in range(len(names))] else table.features
     return Dealt(table.points, device, labels, weights, table.owners, features, table.names, table.rows)
 
 

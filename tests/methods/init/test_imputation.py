@@ -133,7 +133,7 @@ def test_what_cannot_be_filled_in_is_refused():
     with pytest.raises(ExperimentError, match="missing 'mean' cannot be combined with a stream"):
         run(points, stream="drawn:kind=slow,share=0.1")
     shards = p2pkm.Shards.deal(points, DEVICE, missing=True)
-    with pytest.raises(ExperimentError, match="missing is 'mean', but private"):
+    with pytest.raises(ExperimentError, match="missing 'mean' cannot be combined with private"):
         p2pkm.simulate(p2pkm.Private(4, epsilon=1.0, radius=9.0), topologies.ring(6), shards, missing="mean")
 
 

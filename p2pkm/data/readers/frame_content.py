@@ -1,21 +1,16 @@
-"""Tables in memory: data frames of pandas and polars, tables of Arrow, and arrays of NumPy."""
+"""Content of data frames of pandas and polars and of Arrow tables: names, columns, and what identifies them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pkm.core.errors import DataError
-from p2pkm.core.validation import check_finite
-from p2pkm.data.readers.columns import Column, FileContents, LabelColumns, assign_roles, take_columns
-from p2pkm.data.readers.intake import ColumnOptions, RowLocations, read_column
-
 _KINDS = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "Table"}
 
 
 def is_frame(value: Any) -> bool:
-    """Return whether a value is a data frame of pandas or polars or a table of Arrow."""
+    """Check whether a value is a data frame of pandas or polars or a table of Arrow."""
     return any(
         kind.__module__.partition(".")[0] in _KINDS and kind.__name__ == _KINDS[kind.__module__.partition(".")[0]]
         for kind in type(value).__mro__
@@ -23,37 +18,13 @@ def is_frame(value: Any) -> bool:
 
 
 def list_columns(frame: Any) -> list[Any]:
-    """Return the columns of a frame in their order, found by number, because names may occur twice."""
+    """List the columns of a frame in their order, by number, because names may occur twice."""
     return [_take_column(frame, j) for j in range(len(name_columns(frame)))]
 
 
 def name_columns(frame: Any) -> list[str]:
-    """Return the names of the columns of a frame."""
+    """List the names of the columns of a frame."""
     return [str(name) for name in (frame.column_names if _library(frame) == "pyarrow" else frame.columns)]
-
-
-def read_frame(where: str, frame: Any, label: Column, device: Column, intake: ColumnOptions) -> FileContents:
-    """Read a frame; every column that is neither label nor device is a feature, unless `intake` says otherwise.
-
-    Parameters
-    ----------
-    where : str
-        How messages call the frame.
-    frame : pandas.DataFrame, polars.DataFrame or pyarrow.Table
-    label, device : str, int or None
-        Name or index of a column; None: the one named label, client or device, if there is one.
-    intake : ColumnOptions
-    """
-    names = name_columns(frame)
-    if not names:
-        raise DataError(f"{where} has no columns; expected one point per row")
-    roles, columns = assign_roles(where, names, label, device, intake), list_columns(frame)
-    locations = RowLocations("row", range(len(frame)))
-    values = [_read_values(columns[j], names[j], locations, encode=j in roles.encode) for j in roles.points]
-    label_columns = LabelColumns.of(names, roles, columns, f"{where}, ")
-    parts = take_columns(where, [names[j] for j in roles.points], values, label_columns, locations, intake)
-    parts = parts._replace(points=check_finite(parts.points, where, missing=intake.fills))
-    return parts._replace(notes=_note_index(frame))
 
 
 def list_content(frame: Any) -> list[Any]:
@@ -66,7 +37,7 @@ def list_content(frame: Any) -> list[Any]:
 
 
 def join_texts(texts: Iterable[str]) -> tuple[str, NDArray[np.int64]]:
-    """Return all texts end to end, and the length of each."""
+    """Join texts; the lengths tell them apart."""
     listed = list(texts)
     return "".join(listed), np.fromiter(map(len, listed), np.int64, len(listed))
 
@@ -82,14 +53,6 @@ def _take_column(frame: Any, column: int) -> Any:
     return frame.to_series(column) if library == "polars" else frame.iloc[:, column]
 
 
-def _read_values(column: Any, name: str, locations: RowLocations, *, encode: bool) -> Any:
-    """Return a column as `read_column` does, float64[m] with NaN for what is missing if it holds numbers."""
-    numbers = None if encode else _to_numbers(column)
-    if numbers is not None:
-        return numbers
-    return read_column(name, [_to_text(value) for value in _to_list(column)], locations, encode)
-
-
 def _to_list(column: Any) -> list[Any]:
     library = _library(column)
     return list(column.to_pylist() if library == "pyarrow" else column.tolist() if library == "pandas"
@@ -97,7 +60,7 @@ def _to_list(column: Any) -> list[Any]:
 
 
 def _to_numbers(column: Any) -> NDArray[np.float64] | None:
-    """Return numbers and truth values of any width, nullable or not; None of anything else."""
+    """Convert numbers and truth values of any width, nullable or not, to float64; None for other columns."""
     library = _library(column)
     if library == "polars":
         import polars
@@ -117,16 +80,16 @@ def _to_numbers(column: Any) -> NDArray[np.float64] | None:
 
 
 def _to_text(value: Any) -> str:
-    """Return a value as text; what is missing as an empty one."""
+    """Write a value as text; a missing one is empty."""
     if value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value):
         return ""
     return str(value).strip()
 
 
-def _note_index(frame: Any) -> tuple[str, ...]:
-    """Return a note if rows of pandas have names that are not read."""
+def note_index(frame: Any, named: Container[str] = ()) -> tuple[str, ...]:
+    """Write a note if a pandas frame has a named index that is not among the `named` columns."""
     names: Sequence[Any] = frame.index.names if _library(frame) == "pandas" else ()
-    known = [str(name) for name in names if name is not None]
-    if not known:
+    ignored = [str(name) for name in names if name is not None and str(name) not in named]
+    if not ignored:
         return ()
-    return (f"the index of the frame ({', '.join(known)}) is not read; frame.reset_index() makes it columns",)
+    return (f"the index of the frame ({', '.join(ignored)}) is not read; frame.reset_index() makes it columns",)
