@@ -48,7 +48,7 @@ FIELDS = [
     *((CROWDED, 3, Events, name) for name in _EVENTS),
     *((DISTANT, 2, Events, name) for name in ("turns", "_used")),
     (DISTANT, 4, Events, "_done"),
-    (STRUCK, 2, Mailbox, "_count"),
+    (STRUCK, 2, Mailbox, "_sent_counts"),
     (RACED, 3, Disclosure, "left"),
     (RACED, 3, Disclosure, "receivers"),
 ]  # fmt: skip

@@ -136,7 +136,7 @@ def test_tree_lloyd_finds_what_steps_alone_do_not(tmp_path, monkeypatch):
 
     assert play() < 1.001
     monkeypatch.setattr("p2pkm.methods.tree.tracking._RISE", np.inf)
-    monkeypatch.setattr("p2pkm.methods.tree.tracking._LOOK", np.inf)
+    monkeypatch.setattr("p2pkm.methods.tree.tracking._TRIAL_INTERVAL", np.inf)
     assert play() > 1.2
 
 

@@ -46,7 +46,7 @@ def _check(ending, folder):
     """One message, no file that is half written, and the earlier ones can be read."""
     assert ending.code == 4 and ending.out == ""
     assert ending.err.count("No space left on device") == 1 and "Traceback" not in ending.err
-    assert "make room or choose another --out" in ending.err
+    assert "Free disk space, or choose another --out" in ending.err
     assert tomllib.loads((folder / "config.toml").read_text())["clusters"] == 16
     assert json.loads((folder / "manifest.json").read_text())["state"] in {"running", "failed"}
     assert not [name for name in listed(folder) if "partial" in name]

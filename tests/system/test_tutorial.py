@@ -90,7 +90,7 @@ def test_a_round_of_matched_averaging_worked_out_by_hand(package):
 
 def test_the_tests_of_the_page_pass(package):
     module = importlib.import_module("test_my_methods")
-    for test in (module.test_it_keeps_what_methods_promise,
+    for test in (module.test_contract_of_methods,
                  module.test_half_precision_saves_bytes_and_hardly_changes_the_result):  # fmt: skip
         (mark,) = test.pytestmark
         for given in mark.args[1]:

@@ -51,4 +51,4 @@ def test_the_report_has_the_figure(tmp_path):
     assert ending.code == 0, ending.err
     assert (run / "figures" / "groups.svg").is_file()
     assert here("report", run).code == 0
-    assert "The communication graph by groups: 2 groups of" in (run / "report.html").read_text()
+    assert "Communication graph by groups: 2 groups of" in (run / "report.html").read_text()
