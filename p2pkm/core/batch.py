@@ -186,7 +186,7 @@ class Devices:
         Number of active edges of the neighbor at each edge; undefined at inactive edges.
     varying : bool
         Whether the active edges change from round to round in the last stage.
-    shares : float64[e] or None
+    averaging_weights : float64[e] or None
         Weight of the neighbor in an averaging step, at each edge, if the graph prescribes it: equal at both ends of
         a link, 0 at inactive edges. None: not prescribed.
     keys : uint64[n]
@@ -213,7 +213,7 @@ class Devices:
         Turn of the round.
     active_devices : bool[n]
         Devices that act in this turn.
-    late : bool
+    has_stale_links : bool
         Whether a received table may be older than the last one that its sender sent.
     min_count : int
         Suppression threshold (`min_cluster_size`): rows that represent fewer local points are not sent.

@@ -35,7 +35,7 @@ class DenseMessages(NamedTuple):
     wire : int64[n] or None
         Encoded bytes of each table, see `p2pkm.core.wire_format`; undefined for devices that send no message. None:
         8 bytes for every counted value.
-    standing : bool
+    is_stable : bool
         Whether `values` still holds the last sent table of every silent device, and is later written to only at devices
         that send their table in the same turn. A network may then read the array without a copy. Only without
         transforms.

@@ -127,3 +127,35 @@ def test_names_in_docstrings_exist():
 ])  # fmt: skip
 def test_a_name_that_does_not_exist_is_found(text):
     assert stale_names(text)
+
+
+DOCUMENTED_NAME = re.compile(r"^ {4}(\w[\w, ]*) :", re.MULTILINE)
+
+
+def list_documented_attributes(docstring):
+    _, _, text = docstring.partition("    Attributes\n    ----------\n")
+    text = re.split(r"^ {4}\w[\w ]*\n {4}---", text, maxsplit=1, flags=re.MULTILINE)[0]
+    return {name.strip() for names in DOCUMENTED_NAME.findall(text) for name in names.split(",")}
+
+
+def list_records():
+    """Yield file, class and documented attributes of every named tuple and data class that inherits nothing else."""
+    for path, tree in FILES.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ClassDef):
+                continue
+            bases = [ast.unparse(base) for base in node.bases]
+            is_data_class = any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
+            if bases == ["NamedTuple"] or (is_data_class and not bases):
+                yield path, node, list_documented_attributes(ast.get_docstring(node, clean=False) or "")
+
+
+def test_documented_attributes_of_records_exist():
+    stale = {}
+    for path, node, documented in list_records():
+        defined = {child.target.id for child in node.body if isinstance(child, ast.AnnAssign)}
+        defined |= {child.name for child in node.body if isinstance(child, ast.FunctionDef)}
+        if documented - defined:
+            stale[f"{path.relative_to(ROOT)}: {node.name}"] = sorted(documented - defined)
+    assert not stale, f"attributes that do not exist: {stale}"
+    assert sum(len(documented) for _, _, documented in list_records()) > 300

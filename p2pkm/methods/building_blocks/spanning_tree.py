@@ -96,7 +96,7 @@ class PendingTables(NamedTuple):
 
     Attributes
     ----------
-    who : int64[s]
+    senders : int64[s]
         Positions of the sending devices, ascending.
     tables : Tables
         Table of each of these devices.

@@ -53,7 +53,7 @@ class RehearsalWalk(NamedTuple):
     Attributes
     ----------
     routes : LocalTree
-    own : Tables
+    local_tables : Tables
         Local rows of each device.
     front : PendingTables
         Tables of the devices that send next.

@@ -46,11 +46,11 @@ class TreePassState(NamedTuple):
     Attributes
     ----------
     routes : LocalTree
-    own : Tables
+    local_tables : Tables
         Local table of each device for the pass up: summary rows, then losses.
     front : PendingTables
         Tables of the devices that send next.
-    told : tuple or None
+    sent_tables : tuple or None
         During a pass down, the tables sent so far as a linked list, the last ones first: (front, previous list).
     candidates : Tables
         Candidates of each device, q k rows.

@@ -213,7 +213,7 @@ class CoresetState(NamedTuple):
     centroids : float64[n, k, d]
         +inf until the coreset is clustered.
     converged : bool[n]
-    own : float64[n, k, d]
+    local_centroids : float64[n, k, d]
         Centroids B_i of the local points.
     costs : float64[n]
         c_i; along a tree then the sum over the devices below, and at last C.
