@@ -550,7 +550,7 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | decompresses to
 --graph file:points.npz                   | 3 | a link to itself
 --graph file:pickle.npz                   | 3 | cannot be read as .npz
 --graph file:billion.npz                  | 3 | has 1000000000 nodes, but only 2 values
---graph file:diagonal.npz                 | 3 | has 1000000000 nodes, but only 3 values
+--graph file:diagonal.npz                 | 3 | has 1000000000 nodes, but only 4 values
 --graph file:damaged.npz                  | 3 | cannot be read as .npz
 --graph file:four.edgelist                | 3 | line 1: got ['0', '1', '2', '3']
 --graph file:lone.edgelist                | 3 | expected two labels

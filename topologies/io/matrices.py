@@ -60,13 +60,15 @@ def _check_values(matrix: Any, source: str, reading: Reading) -> Any:
     # With a damaged indptr, SciPy would read memory outside of the arrays.
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)
-    entries = sparse.coo_array(matrix)
-    # A small file may declare billions of nodes, so this is checked before anything is created per node.
-    if matrix.shape[0] > max(2 * entries.nnz, _FEW):
+    # A small file may declare billions of nodes, so this is checked before anything is created per node. Of diagonals,
+    # the stored values are counted: SciPy counts and converts them with memory for each declared node.
+    values = matrix.size if not sparse.issparse(matrix) or matrix.format != "dia" else matrix.data.size
+    if matrix.shape[0] > max(2 * values, _FEW):
         raise GraphError(
-            f"{source} has {matrix.shape[0]} nodes, but only {entries.nnz} values, so most nodes are isolated. "
+            f"{source} has {matrix.shape[0]} nodes, but only {values} values, so most nodes are isolated. "
             "Connect or remove them"
         )
+    entries = sparse.coo_array(matrix)
     rows = entries.astype(numpy.float64).tocsr()
     if rows.nnz < entries.nnz:
         # SciPy would add them.
