@@ -144,12 +144,12 @@ def describe_rank_partition(network: Network, sizes: Integers, ranks: int) -> di
     }
 
 
-def choose_kernels(world: World, n: int, work: int) -> Kernels:
-    """Choose the kernels for n devices and `work` operations.
+def choose_kernels(world: World, n: int, work: int, dtype: str = "float64") -> Kernels:
+    """Choose the kernels for n devices and `work` operations on points of a type.
 
     If they are compiled ones, rank 0 compiles them while the other ranks wait, so that they find them in the cache.
     """
-    kernels = select_kernels(world.size, -(-n // world.size), work)
+    kernels = select_kernels(world.size, -(-n // world.size), work, dtype)
     if world.size > 1 and kernels is not select_kernels(world.size, 0, 0):
         if world.rank == 0:
             compile_ahead()

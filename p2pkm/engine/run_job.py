@@ -112,7 +112,12 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     network = world.network(place(topology, world.rank, world.size, part.division))
     sizes = sizes_of(part.shards, network)
     partition_metrics = describe_rank_partition(network, sizes, world.size)
-    kernels = choose_kernels(world, topology.n, _count_work(config, int(sizes.sum()) * algorithm.k * part.shards.d))
+    kernels = choose_kernels(
+        world,
+        topology.n,
+        _count_work(config, int(sizes.sum()) * algorithm.k * part.shards.d),
+        part.shards.points.dtype.name,
+    )
     devices = build_batch(
         topology, part.shards, network, config.seed, kernels, draw_secret(algorithm.traits, config.seed, world)
     )

@@ -18,13 +18,15 @@ from p2pkm.kernels.cache_lock import lock_cache
 # Largest number of devices on a rank, and of points x clusters x features in total, for which the reference
 # implementation is faster than the import of numba: with several ranks, of which each would import numba,
 _FEW, _SMALL = 2, 2_000_000
-# and with one rank; the work of all runs of the process counts, and numba is used if it is imported already.
+# and with one rank; the work of all runs of the process counts.
 _FEW_ALONE, _SMALL_ALONE = 16, 120_000
 # Work of the reference implementation in this process so far.
 _plain_so_far = 0
+# Types of points other than float64 for which this process has used the compiled kernels.
+_compiled_types: set[str] = set()
 
 
-def select_kernels(ranks: int, devices: int, work: int) -> Kernels:
+def select_kernels(ranks: int, devices: int, work: int, dtype: str = "float64") -> Kernels:
     """Select the compiled kernels, or the reference if the import of numba would take longer than the work.
 
     Parameters
@@ -35,6 +37,9 @@ def select_kernels(ranks: int, devices: int, work: int) -> Kernels:
         Number of devices on this rank.
     work : int
         Points x clusters x features of all devices.
+    dtype : str, default="float64"
+        Type of the points. A single process that has imported numba uses compiled kernels for float64 at any size. For
+        float32 it does so only after a larger run: their compilation takes many times longer than small work.
 
     Raises
     ------
@@ -43,12 +48,14 @@ def select_kernels(ranks: int, devices: int, work: int) -> Kernels:
     """
     global _plain_so_far
     is_single = ranks == 1
+    is_ready = "numba" in sys.modules and (dtype == "float64" or dtype in _compiled_types)
     few, small, before = (_FEW_ALONE, _SMALL_ALONE, _plain_so_far) if is_single else (_FEW, _SMALL, 0)
-    if devices <= few and before + work <= small and not (is_single and "numba" in sys.modules):
+    if devices <= few and before + work <= small and not (is_single and is_ready):
         from p2pkm.kernels import reference as plain
 
         _plain_so_far += work
         return cast(Kernels, plain)
+    _compiled_types.add(dtype)
     return load()
 
 

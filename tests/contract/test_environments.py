@@ -156,3 +156,17 @@ def test_many_small_runs_of_a_process_are_worth_numba(monkeypatch):
     picked = [kernels.select_kernels(1, 16, kernels._SMALL_ALONE // 2) for _ in range(3)]
     assert picked == [plain, plain, compiled]
     assert kernels.select_kernels(2, 1, kernels._SMALL_ALONE) is plain
+
+
+def test_small_runs_on_float32_do_not_wait_for_its_compilation(monkeypatch):
+    from p2pkm.kernels import numba as compiled
+    from p2pkm.kernels import reference as plain
+
+    monkeypatch.setattr(kernels, "_plain_so_far", 0)
+    monkeypatch.setattr(kernels, "_compiled_types", set())
+
+    def select(work, dtype):
+        return kernels.select_kernels(1, 16, work, dtype)
+
+    assert select(10, "float64") is compiled and select(10, "float32") is plain
+    assert select(kernels._SMALL_ALONE + 1, "float32") is compiled and select(10, "float32") is compiled
