@@ -56,8 +56,9 @@ def list_names():
     for path, tree in FILES.items():
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         modules[module] = {name for node in ast.iter_child_nodes(tree) for name in _names(node)}
-        used |= set(_names(tree)) | {module.rpartition(".")[2]}
-        for node in ast.walk(tree):
+        nodes = list(ast.walk(tree))
+        used |= {name for node in nodes for name in _name(node)} | {module.rpartition(".")[2]}
+        for node in nodes:
             if isinstance(node, ast.ClassDef):
                 members.setdefault(node.name, set()).update(_names(node))
     return used, modules, members
@@ -65,14 +66,18 @@ def list_names():
 
 def _names(tree):
     for node in ast.walk(tree):
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
-            yield node.name
-        elif isinstance(node, ast.alias):
-            yield (node.asname or node.name).rpartition(".")[2]
-        elif isinstance(node, ast.Constant):
-            yield from [node.value] if isinstance(node.value, str) and node.value.isidentifier() else []
-        else:
-            yield from (value for value in (getattr(node, field, None) for field in ("id", "attr", "arg")) if value)
+        yield from _name(node)
+
+
+def _name(node):
+    """Return the names of one node, without those inside it."""
+    if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+        return [node.name]
+    if isinstance(node, ast.alias):
+        return [(node.asname or node.name).rpartition(".")[2]]
+    if isinstance(node, ast.Constant):
+        return [node.value] if isinstance(node.value, str) and node.value.isidentifier() else []
+    return [value for value in (getattr(node, field, None) for field in ("id", "attr", "arg")) if value]
 
 
 def stale_names(text):
@@ -113,9 +118,9 @@ def test_names_in_docstrings_exist():
     found = []
     for path, tree in FILES.items():
         for node in ast.walk(tree):
-            text = ast.get_docstring(node) if isinstance(node, DOCUMENTED) else None
-            where = f"{path.relative_to(ROOT)}:{getattr(node, 'name', '')}"
-            found += [f"{where} names {word!r}, which does not exist" for word in stale_names(text or "")]
+            if isinstance(node, DOCUMENTED) and (words := stale_names(ast.get_docstring(node) or "")):
+                where = f"{path.relative_to(ROOT)}:{getattr(node, 'name', '')}"
+                found += [f"{where} names {word!r}, which does not exist" for word in words]
     assert not found, "\n".join(found)
 
 
