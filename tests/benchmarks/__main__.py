@@ -1,8 +1,10 @@
-"""Every figure of speed beside its target: ``python -m tests.benchmarks [row ...] [--quick] [--format markdown]``.
+"""Every figure of speed beside its target: ``python -m tests.benchmarks [row ...] [--quick] [--against REV]``.
 
 Each row runs in a process of its own, with the number of threads that it is about, and measures what is compared side
 by side. On a machine that does other work as well the ratios hold, the absolute figures do not. Targets are those
-of the machine that 0.1.0 was measured on (docs/results/speed.md has both versions side by side).
+of the machine that 0.1.0 was measured on (docs/results/speed.md has both versions side by side). A row whose trials
+differ too much is "too noisy". With --against, the packages of a revision of git and those of this folder run every
+row in turn, and the table has the ratios.
 """
 
 import argparse
@@ -12,7 +14,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 
+from tests.benchmarks import versions
 from tests.benchmarks.figure import Figure
 
 ROWS = {  # name: module and function, threads
@@ -41,6 +45,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__.split("\n")[0])
     parser.add_argument("rows", nargs="*", metavar="row", help=f"some of: {', '.join(ROWS)}; default: all")
     parser.add_argument("--quick", action="store_true", help="smaller sizes: see that it runs; the targets do not hold")
+    parser.add_argument("--against", metavar="REV", help="a revision of git: run both versions in turn, print ratios")
+    parser.add_argument("--turns", type=int, default=5, help="with --against: runs of each version; default: 5")
     parser.add_argument("--format", choices=("plain", "markdown"), default="plain")
     parser.add_argument("--json", action="store_true", help="measure the rows in this process and print them as JSON")
     options = parser.parse_args()
@@ -52,11 +58,12 @@ def main() -> int:
         print(json.dumps([figure for name in names for figure in find(name)(options.quick)]))
         return 0
     failed, figures = [], []
-    for name in names:
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        found = measure(name, options.quick)
-        failed += [name] if found is None else []
-        figures += found or []
+    with versions.check_out(options.against) as home:
+        for name in names:
+            print(f"{name} ...", file=sys.stderr, flush=True)
+            found = compare(name, options, home) if home else measure(name, options.quick)
+            failed += [name] if found is None else []
+            figures += found or []
     print(describe_machine(options.quick))
     print("\n".join((draw_markdown if options.format == "markdown" else draw)(figures)))
     print("\n".join(f"failed: {name}" for name in failed), end="\n" if failed else "", file=sys.stderr)
@@ -70,11 +77,26 @@ def find(name: str) -> Callable[[bool], list[Figure]]:
     return measured
 
 
-def measure(name: str, quick: bool) -> list[Figure] | None:
-    """Measure a row in a new process, None if that fails."""
+def compare(name: str, options: argparse.Namespace, home: Path) -> list[Figure] | None:
+    """Measure a row with both versions in turn; return the ratios new over old, None if one of them fails."""
+    pairs = []
+    for _ in range(options.turns):
+        old, new = measure(name, options.quick, home), measure(name, options.quick)
+        if old is None or new is None:
+            return None
+        pairs.append((old, new))
+    return versions.relate(pairs)
+
+
+def measure(name: str, quick: bool, home: Path | None = None) -> list[Figure] | None:
+    """Measure a row in a new process, which starts in the folder of its packages; None if that fails."""
     command = [sys.executable, "-m", "tests.benchmarks", name, "--json", *(["--quick"] if quick else [])]
     environment = os.environ | dict.fromkeys(_THREADS, str(ROWS[name][1]))
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False)
+    if home is not None:
+        environment["PYTHONPATH"] = str(home)
+    done = subprocess.run(
+        command, env=environment, cwd=home, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False
+    )
     return None if done.returncode else [Figure(*figure) for figure in json.loads(done.stdout.splitlines()[-1])]
 
 
@@ -89,6 +111,8 @@ def cells(figure: Figure) -> tuple[str, ...]:
     """Return a figure as the texts of a row."""
     target = f"{figure.sense} {figure.target:g} {figure.unit}" if figure.sense else ""
     value = f"{figure.value:,.0f}" if figure.value >= 1000 else f"{figure.value:.3g}"
+    if figure.is_noisy:
+        value = "{:.3g} to {:.3g}".format(*figure.spread)
     return figure.what, f"{value} {figure.unit}", target, figure.verdict, figure.note
 
 

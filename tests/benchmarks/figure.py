@@ -3,9 +3,11 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from statistics import median
+from statistics import median, quantiles
 from typing import Any, NamedTuple
 
+# Interquartile range over the median above which a row has no verdict. Trials on an idle machine stay below 0.1.
+_NOISY = 0.25
 _TRIALS, _BUDGET, _MOST = 5, 2.0, 500  # least trials of each work, seconds for more of them, most trials or repeats
 _SHORT = 0.005  # seconds of a trial
 
@@ -24,6 +26,8 @@ class Figure(NamedTuple):
     target : float
     note : str
         The figures behind a ratio.
+    trials : sequence of float
+        Values of single trials, of which `value` is the median; (): only `value` is known.
     """
 
     what: str
@@ -32,10 +36,27 @@ class Figure(NamedTuple):
     sense: str = ""
     target: float = 0.0
     note: str = ""
+    trials: Sequence[float] = ()
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """First and third quartile of the trials; `value` twice with fewer than three trials."""
+        if len(self.trials) < 3:
+            return self.value, self.value
+        low, _, high = quantiles(self.trials, n=4, method="inclusive")
+        return low, high
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether the trials differ too much, or a difference of two times is not positive."""
+        low, high = self.spread
+        return not 0.0 < self.value < math.inf or high - low > _NOISY * self.value
 
     @property
     def verdict(self) -> str:
-        """Return whether the target is met."""
+        """Return whether the target is met, or that other work on the machine hides it."""
+        if self.is_noisy:
+            return "too noisy"
         met = {
             "at least": self.value >= self.target,
             "at most": self.value <= self.target,
@@ -68,9 +89,14 @@ def interleave(works: Sequence[Callable[[], Any]]) -> list[list[float]]:
     return seconds
 
 
-def slope(few: Sequence[float], many: Sequence[float], steps: int) -> float:
-    """Return the median seconds of a step, given trials that differ by so many steps."""
-    return median(more - less for less, more in zip(few, many, strict=True)) / steps
+def of_trials(what: str, trials: Sequence[float], target: tuple[str, str, float], note: str = "") -> Figure:
+    """Return the median of trials as a figure; `target` is unit, sense and value."""
+    return Figure(what, median(trials), *target, note, tuple(trials))
+
+
+def slopes(few: Sequence[float], many: Sequence[float], steps: int) -> list[float]:
+    """Return the seconds of a step in each trial, given trials that differ by so many steps."""
+    return [(more - less) / steps for less, more in zip(few, many, strict=True)]
 
 
 def show(seconds: float) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 import p2pkm
 import topologies
 from p2pkm.core.batch import Search, cluster
-from p2pkm.data.random import apart
+from p2pkm.data.random import draw_separated
 from p2pkm.data.synthetic_communities import Communities
 from p2pkm.kernels import numba as compiled
 
@@ -100,9 +100,9 @@ CASES = {
 def build(case: Case, seed: int) -> tuple[Any, p2pkm.Shards]:
     """Return the benchmark of a case, and the points of its devices."""
     rng, k = np.random.default_rng([seed, 7]), case.k
-    sets = [apart(rng, k, 2, side=16.0 if k == K else 20.0, separation=5.0)]
+    sets = [draw_separated(rng, k, 2, side=16.0 if k == K else 20.0, separation=5.0)]
     for _ in case.sizes[1:]:
-        way, drawn = rng.normal(size=2), apart(rng, k, 2, side=16.0 if k == K else 20.0, separation=5.0)
+        way, drawn = rng.normal(size=2), draw_separated(rng, k, 2, side=16.0 if k == K else 20.0, separation=5.0)
         sets.append(drawn if case.shift is None else sets[-1] + case.shift * way / np.linalg.norm(way))
     truth = rng.permutation(np.repeat(np.arange(len(sets)), case.sizes))
     centers, n = np.stack(sets)[truth], len(truth)

@@ -53,15 +53,15 @@ def _measure_empty(devices: int) -> list[Figure]:
 
 def _measure_share(devices: int) -> Figure:
     """Return the share of one checkpoint in the time until the next one by default."""
-    keep, taken = Checkpointer.keep, []
+    save, taken = Checkpointer.save, []
 
     def timed(self: Checkpointer, *arguments: Any, **more: Any) -> None:
         began = time.process_time()
-        keep(self, *arguments, **more)
+        save(self, *arguments, **more)
         taken.append(time.process_time() - began)
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Checkpointer, "keep", timed)
+        patched.setattr(Checkpointer, "save", timed)
         _clock(*_words(devices, 4), "--out", f"{folder}/run", "--checkpoint-every", "1")
     seconds = max(taken)
     share = seconds / (seconds + max(checkpoint._PAUSE, seconds / checkpoint._SHARE))

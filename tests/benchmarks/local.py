@@ -2,12 +2,13 @@
 
 import warnings
 from functools import partial
+from statistics import median
 
 import numpy as np
 
 from p2pkm.core.batch import Floats
 from p2pkm.kernels import numba as compiled
-from tests.benchmarks.figure import Figure, interleave, show, slope
+from tests.benchmarks.figure import Figure, interleave, of_trials, show, slopes
 
 SHAPES = ((200, 4, 2), (10_000, 16, 2), (100_000, 64, 16), (1_000_000, 16, 2), (70_000, 10, 784))  # points, k, d
 _FEW, _MANY = 2, 12
@@ -26,9 +27,12 @@ def measure(quick: bool) -> list[Figure]:
             few, many, their_few, their_many = interleave([
                 partial(work, points, start, steps) for work in (ours, theirs) for steps in (_FEW, _MANY)
             ])  # fmt: skip
-        own, other = slope(few, many, _MANY - _FEW), slope(their_few, their_many, _MANY - _FEW)
+        own, other = slopes(few, many, _MANY - _FEW), slopes(their_few, their_many, _MANY - _FEW)
         what = f"local pass against scikit-learn, {len(points):,} points, k = {k}, d = {d}"
-        figures.append(Figure(what, other / own, "x", "at least", 1.0, f"{show(own)} against {show(other)}"))
+        ratios = [two / one for one, two in zip(own, other, strict=True)]
+        figures.append(
+            of_trials(what, ratios, ("x", "at least", 1.0), f"{show(median(own))} against {show(median(other))}")
+        )
     return figures
 
 

@@ -21,7 +21,8 @@ from sklearn.preprocessing import scale
 
 import p2pkm
 from p2pkm.data.partition import dirichlet, iid
-from p2pkm.data.sources import apart, grid16, slike
+from p2pkm.data.random import draw_separated
+from p2pkm.data.sources import grid16, slike
 from p2pkm.methods.building_blocks.number_of_clusters import INDICES, Decision, Verdict, decide, prefer, tabulate
 from p2pkm.methods.building_blocks.weighted_rows import Rows, summarize
 from p2pkm.methods.init.choose_k import ChooseK
@@ -37,7 +38,7 @@ def five(seed: int, separation: float = 6.0) -> Data:
     """Return 8 unit Gaussians of 100 points in five dimensions, centers uniform in a cube of side 10 but apart."""
     rng = np.random.default_rng(seed)
     labels = np.repeat(np.arange(8), 100)
-    return apart(rng, 8, 5, side=10.0, separation=separation)[labels] + rng.normal(size=(800, 5)), labels
+    return draw_separated(rng, 8, 5, side=10.0, separation=separation)[labels] + rng.normal(size=(800, 5)), labels
 
 
 def uneven(seed: int) -> Data:
@@ -107,7 +108,7 @@ def doubling(seed: int) -> Data:
     """Return six unit Gaussians of 20, 40, ..., 640 points, at least 7 apart."""
     rng, sizes = np.random.default_rng([seed, 3]), [20 * 2**i for i in range(6)]
     labels = np.repeat(np.arange(6), sizes)
-    return apart(rng, 6, 2, side=24.0, separation=7.0)[labels] + rng.normal(size=(len(labels), 2)), labels
+    return draw_separated(rng, 6, 2, side=24.0, separation=7.0)[labels] + rng.normal(size=(len(labels), 2)), labels
 
 
 def noisy(share: float) -> Callable[[int], Data]:
@@ -115,7 +116,7 @@ def noisy(share: float) -> Callable[[int], Data]:
 
     def make(seed: int) -> Data:
         rng, labels = np.random.default_rng([seed, 4]), np.repeat(np.arange(8), 100)
-        points = apart(rng, 8, 2, side=20.0, separation=6.0)[labels] + rng.normal(size=(800, 2))
+        points = draw_separated(rng, 8, 2, side=20.0, separation=6.0)[labels] + rng.normal(size=(800, 2))
         extra = rng.uniform(-14.0, 14.0, (round(share * 800), 2))
         return np.concatenate((points, extra)), np.concatenate((labels, rng.integers(0, 8, len(extra))))
 
@@ -185,7 +186,7 @@ def list_sets(folder: Path | None) -> dict[str, dict[str, Callable[[int], Data]]
 def twenty(seed: int) -> Data:
     """Return 20 unit Gaussians of 40 points, at least 5 apart."""
     rng, labels = np.random.default_rng([seed, 6]), np.repeat(np.arange(20), 40)
-    return apart(rng, 20, 2, side=30.0, separation=5.0)[labels] + rng.normal(size=(800, 2)), labels
+    return draw_separated(rng, 20, 2, side=30.0, separation=5.0)[labels] + rng.normal(size=(800, 2)), labels
 
 
 def guess(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.figure import Figure, show
+from tests.benchmarks.figure import Figure, of_trials, show, slopes
 from tests.benchmarks.job import watch
 from tests.benchmarks.ranks import find_launcher
 
@@ -35,9 +35,9 @@ def measure_simulate(quick: bool) -> list[Figure]:
     def run() -> None:
         p2pkm.simulate(p2pkm.GTVMin(16), graph, shards, progress=False)
 
-    seconds = median(_clock(run, 2 if quick else _TRIALS))
+    seconds = [1e3 * each for each in _clock(run, 2 if quick else _TRIALS)]
     what = "simulate, 16 devices on a ring, 16 clusters, default start, baselines, warm"
-    return [Figure(what, 1e3 * seconds, "ms", "at most", 25.0, "compiled kernels, processor time")]
+    return [of_trials(what, seconds, ("ms", "at most", 25.0), "compiled kernels, processor time")]
 
 
 def measure_start(quick: bool) -> list[Figure]:
@@ -48,7 +48,7 @@ def measure_start(quick: bool) -> list[Figure]:
         pairs = [(watch([*run, f"{folder}/run"])[0], watch(imports)[0]) for _ in range(2 if quick else _PAIRS + 1)][1:]
     own, other = (median(times) for times in zip(*pairs, strict=True))
     what = f"python -m p2pkm --graph ring --no-plot, one process, over {_IMPORTS}"
-    return [Figure(what, median(a / b for a, b in pairs), "x", "at most", 1.3, f"{show(own)} against {show(other)}")]
+    return [of_trials(what, [a / b for a, b in pairs], ("x", "at most", 1.3), f"{show(own)} against {show(other)}")]
 
 
 def measure_star(quick: bool) -> list[Figure]:
@@ -65,9 +65,13 @@ def measure_star(quick: bool) -> list[Figure]:
                        record_every=1000, progress=False)  # fmt: skip
 
     run(1)
-    slopes = [(_clock(lambda: run(1 + rounds), 1)[0] - _clock(lambda: run(1), 1)[0]) / rounds for _ in range(3)]
+    few, many = [], []
+    for _ in range(3):
+        few += _clock(lambda: run(1), 1)
+        many += _clock(lambda: run(1 + rounds), 1)
     what = f"round of FKM, {n:,} clients of 100 points, k = 4, d = 2"
-    return [Figure(what, 1e3 * median(slopes), "ms", "at most", 150.0, "clients and server")]
+    taken = [1e3 * each for each in slopes(few, many, rounds)]
+    return [of_trials(what, taken, ("ms", "at most", 150.0), "clients and server")]
 
 
 def measure_describe(quick: bool) -> list[Figure]:

@@ -1,16 +1,20 @@
 """The table of speed can be printed; nothing is said here of how fast anything is."""
 
+import ast
 import math
 import os
 import subprocess
 import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.benchmarks import against, arena, roofline, sweeps
+from tests.benchmarks import against, arena, roofline, sweeps, versions
 from tests.benchmarks.__main__ import ROWS, cells, draw, draw_markdown, find
-from tests.benchmarks.figure import Figure, show, slope
+from tests.benchmarks.figure import Figure, of_trials, show, slopes
 from tests.benchmarks.peers import fkm, fkm_twin, quality
 
 
@@ -59,7 +63,42 @@ def test_times_are_shown_in_their_unit():
 
 
 def test_a_slope_is_the_time_of_one_step():
-    assert slope([1.0, 2.0, 1.0], [3.0, 4.0, 9.0], 10) == pytest.approx(0.2)
+    assert slopes([1.0, 2.0, 1.0], [3.0, 4.0, 9.0], 10) == pytest.approx([0.2, 0.2, 0.8])
+
+
+def test_a_figure_of_trials_that_differ_has_no_verdict():
+    calm = of_trials("a", [1.0, 1.1, 1.05], ("x", "at most", 1.3))
+    assert (calm.value, calm.verdict) == (1.05, "met")
+    wild = of_trials("a", [0.5, 1.1, 2.0], ("x", "at most", 1.3))
+    assert wild.verdict == "too noisy" and cells(wild)[1] == "0.8 to 1.55 x"
+    assert of_trials("a", [-0.3, -0.241, -0.2], ("x", "at least", 1.0)).verdict == "too noisy"
+
+
+def test_two_versions_are_related_row_by_row():
+    def figures(seconds, memory):
+        return [Figure("time", seconds, "s", "at most", 1.0), Figure("memory", memory, "GB")]
+
+    ratios = versions.relate([(figures(2.0, 4.0), figures(1.0, 4.0)), (figures(4.0, 4.0), figures(2.4, 4.0))] * 2)
+    assert [(ratio.what, ratio.value) for ratio in ratios] == [
+        ("time: new over old", pytest.approx(0.55)), ("memory: new over old", 1.0),
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path(__file__).parents[2].joinpath(".git").exists(), reason="not a clone of the repository")
+def test_a_revision_is_measured_by_its_own_packages():
+    with versions.check_out("HEAD") as home:
+        assert (home / "p2pkm/__init__.py").is_file() and (home / "tests/benchmarks/__main__.py").is_file()
+        command = [sys.executable, "-c", "import p2pkm; print(p2pkm.__file__)"]
+        done = subprocess.run(
+            command, cwd=home, env=os.environ | {"PYTHONPATH": str(home)}, capture_output=True, text=True
+        )
+        assert Path(done.stdout.strip()).is_relative_to(home)
+    with (
+        pytest.raises(SystemExit, match="--against is nosuch; expected a revision of git"),
+        versions.check_out("nosuch"),
+    ):
+        pass
 
 
 def test_every_row_is_found_and_another_name_is_refused():
@@ -102,3 +141,19 @@ def test_what_is_compared_in_quality_is_priced_alike():
     points = quality.unbalanced(4, 0)
     assert quality.price(points, np.array([points.mean(axis=0), [np.inf, np.inf]])) == pytest.approx(
         ((points - points.mean(axis=0)) ** 2).sum())  # fmt: skip
+
+
+def list_imports(path):
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in {
+            "p2pkm",
+            "topologies",
+            "tests",
+        }:
+            yield from ((node.module, name.name) for name in node.names)
+
+
+@pytest.mark.parametrize("path", sorted(Path(__file__).parent.rglob("*.py")), ids=lambda path: path.stem)
+def test_what_a_benchmark_imports_exists(path):
+    for module, name in list_imports(path):
+        assert hasattr(import_module(module), name) or find_spec(f"{module}.{name}"), f"{module} has no {name}"

@@ -10,12 +10,13 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 from p2pkm.core.batch import Floats
-from tests.benchmarks.figure import interleave, show, slope
+from tests.benchmarks.figure import interleave, show, slopes
 from tests.benchmarks.local import SHAPES, draw, ours, theirs
 
 _FEW, _MANY = 2, 12
@@ -56,7 +57,9 @@ def main() -> None:
             points, start = draw(m, k, d)
             works = [partial(work, points, start, steps) for work in (ours, *peers.values()) for steps in (_FEW, _MANY)]
             taken = interleave(works)
-        own, *others = (slope(few, many, _MANY - _FEW) for few, many in zip(taken[::2], taken[1::2], strict=True))
+        own, *others = (
+            median(slopes(few, many, _MANY - _FEW)) for few, many in zip(taken[::2], taken[1::2], strict=True)
+        )
         beside = ", ".join(f"{name} {show(one)} ({one / own:.2f} x)" for name, one in zip(peers, others, strict=True))
         print(f"{m:,} points, k = {k}, d = {d}: p2pkm {show(own)}; {beside}", flush=True)
 
