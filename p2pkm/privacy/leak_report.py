@@ -178,6 +178,7 @@ def _draw(
     report: dict[str, Any], leaks: "PairLeaks", hops: "Integers", path: Path, names: tuple[str, ...] | None
 ) -> Path:
     from p2pkm.viz.figures.leaks import plot_leaks
+    from p2pkm.viz.names import name_graph
 
-    title = f"{report['graph']}, {count(report['gossips'], 'gossip')}"
+    title = f"{name_graph(report['graph'])}, {count(report['gossips'], 'gossip')}"
     return save_figure_file(lambda: plot_leaks(leaks.leak, leaks.receivers, hops, title, names=names), path)

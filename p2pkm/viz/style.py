@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 # Okabe and Ito, "Color Universal Design" (2008), without yellow, which has too little contrast on white.
 CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31")
 BLUE, ORANGE, GREEN, RED, GRAY, PALE, INK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#9A9A9A", "#EFEFEF", "#222222"
+NONE = "#C4C4C4"  # cells of a map without a value: a gray that is distinct from white and from all colors of viridis
 DPI = 120
 BARS = 100  # devices; above, bars are replaced by steps
 RASTER = 2_000  # marks; above, vector files contain them as an image
 _WRAPPED = 20  # letters per line of a name on a vertical axis
 _LETTERS = 60  # letters of all names on a horizontal axis; above, names are rotated
 _ASLANT = 16  # letters of the longest name up to which names are rotated by 35 degrees instead of 90
-_NUMBERED = 20  # devices or classes; above, not every tick has a number
+NUMBERED = 20  # devices or classes; above, not every tick has a number
 _FEW_DECADES = 500.0  # largest over smallest value up to which ticks at 2 and 5 times a power of ten have numbers
 _NARROW = 1e-3  # width of a linear axis over its largest number below which an offset is subtracted
 _WIDE = 20.0  # largest over smallest value above which an axis or a color scale is logarithmic
@@ -113,21 +114,31 @@ def format_counts(axis: Any, unit: str = "") -> None:
     axis.set_major_formatter(EngFormatter(unit=unit, usetex=False))
 
 
-def set_integer_ticks(axis: Any, n: int, names: Sequence[str] | None = None) -> None:
-    """Set integer ticks, all of 0 to n - 1 up to 20, and label them with names if there are some."""
+def set_integer_ticks(axis: Any, n: int, names: Sequence[str] | None = None, letters: int | None = None) -> None:
+    """Set integer ticks, all of 0 to n - 1 up to 20, and label them with names if there are some.
+
+    Parameters
+    ----------
+    axis : matplotlib axis
+    n : int
+    names : sequence of str, optional
+    letters : int, optional
+        Most letters of a name, which is then in one line; None: up to 40, in two lines on a vertical axis.
+    """
     from matplotlib.ticker import FixedLocator, MaxNLocator
 
-    few = n <= _NUMBERED
+    few = n <= NUMBERED
     axis.set_major_locator(FixedLocator(range(n)) if few else MaxNLocator(nbins=12, integer=True))
     if few and names is not None:
-        written = write_names(names[:n])
-        if axis.axis_name == "y":
+        written = write_names(names[:n]) if letters is None else write_names(names[:n], letters)
+        if axis.axis_name == "y" and letters is None:
             written = [break_name(name, _WRAPPED) for name in written]
         set_name_ticks(axis, names[:n], written)
         longest = max(map(len, written))
         if axis.axis_name == "x" and n * longest > _LETTERS:
-            axis.set_tick_params(rotation=35 if longest <= _ASLANT else 90)
-            for label in axis.get_ticklabels() if longest <= _ASLANT else ():
+            is_aslant = longest <= _ASLANT and letters is None
+            axis.set_tick_params(rotation=35 if is_aslant else 90)
+            for label in axis.get_ticklabels() if is_aslant else ():
                 label.set(horizontalalignment="right", rotation_mode="anchor")
 
 

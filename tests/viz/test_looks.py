@@ -7,8 +7,9 @@ import zlib
 
 import numpy as np
 import pytest
-from matplotlib import rcParams
+from matplotlib import colormaps, rcParams
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 import p2pkm
@@ -20,7 +21,7 @@ from p2pkm.viz.figure_data import COLUMNS, write_table
 from p2pkm.viz.figure_parts import list_axes, thin_ticks
 from p2pkm.viz.looks import FIGURE_STYLES
 from p2pkm.viz.save_figure import read_kinds, save_figure
-from p2pkm.viz.style import CATEGORIES, choose_text_color, contrast
+from p2pkm.viz.style import CATEGORIES, NONE, choose_text_color, contrast
 from tests.support.run_cli import here
 
 
@@ -305,13 +306,22 @@ def test_every_file_has_its_table_beside_it(run, tmp_path):
 
 
 def test_ink_can_be_read_on_every_color():
-    from matplotlib import colormaps
-
     assert contrast("black", "white") == pytest.approx(21) and contrast("#777777", "white") == pytest.approx(
         4.478, abs=1e-3
     )
     shades = [colormaps[name](at) for name in ("viridis", "cividis") for at in np.linspace(0, 1, 64)]
     assert min(contrast(choose_text_color(color), color) for color in [*shades, *CATEGORIES]) >= 4.5
+
+
+def test_gray_cells_are_distinct_from_white_and_from_all_colors_of_a_map():
+    shades = colormaps["viridis"](np.linspace(0, 1, 64))[:, :3]
+    assert contrast(NONE, "white") >= 1.6
+    assert min(np.abs(shades - to_rgb(NONE)).max(axis=1)) >= 0.3
+    for figure in (viz.plot_partition_of([2, 1], np.array([[2, 0], [0, 1]])),
+                   viz.plot_leaks(np.eye(2), np.arange(2), 1 - np.eye(2, dtype=int), "")):  # fmt: skip
+        panel = next(ax for ax in list_axes(figure) if ax.images)
+        assert to_hex(panel.get_facecolor()).upper() == NONE
+        assert any("gray: none" in ax.get_ylabel() for ax in list_axes(figure))
 
 
 def test_numbers_that_touch_are_thinned_until_they_do_not():

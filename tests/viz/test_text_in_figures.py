@@ -91,10 +91,10 @@ def attack(what):
                                             for i, name in enumerate(NAMES[:4])]}  # fmt: skip
 
 
-def draw_leaks(runs, ax=None):
-    leak = np.random.default_rng(0).uniform(size=(12, 12))
-    hops = 1 - np.eye(12, dtype=int)
-    return viz.plot_leaks(leak, np.arange(12), hops, FILE, ax, names=NAMES)
+def draw_leaks(runs, ax=None, names=NAMES):
+    leak = np.random.default_rng(0).uniform(size=(len(names), len(names)))
+    hops = 1 - np.eye(len(names), dtype=int)
+    return viz.plot_leaks(leak, np.arange(len(names)), hops, FILE, ax, names=names)
 
 
 def draw_overlay(runs, ax=None, **options):
@@ -144,14 +144,18 @@ def check(figure):
 @pytest.mark.parametrize("font", ["DejaVu Sans", "DejaVu Serif"])
 @pytest.mark.parametrize("look", [None, *FIGURE_STYLES])
 @pytest.mark.parametrize("name", DRAWN)
-def test_texts_are_inside_and_apart(runs, monkeypatch, request, name, look, font):
-    if name == "leaks" and look in (None, "column"):
-        reason = "names beside the matrix overlap: its axes are insets, whose labels are not fitted yet"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+def test_texts_are_inside_and_apart(runs, monkeypatch, name, look, font):
     monkeypatch.setitem(settings.FONTS, "font.family", font)
     with p2pkm.style(look):
         figure = DRAWN[name](runs)
     check(figure)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("look", [None, *FIGURE_STYLES])
+def test_names_of_twenty_devices_fit_beside_a_matrix(look):
+    with p2pkm.style(look):
+        check(draw_leaks(None, names=[*NAMES, *(name[::-1] for name in NAMES[:8])]))
 
 
 def test_names_of_a_narrow_graph_are_inside_and_apart(runs):

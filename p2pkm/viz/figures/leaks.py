@@ -8,13 +8,15 @@ import numpy as np
 from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import DataError
 from p2pkm.core.validation import as_floats
-from p2pkm.viz.looks import finish_figure, is_narrow
+from p2pkm.viz.looks import finish_figure, is_narrow, is_tight
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import BLUE, INK, PALE, add_color_bar, label_axes, open_axes, set_integer_ticks
+from p2pkm.viz.style import BLUE, INK, NONE, NUMBERED, add_color_bar, label_axes, open_axes, set_integer_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+_LONG, _SHORT = 24, 14  # most letters of a name next to the matrix, and of one in a style with little room
 
 
 @with_own_settings
@@ -48,23 +50,29 @@ def plot_leaks(
         raise DataError(f"leak has shape {leak.shape}, receivers {np.shape(receivers)}, distances "
                         f"{np.shape(distances)}; expected (r, n), (r,) and (r, n)")  # fmt: skip
     narrow = is_narrow()
-    ax = open_axes(ax, 4.6 if narrow else 10.0, 7.6 if narrow else 4.6, left=0.07, right=0.98, bottom=0.13, top=0.85)
+    # Narrow figures have the distances below the matrix and the names of the devices.
+    has_names = names is not None and leak.shape[1] <= NUMBERED
+    tall = (10.0 if has_names else 7.6) if narrow else 4.6
+    low = (0.6 if has_names else 0.62) if narrow else 0.0
+    ax = open_axes(ax, 4.6 if narrow else 10.0, tall, left=0.07, right=0.98, bottom=0.13, top=0.85)
     ax.set_axis_off()
     ax.set_title(title, fontsize=11, loc="left", pad=26)
-    _draw_matrix(ax.inset_axes((0, 0.62, 0.84, 0.38) if narrow else (0, 0, 0.38, 1)), leak, receivers, names)
-    _draw_distances(ax.inset_axes((0, 0, 1, 0.36) if narrow else (0.57, 0, 0.43, 1)), leak, distances)
+    _draw_matrix(ax.inset_axes((0, low, 0.84, 1 - low) if narrow else (0, 0, 0.38, 1)), leak, receivers, names)
+    _draw_distances(ax.inset_axes((0, 0, 1, 0.27 if has_names else 0.36) if narrow else (0.57, 0, 0.43, 1)),
+                    leak, distances)  # fmt: skip
     return finish_figure(ax)
 
 
 def _draw_matrix(ax: "Axes", leak: Floats, receivers: Integers, names: Sequence[str] | None) -> None:
     r, n = leak.shape
-    ax.set_facecolor(PALE)
+    ax.set_facecolor(NONE)
     image = ax.imshow(
         np.ma.masked_equal(leak, 0.0), cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest"
     )
     label_axes(ax, "Leak of each device to each receiver", "device", "receiver")
-    set_integer_ticks(ax.xaxis, n, names)
-    set_integer_ticks(ax.yaxis, r, [str(v) if names is None else names[v] for v in receivers])
+    letters = _SHORT if is_narrow() or is_tight() else _LONG
+    set_integer_ticks(ax.xaxis, n, names, letters)
+    set_integer_ticks(ax.yaxis, r, [str(v) if names is None else names[v] for v in receivers], letters)
     add_color_bar(ax, image, "leak (gray: none)", (1.03, 0.0, 0.035, 1.0))
 
 

@@ -16,7 +16,7 @@ from p2pkm.viz.style import (
     BARS,
     BLUE,
     INK,
-    PALE,
+    NONE,
     add_color_bar,
     average_steps,
     choose_text_color,
@@ -136,7 +136,7 @@ def _draw_map(table: Integers, ax: "Axes", names: Sequence[str] | None) -> None:
     shown = np.ma.masked_equal(columns.T, 0)
     norm = scale_colors(columns[columns > 0], _WIDE)
     extent = (-0.5, n - 0.5, -0.5, n_classes - 0.5)
-    ax.set_facecolor(PALE)
+    ax.set_facecolor(NONE)
     image = ax.imshow(
         shown, cmap="viridis", norm=norm, aspect="auto", origin="lower", extent=extent, interpolation="nearest"
     )
