@@ -14,10 +14,6 @@ OF_CENTRAL = "_of_central"
 _REACHED = ("rounds_to_1pct", "method_rounds_to_1pct", "bytes_to_1pct", "seconds_to_1pct")
 BEST = ("ratio_best", "ratio_best_stage", "ratio_best_round")
 MILESTONES = (*_REACHED, *(name + OF_CENTRAL for name in _REACHED))
-MILESTONES_LEGEND = (
-    "to own 1 %, to central 1 %: rounds of the method until the cost ratio stays within 1 % of its final value, or of "
-    "central k-means; in parentheses, all rounds including the initialization"
-)
 
 
 def accumulate_rounds(records: Iterable[Record]) -> list[list[Any]]:

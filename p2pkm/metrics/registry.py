@@ -17,7 +17,7 @@ from p2pkm.core.sorting import sum_by
 from p2pkm.core.units import format_value
 from p2pkm.metrics import closing_rows as rows
 from p2pkm.metrics.alignment import distance_to_central, distance_to_neighbors
-from p2pkm.metrics.milestones import OF_CENTRAL, never_reached, write_rounds
+from p2pkm.metrics.milestones import MILESTONES, OF_CENTRAL, never_reached, write_rounds
 from p2pkm.metrics.result import Result
 from p2pkm.metrics.stream_figures import bytes_per_round, mean_excess, worst_excess
 
@@ -49,6 +49,11 @@ class ShownIn(Flag):
 
 EVERYWHERE = ~(ShownIn.PATH | ShownIn.CARD | ShownIn.MAP)
 _MEANS = ShownIn.STUDY | ShownIn.MEANS
+_BYTES_LEGEND = "kB: 8 bytes for each value; kB encoded: messages as sent"
+_MILESTONES_LEGEND = (
+    "to own 1 %, to central 1 %: rounds of the method until the cost ratio stays within 1 % of its final value, or of "
+    "central k-means; in parentheses, all rounds including the initialization"
+)
 
 
 @dataclass(frozen=True)
@@ -310,7 +315,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("bytes", "bytes", "8 for each value that was sent", unit="bytes", better="lower", title="kB", form=".1f",
            scale=1000, tables=EVERYWHERE | ShownIn.PATH | ShownIn.CARD, **_TRAFFIC),
     Metric("wire_bytes", "encoded bytes", "after encoding, whole bytes per message", unit="bytes", better="lower",
-           title="kB encoded", form=".1f", scale=1000, tables=_MEANS | _CLOSING, row=rows.format_wire, **_TRAFFIC),
+           title="kB encoded", form=".1f", scale=1000,
+           tables=_MEANS | _CLOSING | ShownIn.COMPARISON | ShownIn.SWEEP, row=rows.format_wire, **_TRAFFIC),
     Metric("quantize", "encoding", "integer encoding of the messages; null for real numbers", tables=_CLOSING,
            row=rows.format_integers, **_TRAFFIC),
     Metric("bytes_busiest", "bytes of the busiest device",
@@ -468,6 +474,12 @@ def columns(table: ShownIn, means: Sequence[Mapping[str, Any]]) -> list[Metric]:
         for metric in metrics_shown_in(table)
         if not metric.needs or any(row.get(metric.key) is not None for row in means)
     ]
+
+
+def write_legend(metrics: Sequence[Metric]) -> list[str]:
+    """Write the lines below a printed table that explain its columns."""
+    shown = {metric.key for metric in metrics}
+    return [_BYTES_LEGEND] * ("wire_bytes" in shown) + [_MILESTONES_LEGEND] * bool(shown & {*MILESTONES})
 
 
 def measure(result: Result) -> tuple[dict[str, Any], dict[str, Floats]]:

@@ -1,5 +1,6 @@
 import csv
 import json
+import re
 from importlib import metadata
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from p2pkm.metrics.milestones import (
     write_rounds,
     write_share,
 )
+from p2pkm.metrics.registry import ShownIn, keys
 from p2pkm.network.local import LocalWorld
 from p2pkm.storage.study_table import name_run
 from p2pkm.viz import plot_quality
@@ -120,6 +122,17 @@ def test_a_table_says_whose_quality_got_worse_and_what_is_never_reached():
     assert "never" in lines["a on ring"] and "never" not in lines["fkm with a server"]
     assert "0.0 (0.0) 1/2" in lines["b on ring"]
     assert "got worse: fkm" not in text
+
+
+def test_tables_have_bytes_as_sent_next_to_those_at_eight_per_value():
+    one = row("a", "ring", 0, 1.02) | {"wire_bytes": 350}
+    text = tabulate(compare_rows([one], "a") | {"failed": 0, "error": None, "out": None}).splitlines()
+    names, cells = (re.split(r"  +", line) for line in text[:2])
+    assert (
+        dict(zip(names, cells, strict=True)).items() >= {"kB": "1.0", "kB encoded": "0.3", "kB busiest": "0.5"}.items()
+    )
+    assert text[2].startswith("kB: 8 bytes for each value; kB encoded: messages as sent")
+    assert keys(ShownIn.SWEEP).index("wire_bytes") == keys(ShownIn.SWEEP).index("bytes") + 1
 
 
 def test_differences_to_the_reference_have_one_of_three_verdicts():

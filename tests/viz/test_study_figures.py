@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pkm.storage.study_table import Study
+from p2pkm.storage.study_table import Study, interval
 from p2pkm.viz import draw_study, plot_heatmap, plot_measures, plot_study_quality
 from p2pkm.viz.figures.study import error_bars, find_swept, separate_places, shorten_names
 
@@ -36,8 +36,10 @@ def test_measures_stand_against_rounds_a_mark_per_method_and_graph():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["gtvmin", "admm"]
 
 
-def test_bars_reach_down_to_the_least_and_up_to_the_most():
-    assert error_bars(np.array([1.0, 2.0, 6.0])).tolist() == [[2.0], [3.0]]
+def test_bars_are_the_bootstrap_interval_of_the_mean():
+    # Means of five draws are 2 B(5, 0.2), whose quantiles 0.025 and 0.975 are 0 and 6.
+    assert error_bars(np.array([0.0, 0.0, 0.0, 0.0, 10.0])).tolist() == [[2.0], [4.0]]
+    assert error_bars(np.array([0.1] * 3)).ravel().tolist() == pytest.approx([0, 0], abs=1e-15)
 
 
 def test_a_study_is_taken_as_rows_frame_study_or_folder(tmp_path):
@@ -94,10 +96,17 @@ def test_the_legend_of_many_methods_is_inside_the_figure(change):
     assert box.y0 >= 0 and box.x0 >= 0 and box.x1 <= figure.bbox.x1
 
 
-def test_quality_has_a_mark_per_configuration_with_its_extremes():
+def test_quality_has_a_mark_per_configuration_with_its_interval():
+    study = [row | {"error": None, "seed": seed, "ratio_mean": row["ratio_mean"] + (seed == 4) / 100}
+             for row in rows(couplings=(1.0,))[:1] for seed in range(5)]  # fmt: skip
+    ax = plot_study_quality(study).axes[0]
+    (bar,) = ax.containers[0].lines[2][0].get_segments()
+    ends = interval([row["ratio_mean"] for row in study])
+    assert bar[:, 1].tolist() == pytest.approx([100 * (end - 1) for end in ends])
+    assert ends[1] < study[4]["ratio_mean"]
     ax = plot_study_quality(rows()).axes[0]
     assert len(ax.containers) == 12
-    assert ax.get_xscale() == "log" and "minimum to maximum" in ax.get_title(loc="left")
+    assert ax.get_xscale() == "log" and "95 % intervals" in ax.get_title(loc="left")
 
 
 def test_quality_near_central_k_means_has_numbers_to_read_it_by():

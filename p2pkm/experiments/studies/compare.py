@@ -33,8 +33,7 @@ from p2pkm.experiments.studies.run_study import (
 )
 from p2pkm.experiments.studies.study_file import check_runs, read_seeds
 from p2pkm.methods.init.pipelines import needs_hub
-from p2pkm.metrics.milestones import MILESTONES_LEGEND
-from p2pkm.metrics.registry import ShownIn, columns, keys
+from p2pkm.metrics.registry import ShownIn, columns, keys, write_legend
 from p2pkm.network.world import connect
 from p2pkm.storage.conclusion import conclude, format_effect, format_verdict, list_verdicts, write_verdicts
 from p2pkm.storage.lock import Lock
@@ -385,7 +384,7 @@ def tabulate(compared: dict[str, Any]) -> str:
     if names:
         widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
         text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines]
-        text.append(MILESTONES_LEGEND)
+        text += write_legend(metrics)
     for name, means in zip(names, table, strict=True):
         if means["worse"]:
             text.append(f"quality got worse: {name}, {means['worse']}")

@@ -35,8 +35,7 @@ from p2pkm.experiments.studies.run_study import (
     select_share,
 )
 from p2pkm.experiments.studies.study_file import StudyFile, check_runs, expand_grid, parse_study, read_study, run_label
-from p2pkm.metrics.milestones import MILESTONES, MILESTONES_LEGEND
-from p2pkm.metrics.registry import ShownIn, columns, keys
+from p2pkm.metrics.registry import ShownIn, columns, keys, write_legend
 from p2pkm.network.world import connect
 from p2pkm.storage.conclusion import write_verdicts
 from p2pkm.storage.lock import Lock
@@ -434,9 +433,7 @@ def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> 
             worse.append(f"quality got worse: {configuration}, {loss}")
         lines.append([*("-" if value is None else str(value) for value in values), str(len(ended)), *cells])
     text = _align_columns(lines, left=len(names))
-    if any(metric.key in MILESTONES for metric in shown):
-        text.append(MILESTONES_LEGEND)
-    text += worse
+    text += write_legend(shown) + worse
     if closing["failed"]:
         text.append(f"{count(closing['failed'], 'run')} failed; see the column error")
     if any(row.get("ratio_mean") is not None for row in rows):

@@ -33,7 +33,6 @@ def plot_quality(
     ax: "Axes | None" = None,
     *,
     against: str = "bytes",
-    bars: str = "95 % intervals",
 ) -> "Figure":
     """Draw the excess over central k-means against bytes: one color per method, one marker per graph.
 
@@ -49,8 +48,6 @@ def plot_quality(
         Axes to draw into; None: a new figure.
     against : {"bytes", "bytes_busiest", "virtual_seconds"}, default="bytes"
         Horizontal axis.
-    bars : str, default="95 % intervals"
-        Meaning of the bars from ``ratio_low`` to ``ratio_high``, for the title.
 
     Returns
     -------
@@ -94,7 +91,7 @@ def plot_quality(
     if max(ends) < _LOW:
         ax.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=_LINEAR, subs=[1.0, 2.0, 5.0]))
     format_tick_labels(ax.yaxis)
-    title = f"Quality against {'time' if 'seconds' in against else 'bytes'}: mean over seeds, {bars}"
+    title = f"Quality against {'time' if 'seconds' in against else 'bytes'}: mean over seeds, 95 % intervals"
     label_axes(ax, title, find(against).axis, "cost above central k-means (%)")
     worse = any(is_worse(row["ratio_mean"], row.get("ratio_best")) and row[against] for row in rows)
     has_server_methods = any(row["graph"] == SERVED and row[against] for row in rows)

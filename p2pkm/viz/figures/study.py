@@ -13,7 +13,7 @@ from p2pkm.core.units import format_number
 from p2pkm.core.validation import check_choice
 from p2pkm.metrics.milestones import never_reached
 from p2pkm.metrics.registry import ShownIn, find, keys
-from p2pkm.storage.study_table import Row, read_ended, read_rows
+from p2pkm.storage.study_table import Row, interval, read_ended, read_rows
 from p2pkm.viz.figures.comparison import plot_quality
 from p2pkm.viz.looks import finish_figure, is_narrow
 from p2pkm.viz.save_figure import USUAL, save_figure
@@ -64,8 +64,8 @@ def plot_measures(
 ) -> "Figure":  # fmt: skip
     """Draw measured values of a study against measures of its graphs, one panel per measure.
 
-    A mark is the mean over seeds of a method on a graph; bars extend from the minimum to the maximum. Each method has a
-    color; names of graphs are above the panel. A mark is hollow, and the legend notes it, if no run came within 1 % of
+    A mark is the mean over seeds of a method on a graph; bars are 95 % bootstrap intervals. Each method has a color;
+    names of graphs are above the panel. A mark is hollow, and the legend notes it, if no run came within 1 % of
     central k-means.
 
     Parameters
@@ -100,7 +100,7 @@ def plot_measures(
     ax = open_axes(ax, width, height, left=0.75 / width, right=1 - 0.5 / width, bottom=below / height,
                    top=1 - (above + 0.3) / height)  # fmt: skip
     ax.set_axis_off()
-    title = "Measures of graphs and results: mean over seeds, minimum to maximum"
+    title = "Measures of graphs and results: mean over seeds, 95 % intervals"
     ax.set_title(title, fontsize=11, loc="left", pad=72 * above - 6)
     between = 0.7 if narrow else 0.2
     room = 1 / (len(measures) + between * (len(measures) - 1))
@@ -134,6 +134,8 @@ def _is_far(group: Sequence[Row]) -> bool:
 def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "bytes") -> "Figure":
     """Draw the excess over central k-means against bytes or time: one color per method, one marker per graph.
 
+    A mark is the mean over seeds; its bar is the 95 % bootstrap interval.
+
     Parameters
     ----------
     study : path, pandas.DataFrame, list of dict or Study
@@ -151,13 +153,14 @@ def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "
     table = []
     for group in _split(rows, [*find_swept(rows), "algorithm", "graph"]):
         ratios = [row["ratio_mean"] for row in group]
+        low, high = interval(ratios)
         table.append({
             "algorithm": group[0]["algorithm"], "graph": shorten_names(_list(rows, "graph"))[group[0]["graph"]],
             "ratio_best": float(np.mean([row.get("ratio_best", row["ratio_mean"]) for row in group])),
-            "ratio_mean": float(np.mean(ratios)), "ratio_low": min(ratios), "ratio_high": max(ratios),
+            "ratio_mean": float(np.mean(ratios)), "ratio_low": low, "ratio_high": high,
             against: float(np.mean([row[against] for row in group])),
         })  # fmt: skip
-    return plot_quality(table, ax, against=against, bars="minimum to maximum")
+    return plot_quality(table, ax, against=against)
 
 
 @with_own_settings
@@ -298,9 +301,10 @@ def separate_places(places: Floats, distance: float) -> Floats:
 
 
 def error_bars(values: Floats) -> Floats:
-    """Compute the lengths of an error bar below and above the mean, float64[2, 1]."""
+    """Compute the lengths of the 95 % interval of a mean below and above it, float64[2, 1]."""
+    low, high = interval(values.tolist())
     # A mean of equal values may differ from them by rounding, and matplotlib rejects negative lengths.
-    return np.maximum([[values.mean() - values.min()], [values.max() - values.mean()]], 0.0)
+    return np.maximum([[values.mean() - low], [high - values.mean()]], 0.0)
 
 
 def _write_cells(
