@@ -119,6 +119,11 @@ TEXTS: dict[str, str] = {
     "arcs.net": "*Vertices 2\n*Arcs\n1 2\n",
     "unknown.net": "*Vertices 2\n*Edges\n1 3\n",
     "several.net": "*Vertices 2\n*Edges\n1 2\n*Partition a\n*Vertices 2\n1\n1\n",
+    "other.gt": "0 1\n1 2\n",
+    "second.gt": "\u26fe gt\x02\0",
+    "cut.gt": "\u26fe gt\1\0" + "\0" * 9 + "\2" + "\0" * 7 + "\1" + "\0" * 7 + "\1\1" + "\0" * 7,
+    "claim.gt": "\u26fe gt\1\0" + "\0" * 9 + "\x7f" * 8,
+    "outside.gt": "\u26fe gt\1\0" + "\0" * 9 + "\2" + "\0" * 7 + "\1" + "\0" * 7 + "\5" + "\0" * 16,
     "undefined.gml": "graph [ node [ id 1 ] node [ id 2 ] edge [ source 1 target 3 ] ]",
     "directed.gml": "graph [ directed 1 node [ id 1 ] node [ id 2 ] edge [ source 1 target 2 ] ]",
     "claim.mtx": "%%MatrixMarket matrix coordinate real general\n2 2 99999999999\n1 2 1\n",
@@ -570,6 +575,11 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | decompresses to
 --graph file:arcs.net                     | 3 | is directed
 --graph file:unknown.net                  | 3 | the node is '3'; expected a whole number from 1 to 2
 --graph file:several.net                  | 3 | *partition; expected Vertices, Arcs, Edges
+--graph file:other.gt                     | 3 | it does not begin with the mark of graph-tool
+--graph file:second.gt                    | 3 | version 2 of the format; expected 1. Write it in graph-tool as GraphML
+--graph file:cut.gt                       | 3 | ends after 42 bytes; expected at least 43
+--graph file:claim.gt                     | 3 | declares 9187201950435737471 nodes
+--graph file:outside.gt                   | 3 | a link to node 5; expected 0 to 1
 --graph file:undefined.gml                | 3 | undefined target 3
 --graph file:directed.gml                 | 3 | is directed
 --graph file:claim.mtx                    | 3 | declares 99999999999 entries

@@ -1,7 +1,11 @@
 """Graph files of other programs, graph objects of other libraries, directed graphs, units and coordinates."""
 
 import gzip
+import pickle
+import struct
+import tempfile
 from contextlib import suppress
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -17,6 +21,7 @@ from p2pkm.core.spec import parse
 from p2pkm.network.link_model import LinkModel
 from p2pkm.viz.graph_layout import place_devices
 from topologies import FILE_SUMMARY, GraphError
+from topologies.coordinates import find_coordinates
 from topologies.units import parse_quantity
 
 
@@ -98,7 +103,7 @@ def test_graphml_of_graph_tool(tmp_path):
         ]
     )  # fmt: skip
     nodes = "".join(
-        f'<node id="n{i}"><data key="key0">{name}</data><data key="key1">0x1p+0, 0x1.8p+1</data>'
+        f'<node id="n{i}"><data key="key0">{name}</data><data key="key1">0x1p+{i}, 0x1.8p+1</data>'
         f'<data key="key2">{i}</data><data key="key5">gASVBAAAAAAAAABLAS4=</data></node>'
         for i, name in enumerate(("Turku", "Oulu"))
     )
@@ -112,7 +117,104 @@ def test_graphml_of_graph_tool(tmp_path):
     assert graph["n0"]["n1"] == {"weight": 3.0, "latency": 0.125, "id": "e0"}
     assert graph.nodes["n1"]["age"] == 1
     assert "names from label; weight 3; latency on 1 of 1 links" in summary(graph)
-    assert summary(graph).endswith("ignored: age on nodes, blob on nodes, pos on nodes")
+    assert summary(graph).endswith("drawn by pos; ignored: age on nodes, blob on nodes")
+    assert find_coordinates(graph).places == {"n0": (1, 3), "n1": (2, 3)}
+
+
+class Trap:
+    def __reduce__(self):
+        return exec, ("raise AssertionError('unpickled')",)
+
+
+def write_gt(graph, order="<", nodes=(), links=()):
+    """Write the binary format of graph-tool after its specification; nodes and links: (name, type, values)."""
+    number = {node: i for i, node in enumerate(graph)}
+    count = lambda value: struct.pack(f"{order}Q", value)  # noqa: E731
+    text = lambda value: count(len(value)) + value  # noqa: E731
+    kind = next(kind for kind, limit in zip("BHIQ", (2**8, 2**16, 2**32, 2**64), strict=True) if len(graph) < limit)
+
+    def value(form, content):
+        if form in (6, 14):
+            return text(content.encode() if form == 6 else pickle.dumps(content))
+        if form == 5:
+            fraction, exponent = np.frexp(content)
+            parts = struct.pack("<QHxxxxxx", int(abs(fraction) * 2**64), int(exponent) + 16382 + (content < 0) * 2**15)
+            return parts if order == "<" else parts[::-1]
+        if form > 6:
+            return count(len(content)) + b"".join(value(form - 7, part) for part in content)
+        return struct.pack(order + "Bhiqd"[form], content)
+
+    parts = [b"\xe2\x9b\xbe gt\x01", bytes([order == ">"]), text(b"a comment"), bytes([graph.is_directed()])]
+    parts.append(count(len(graph)))
+    ends = {node: [] for node in graph}
+    for u, v in graph.edges:
+        ends[u].append(number[v])
+    for listed in ends.values():
+        parts.append(count(len(listed)) + struct.pack(f"{order}{len(listed)}{kind}", *listed))
+    properties = [(0, "description", 6, ["words"]), *((1, *one) for one in nodes), *((2, *one) for one in links)]
+    parts.append(count(len(properties)))
+    for key, name, form, values in properties:
+        parts += [bytes([key]), text(name.encode()), bytes([form]), *(value(form, content) for content in values)]
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_binary_files_of_graph_tool(order, tmp_path):
+    numbers = [0.5 + i for i in range(34)]
+    nodes = [("label", 6, [f"Jäsen {i}" for i in range(34)]), ("pos", 11, [(1.5 * i, -i) for i in range(34)]),
+             ("club", 0, [i % 2 for i in range(34)]), ("blob", 14, [Trap()] * 34), ("words", 13, [("a", "é")] * 34),
+             ("speed", 5, [number * 10 ** (i - 17) for i, number in enumerate(numbers)])]  # fmt: skip
+    links = [("weight", 4, [KARATE.edges[link]["weight"] / 3 for link in KARATE.edges]),
+             ("latency", 2, range(78)), ("bandwidth", 3, [10**15] * 78), ("days", 8, [(-5, 7)] * 78),
+             ("small", 1, [-3] * 78)]  # fmt: skip
+    graph = topologies.read(write(tmp_path, "g.gt", write_gt(KARATE, order, nodes, links)))
+    scaled = KARATE.copy()
+    for *_, data in scaled.edges(data=True):
+        data["weight"] /= 3
+    assert arrays_of(graph) == arrays_of(scaled)
+    assert list(topologies.name_nodes(graph).values()) == [f"Jäsen {i}" for i in range(34)]
+    assert [graph.nodes[i]["speed"] for i in graph] == pytest.approx(nodes[-1][2], rel=1e-15)
+    assert graph.nodes[3]["club"] is True and graph.nodes[3]["words"] == ["a", "é"]
+    first = next(iter(KARATE.edges))
+    assert graph.edges[first] == {"weight": KARATE.edges[first]["weight"] / 3, "latency": 0, "bandwidth": 10**15,
+                                  "days": [-5, 7], "small": -3}  # fmt: skip
+    assert find_coordinates(graph).places == {i: (1.5 * i, -i) for i in range(34)}
+    ignored = "club on nodes, words on nodes, days on links, small on links, description of the graph, blob on nodes"
+    assert summary(graph).endswith(f"drawn by pos; ignored: {ignored} (Python objects)")
+
+
+def test_a_binary_file_of_graph_tool_by_hand(tmp_path):
+    content = (
+        b"\xe2\x9b\xbe gt\x01\x00" + b"\0" * 8 + b"\x01\x03" + b"\0" * 7  # directed, three nodes
+        + b"\x01" + b"\0" * 7 + b"\x01" + b"\x02" + b"\0" * 7 + b"\x00\x02" + b"\0" * 8  # 0 to 1, 1 to 0 and to 2
+        + b"\x01" + b"\0" * 7 + b"\x02\x06" + b"\0" * 7 + b"weight\x01\x02\0\x04\0\x07\0"
+    )  # fmt: skip
+    path = write(tmp_path, "g.gt", content)
+    with pytest.raises(GraphError, match="is directed"):
+        topologies.read(path)
+    assert weights_of(topologies.read(path, directed="union")) == {(0, 1): 3, (1, 2): 7}
+    assert weights_of(topologies.read(path, directed="mutual", isolated=["2"])) == {(0, 1): 3}
+
+
+@pytest.mark.parametrize("n", [255, 256, 300])
+def test_node_numbers_of_graph_tool_have_the_width_that_the_number_of_nodes_requires(n, tmp_path):
+    content = write_gt(nx.cycle_graph(n))
+    # NetworKit writes no properties, not even that there are none.
+    end = content.index(b"\x01" + b"\0" * 8 + b"\x0b" + b"\0" * 7 + b"description")
+    for written in (content, content[:end]):
+        graph = topologies.read(write(tmp_path, "g.gt.gz", gzip.compress(written)))
+        assert arrays_of(graph) == arrays_of(nx.cycle_graph(n))
+
+
+@given(st.integers(0, 500), st.binary(min_size=1, max_size=3))
+def test_a_damaged_file_of_graph_tool_is_read_or_rejected(place, damage):
+    content = bytearray(
+        write_gt(nx.path_graph(4), ">", [("pos", 11, [(i, i) for i in range(4)])], [("weight", 5, [1.5] * 3)])
+    )
+    place %= len(content)
+    content[place : place + len(damage)] = damage
+    with tempfile.TemporaryDirectory() as folder, suppress(GraphError):
+        topologies.read(write(Path(folder), "g.gt", bytes(content)))
 
 
 PAJEK = """% comment
@@ -410,6 +512,64 @@ def test_geographic_coordinates_are_the_layout(names):
     topology = p2pkm.Topology.from_graph(placed(names, [(22.3, 60.0), (25.5, "65"), (21.6, 55.0)]))
     expected = np.column_stack((np.array([22.3, 25.5, 21.6]) * 0.5, [60, 65, 55]))
     assert np.allclose(place_devices(topology), expected)
+
+
+@pytest.mark.parametrize("form", [list, tuple, np.array, "{0[0]},{0[1]}".format, "({0[0]}, {0[1]}, 7)".format,
+                                  "{0[0]} {0[1]}!".format], ids=range(6))  # fmt: skip
+def test_positions_in_one_attribute_are_the_layout(form):
+    expected = [(0.5, 1), (-5, 2e3), (3, 3)]
+    graph = nx.path_graph(3)
+    nx.set_node_attributes(graph, dict(enumerate(map(form, expected))), "Pos")
+    read = topologies.read(graph)
+    assert place_devices(p2pkm.Topology.from_graph(read)).tolist() == [list(place) for place in expected]
+    assert summary(read).endswith("drawn by Pos")
+
+
+@pytest.mark.parametrize("suffix", ["gml", "graphml", "gexf"])
+def test_positions_in_files_of_networkx(suffix, tmp_path):
+    graph = nx.path_graph(3)
+    expected = {0: (0.5, 1.25), 1: (-5.0, 2.0), 2: (3.5, 3.0)}
+    for node, (x, y) in expected.items():
+        values = {"viz": {"position": {"x": x, "y": y, "z": 0.0}, "size": 3.0}} if suffix == "gexf" else {
+            "pos": f"{x},{y}" if suffix == "graphml" else [x, y]}  # fmt: skip
+        graph.nodes[node].update(values)
+    WRITERS[suffix](graph, str(tmp_path / f"g.{suffix}"))
+    read = topologies.read(tmp_path / f"g.{suffix}")
+    assert list(find_coordinates(read).places.values()) == list(expected.values())
+    assert summary(read).endswith("drawn by viz:position" if suffix == "gexf" else "drawn by pos")
+
+
+@pytest.mark.parametrize("suffix", ["gml", "graphml"])
+def test_positions_in_files_of_igraph(suffix, tmp_path):
+    igraph = pytest.importorskip("igraph")
+    graph = igraph.Graph.Ring(4)
+    graph.vs["pos"] = ["1,2", "3,4.5", "-1,0", "0,0"]
+    graph.write(str(tmp_path / f"g.{suffix}"), format=suffix)
+    read = topologies.read(tmp_path / f"g.{suffix}")
+    assert list(find_coordinates(read).places.values()) == [(1, 2), (3, 4.5), (-1, 0), (0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("places", "note"),
+    [
+        (["1,2", "3", "4,5"], "pos does not place the nodes: 1 of 3 nodes have none"),
+        (["noun", "verb", "noun"], "ignored: pos on nodes"),
+        ([[1, 2, 3, 4]] * 3, "ignored: pos on nodes"),
+        ([(1, 2)] * 3, "pos does not place the nodes: they are equal"),
+    ],
+)
+def test_positions_that_cannot_be_used_are_named(places, note):
+    graph = nx.path_graph(3)
+    nx.set_node_attributes(graph, dict(enumerate(places)), "pos")
+    read = topologies.read(graph)
+    assert note in summary(read)
+    assert p2pkm.Topology.from_graph(read).places is None
+
+
+def test_degrees_have_precedence_over_positions():
+    graph = placed(("lon", "lat"), [(0, 0), (1, 0), (0, 1)])
+    nx.set_node_attributes(graph, {"a": (9, 9), "b": (8, 8), "c": (7, 7)}, "pos")
+    assert find_coordinates(graph).attributes == ("lon", "lat")
 
 
 def test_coordinates_follow_the_order_of_the_devices_and_are_saved(tmp_path):

@@ -411,7 +411,11 @@ def test_labels_may_hold_blanks_and_other_attributes_are_kept(tmp_path):
         (".json", '{"nodes": [{"id": 1}], "edges": [{"source": 1, "target": 3}]}', "list every node once"),
         (".npz", "PK", "cannot be read as .npz"),
         (".gml", "graph", "cannot be read as .gml"),
-        (".dot", "graph", "suffix '.dot'; expected one of: .graphml, .gexf, .gml, .json, .net, .paj, .mtx, .npz, .npy"),
+        (
+            ".dot",
+            "graph",
+            "suffix '.dot'; expected one of: .graphml, .gexf, .gml, .gt, .json, .net, .paj, .mtx, .npz, .npy",
+        ),
         (".graphml", '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "c">]><graphml>&b;</graphml>', "DOCTYPE"),
         (".gexf", '<!DOCTYPE gexf SYSTEM "x.dtd"><gexf/>', "DOCTYPE"),
         (".gexf", "<!DOCTYPE gexf []><gexf/>".encode("utf-16"), "DOCTYPE"),

@@ -36,7 +36,7 @@ def read(
         Graph object, adjacency matrix, or file of at most 1 GiB, also compressed (.gz, .bz2, .xz). Formats by suffix:
 
         * .graphml, .gexf. XML with a document type declaration is rejected, because entities can expand to any size.
-        * .gml; .net, .paj: Pajek.
+        * .gml; .gt: binary format of graph-tool; .net, .paj: Pajek.
         * .json: node-link format, with links under "edges" or "links".
         * .mtx: Matrix Market; .npz: scipy.sparse.save_npz, or one array; .npy. Values are weights.
         * .edgelist, .edges, .txt, .csv, .tsv: see `topologies.io.edge_list.read_edge_list`.
@@ -118,6 +118,7 @@ def _reader(source: Path) -> Callable[[Path, Reading], Graph]:
         ".graphml": read_graphml,
         ".gexf": read_gexf,
         ".gml": read_gml,
+        ".gt": _read_graph_tool,
         ".json": _read_json,
     }
     readers |= dict.fromkeys((".net", ".paj"), read_pajek)
@@ -183,6 +184,13 @@ def _sort_graph(graph: Graph) -> Graph:
     plain.add_nodes_from((node, graph.nodes[node]) for node in sort_nodes(graph))
     plain.add_edges_from(graph.edges(data=True))
     return plain
+
+
+def _read_graph_tool(source: Path, reading: Reading) -> Graph:
+    # Imports NumPy, which text files do not need.
+    from topologies.io.graph_tool import read_graph_tool
+
+    return read_graph_tool(source, reading)
 
 
 def _read_json(source: Path, reading: Reading) -> Graph:
