@@ -45,9 +45,9 @@ def write_pages(folder: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     for name in METHODS:
         _write(methods / f"{name}.md", describe_method(name))
-    _write(methods / "index.md", list_methods())
     tables: dict[str, Callable[[], str]] = {
         "metrics": list_metrics,
+        "methods": list_methods,
         "initializations": lambda: list_functions(INITS),
         "data": lambda: list_functions({name: source for name, source in SOURCES.items() if name != "file"}),
         "partitions": lambda: list_functions(PARTITIONS),
@@ -86,11 +86,11 @@ def _find_class(name: str) -> Any:
 
 
 def list_methods() -> str:
-    """Make the page that lists all methods and links to theirs."""
+    """List all methods, with links to their pages."""
     described = [describe(name) for name in METHODS]
     rows = [
         (
-            f"[{m['name']}]({m['name']}.md)",
+            f"[{m['name']}](methods/{m['name']}.md)",
             "yes" if m["server"] else "no",
             m["sends"],
             m["points"],
@@ -98,13 +98,9 @@ def list_methods() -> str:
         )
         for m in described
     ]
-    links = "\n".join(METHODS)
-    return (
-        "# Methods\n\n`--algorithm NAME:key=value,...` on the command line, the class in Python. `p2pkm algorithms\n"
-        "NAME` prints the same text. [How to choose a method](../../howto/choose-a-method.md).\n\n"
-        + make_table(("method", "server", "sends", "raw points", "summary"), rows)
-        + f"\n```{{toctree}}\n:hidden:\n\n{links}\n```\n"
-    )
+    pages = "\n".join(f"methods/{name}" for name in METHODS)
+    table = make_table(("method", "server", "sends", "raw points", "summary"), rows)
+    return f"{table}\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
 
 
 def list_functions(functions: Mapping[str, Any]) -> str:

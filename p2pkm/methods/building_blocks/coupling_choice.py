@@ -25,7 +25,7 @@ _EXCESS = 1e-3
 # Largest excess that the calibration accepts: 0.2 % for the mean device, 0.6 % for the worst one.
 _MEAN = 2e-3
 _WORST = 6e-3
-# Largest relaxation factor: theorem 2 requires less than 2.
+# Largest relaxation factor: theorem 3 requires less than 2.
 _MAX_RELAXATION = 1.999
 # Largest number of devices for which the root solves the equations of the calibration.
 _MAX_DEVICES = 5_000

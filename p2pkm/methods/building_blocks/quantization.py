@@ -34,8 +34,8 @@ def count_steps(distance: Floats, relaxation: float, *, within: bool) -> Integer
     relaxation : float
         theta, below 2; at most 1 with `within`.
     within : bool
-        Round towards zero, so that neighbors may move at the same time (theorem 1q). Otherwise round theta e to the
-        nearest integer, but at most ``floor(2 |e| - 1/4)``, which is less than twice the distance (theorem 2q).
+        Round towards zero, so that neighbors may move at the same time (theorem 5). Otherwise round theta e to the
+        nearest integer, but at most ``floor(2 |e| - 1/4)``, which is less than twice the distance (theorem 4).
     """
     size = np.abs(distance)
     if within:

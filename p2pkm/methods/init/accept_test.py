@@ -111,7 +111,7 @@ class AcceptTest(MethodBase):
     3. Up: the excesses are added. Down: the sign of the total. If it is positive, all devices return to the initial
        centroids.
 
-    The losses at the devices' own centroids cannot be used: by theorems 1 and 2 their sum
+    The losses at the devices' own centroids cannot be used: by theorems 1 and 3 their sum
     ``sum_i L_i(w_i) <= F(end) <= F(start) = sum_i L_i(start)`` falls even if the pooled cost rises.
 
     **Messages.** Up and down k rows of d + 1 columns, then up and down one number. With integer encoding all of them

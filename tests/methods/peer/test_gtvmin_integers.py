@@ -1,4 +1,4 @@
-"""Centroids that move by whole steps: theorems 2q, 1q and the bound on what is ever sent (docs/explain/proofs.md).
+"""Centroids that move by whole steps: theorems 4 and 5, and the bound on what is ever sent (docs/explain/proofs.md).
 
 Many small random graphs are the components of one graph, as in `test_gtvmin_descent`.
 """
@@ -49,7 +49,7 @@ BATCHES = [pytest.param(2, id="quick"), pytest.param(FULL, id="full", marks=pyte
 @pytest.mark.parametrize("batches", BATCHES)
 @pytest.mark.parametrize("schedule", ["colored", "async", "jacobi"])
 def test_whole_steps_never_raise_the_objective(schedule, batches):
-    """Theorem 2q for colored and async, theorem 1q for jacobi."""
+    """Theorem 4 for colored and async, theorem 5 for jacobi."""
     assert FULL * INSTANCES >= 2000
     assert max((rises(seed, schedule).max(), seed) for seed in range(batches))[0] <= 0.0
 
