@@ -165,9 +165,9 @@ class _GuardedServer:
         call = super().report  # type: ignore[misc]
         return _check_call(self, call, (clients, model), lambda report: check_report(report, len(clients), clients.d))
 
-    def aggregate(self, hub: Devices, tables: Any, model: Any) -> Any:
+    def aggregate(self, server: Devices, tables: Any, model: Any) -> Any:
         call, method = super().aggregate, cast(Any, self)  # type: ignore[misc]
-        return _check_call(self, call, (hub, tables, model), lambda model: check_model(model, method.k, hub.d))
+        return _check_call(self, call, (server, tables, model), lambda model: check_model(model, method.k, server.d))
 
 
 def _check_call(method: Any, call: Callable[..., Any], args: tuple[Any, ...], check: Callable[[Any], None]) -> Any:

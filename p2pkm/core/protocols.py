@@ -399,12 +399,12 @@ class ServerMethod(Protocol):
             Last centroids that each client received, all +inf at the initial exchange.
         """
 
-    def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
+    def aggregate(self, server: Devices, tables: list[Floats], model: Floats) -> Floats:
         """Compute the new centroids of the server, float64[k', d] with k' <= k.
 
         Parameters
         ----------
-        hub : Devices
+        server : Devices
             Batch that contains the server, for `shared_key`, `kernels`, `round` and `total`. Points of the batch must
             not be used.
         tables : list of float64[r, w]

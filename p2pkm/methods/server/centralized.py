@@ -107,27 +107,27 @@ class Central(ServerMethodBase):
         values[owner, place] = np.column_stack((clients.stored, clients.point_weights))
         return Report(values, sizes, np.full((n, 1, clients.d), np.inf))
 
-    def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
+    def aggregate(self, server: Devices, tables: list[Floats], model: Floats) -> Floats:
         """Cluster all points."""
         rows = np.concatenate(tables)
         if len(rows) == 0:
             return model[model[:, 0] < np.inf]
         points, weights = np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, -1])
         if self.method == "cdkm":
-            return self._descend(hub, points, weights)
+            return self._descend(server, points, weights)
         # The same draws as those of central k-means, the reference of cost ratios.
         search = Search(self.k, Stream.CENTRAL, starts=self.n_init)
-        centroids, _, _ = cluster(hub.kernels, hub.shared_key, points, weights, search)
+        centroids, _, _ = cluster(server.kernels, server.shared_key, points, weights, search)
         return centroids[centroids[:, 0] < np.inf]
 
-    def _descend(self, hub: Devices, points: Floats, weights: Floats) -> Floats:
+    def _descend(self, server: Devices, points: Floats, weights: Floats) -> Floats:
         """Run coordinate descent from `n_init` seedings and return the result of least cost, the first on ties."""
         best = points[:0]
         lowest = np.inf
         for start in range(self.n_init):
             search = Search(self.k, Stream.CENTRAL, limit=0, first=start)
-            seeds, _, _ = cluster(hub.kernels, hub.shared_key, points, weights, search)
-            centroids, cost = hub.kernels.cdkm(points, weights, seeds[seeds[:, 0] < np.inf], _PASSES)
+            seeds, _, _ = cluster(server.kernels, server.shared_key, points, weights, search)
+            centroids, cost = server.kernels.cdkm(points, weights, seeds[seeds[:, 0] < np.inf], _PASSES)
             if cost < lowest:
                 best, lowest = centroids, cost
         return best

@@ -155,7 +155,7 @@ class FeCA(ServerMethodBase):
             values[i, : len(table)] = table
         return Report(values, rows, local)
 
-    def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
+    def aggregate(self, server: Devices, tables: list[Floats], model: Floats) -> Floats:
         """Group the centroids of the clients by balls, the largest first (Algorithm 5)."""
         rows = np.concatenate(tables)
         if len(rows) == 0:

@@ -127,21 +127,21 @@ class FFCM(ServerMethodBase):
         values = np.concatenate((centroids, clients.unit * supports[:, :, None]), axis=2)
         return Report(values, np.where(clients.sizes > 0, rows, 0), local)
 
-    def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
+    def aggregate(self, server: Devices, tables: list[Floats], model: Floats) -> Floats:
         """Average the centroids of the clients, or cluster them."""
         reported = [table for table in tables if len(table)]
         if not reported:
             return model[model[:, 0] < np.inf]
         if self.version == 1:
-            return _average(reported, _start_centroids(hub, model[None])[0])
+            return _average(reported, _start_centroids(server, model[None])[0])
         rows = np.ascontiguousarray(np.concatenate(reported)[:, :-1])
         start, (present,) = pack(model[None])
         if present == 0:
             search = Search(self.k, Stream.SERVER, starts=self.server_n_init, limit=_STEPS)
-            centroids, _, _ = cluster(hub.kernels, hub.shared_key, rows, np.ones(len(rows)), search)
+            centroids, _, _ = cluster(server.kernels, server.shared_key, rows, np.ones(len(rows)), search)
         else:
             table = rows, np.ones(len(rows)), np.array([0, len(rows)])
-            centroids = hub.kernels.refine(*table, start, np.array([present]), _STEPS, np.zeros(1), True)[0][0]
+            centroids = server.kernels.refine(*table, start, np.array([present]), _STEPS, np.zeros(1), True)[0][0]
         return centroids[centroids[:, 0] < np.inf]
 
 

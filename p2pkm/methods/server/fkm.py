@@ -149,7 +149,7 @@ class FKM(ServerMethodBase):
         table = np.where(is_sent[:, :, None], np.concatenate((centroids, counts[:, :, None]), axis=2), np.inf)
         return Report(*pack(table), local)
 
-    def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
+    def aggregate(self, server: Devices, tables: list[Floats], model: Floats) -> Floats:
         """Cluster the centroids of the clients by equation (1)."""
         rows = np.concatenate(tables)
         if len(rows) == 0:
@@ -160,10 +160,14 @@ class FKM(ServerMethodBase):
         points, weights = rows[:, :-1], rows[:, -1]
         unit_weights = np.ones(len(rows))
         tol = _TOL * float(points.var(axis=0).mean())
-        search = Search(self.k, Stream.SERVER, starts=self.server_n_init, tol=tol, first=hub.round * self.server_n_init)
+        search = Search(
+            self.k, Stream.SERVER, starts=self.server_n_init, tol=tol, first=server.round * self.server_n_init
+        )
         weights = weights if self.weighted else unit_weights
         odds = unit_weights if self.server_seeding == "unweighted" else weights
-        centroids, _, _ = cluster(hub.kernels, hub.shared_key, points, weights, search, np.ascontiguousarray(odds))
+        centroids, _, _ = cluster(
+            server.kernels, server.shared_key, points, weights, search, np.ascontiguousarray(odds)
+        )
         centroids = centroids[centroids[:, 0] < np.inf]
         return centroids if self.robust == "none" else robust_aggregate(tables, centroids, self.robust)
 

@@ -117,13 +117,13 @@ class FKMeansCB(ServerMethodBase):
         local, _, _ = noisy.kmeans(k, Stream.CLIENT, starts=self.client_n_init)
         return Report(*pack(suppressed_means(noisy, local)), local)
 
-    def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
+    def aggregate(self, server: Devices, tables: list[Floats], model: Floats) -> Floats:
         """Cluster the centroids of the clients."""
         rows = np.concatenate(tables)
         if len(rows) == 0:
             return model[model[:, 0] < np.inf]
         search = Search(self.k, Stream.SERVER, starts=self.server_n_init)
-        centroids, _, _ = cluster(hub.kernels, hub.shared_key, rows, np.ones(len(rows)), search)
+        centroids, _, _ = cluster(server.kernels, server.shared_key, rows, np.ones(len(rows)), search)
         return centroids[centroids[:, 0] < np.inf]
 
 

@@ -146,20 +146,20 @@ class KFED(ServerMethodBase):
             local[i, : clients.sizes[i]] = clients.table(i)[0]
         return Report(*pack(suppressed_means(clients, local)), local)
 
-    def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
+    def aggregate(self, server: Devices, tables: list[Floats], model: Floats) -> Floats:
         """Choose k rows far from each other, then run Lloyd's algorithm on all rows."""
         rows = np.concatenate(tables)
         ends = np.cumsum([0, *map(len, tables)])
         if len(rows) == 0:
             return model[model[:, 0] < np.inf]
-        seeds = range(min(self._width(hub), len(rows)))
+        seeds = range(min(self._width(server), len(rows)))
         if self.device == "random":
             filled = np.flatnonzero(np.diff(ends))
-            i = filled[int(uniforms(hub.shared_key, Stream.CHOICE, [0], 1)[0, 0] * len(filled))]
+            i = filled[int(uniforms(server.shared_key, Stream.CHOICE, [0], 1)[0, 0] * len(filled))]
             seeds = range(ends[i], ends[i + 1])
         start = rows[_spread(rows, seeds, self.k)]
         table = rows, np.ones(len(rows)), np.array([0, len(rows)]), start[None], np.array([len(start)])
-        centroids, _, _ = hub.kernels.refine(*table, 1 if self.finish == "one" else _CONVERGED, np.zeros(1), True)
+        centroids, _, _ = server.kernels.refine(*table, 1 if self.finish == "one" else _CONVERGED, np.zeros(1), True)
         return centroids[0]
 
     def _width(self, devices: Devices) -> int:

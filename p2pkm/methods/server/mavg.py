@@ -91,7 +91,7 @@ class MAvg(ServerMethodBase):
         local, _, _ = clients.kmeans(self.k, Stream.CLIENT, starts=self.client_n_init)
         return Report(*pack(suppressed_means(clients, local)), local)
 
-    def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
+    def aggregate(self, server: Devices, tables: list[Floats], model: Floats) -> Floats:
         """Average the rows that are matched with the same row of the reference client."""
         from scipy.optimize import linear_sum_assignment
 

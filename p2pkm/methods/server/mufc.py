@@ -185,10 +185,10 @@ class MUFC(ServerMethodBase):
             values[i] = limbs.split([(s + z) % grid.p for s, z in zip(sums, masks, strict=True)], values.shape[2])
         return Report(values, np.full(len(clients), length), seeds)
 
-    def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
+    def aggregate(self, server: Devices, tables: list[Floats], model: Floats) -> Floats:
         """Add the tables, decode the bins, and cluster one point per counted point, once all clients have reported."""
-        length = self._length(hub)
-        grid = _make_grid(hub)
+        length = self._length(server)
+        grid = _make_grid(server)
         if not tables or any(len(table) != length for table in tables):
             # Without the table of one client the masks of its neighbors in the ring do not cancel.
             return model[model[:, 0] < np.inf]
@@ -198,10 +198,10 @@ class MUFC(ServerMethodBase):
         if not counts:
             return model[model[:, 0] < np.inf]
         bins = np.repeat(grid.places(list(counts)), list(counts.values()), axis=0)
-        offsets = uniforms(hub.shared_key, Stream.BIN, [0], bins.size).reshape(bins.shape) - 0.5
+        offsets = uniforms(server.shared_key, Stream.BIN, [0], bins.size).reshape(bins.shape) - 0.5
         points = (bins + offsets) / grid.density
         search = Search(self.k, Stream.SERVER, starts=self.server_n_init)
-        centroids, _, _ = cluster(hub.kernels, hub.shared_key, points, np.ones(len(points)), search)
+        centroids, _, _ = cluster(server.kernels, server.shared_key, points, np.ones(len(points)), search)
         return centroids[centroids[:, 0] < np.inf]
 
     @property
