@@ -86,6 +86,15 @@ def format_worst(summary: Summary) -> Row:
     return NO_ROW if worst is None else (format_ratio(worst), "largest cost ratio of a device")
 
 
+def format_silhouettes(summary: Summary) -> Row:
+    """Format the silhouette of the worst device, with its name."""
+    worst = summary.get("silhouette_worst")
+    if worst is None:
+        return NO_ROW
+    where = summary["silhouette_worst_device"]
+    return format_value(worst), f"lowest mean over the points of a device, {where}; clusters.csv has all devices"
+
+
 def format_quality_loss(summary: Summary) -> Row:
     """Format the lowest mean cost ratio if quality decreased after it."""
     ratio, best = summary["ratio_mean"], summary["ratio_best"]

@@ -41,7 +41,10 @@ class Clusters(NamedTuple):
     is_share : bool[d] or None
         Features that are 0 or 1: categories and truth values, whose mean is a share.
     silhouettes : float64[n + 1, k] or None
-        Mean silhouette of the points of each device and, at the end, of all devices; None without ``--silhouette``.
+        Mean silhouette of the points of each cluster on each device and, at the end, on all devices; None without
+        ``--silhouette``.
+    device_silhouettes : float64[n + 1] or None
+        Mean silhouette of all points of each device and, at the end, of all devices.
     units : float64[n, d] or None
         Unit of each feature in distances, by which the run divided it; None without scaling.
     features, devices : tuple of str
@@ -58,6 +61,7 @@ class Clusters(NamedTuple):
     pooled_medians: Floats | None = None
     is_share: Mask | None = None
     silhouettes: Floats | None = None
+    device_silhouettes: Floats | None = None
     units: Floats | None = None
     features: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
@@ -70,8 +74,9 @@ class Clusters(NamedTuple):
 
         Columns: ``cluster``, ``device``, ``points`` (0: the device has no points in the cluster), ``share`` of the
         points of the device, ``next`` (number of the nearest other cluster), ``distance`` of their centroids in the
-        units of the run (scaled, if the run scales), and ``silhouette`` if it was computed. Then ``NAME mean``,
-        ``NAME sd`` and ``NAME median`` of every feature in units of the data, or ``NAME share`` of a category.
+        units of the run (scaled, if the run scales). If they were computed, ``silhouette`` of the points, and ``device
+        silhouette`` of all points of the device. Then ``NAME mean``, ``NAME sd`` and ``NAME median`` of every feature
+        in units of the data, or ``NAME share`` of a category.
 
         Returns
         -------
@@ -149,8 +154,9 @@ class Clusters(NamedTuple):
             "next": numbers,
             "distance": distances,
         }
-        if self.silhouettes is not None:
+        if self.silhouettes is not None and self.device_silhouettes is not None:
             values["silhouette"] = np.roll(self.silhouettes, 1, axis=0)
+            values["device silhouette"] = np.tile(np.roll(self.device_silhouettes, 1)[:, None], (1, k))
         pairs: Any = zip(
             (*self.pool_moments(), self.pooled_medians), (self.means, self.deviations, self.medians), strict=True
         )

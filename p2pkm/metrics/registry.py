@@ -84,7 +84,7 @@ class Metric:
         Divisor in printed tables, 1000 for kB.
     compute : callable, optional
         Function of the finished `Result`, identical on all ranks, that returns the value, or float64[n] over the
-        devices (NaN: unknown). None if another package supplies the value.
+        devices (NaN: unknown), or None if it was not measured. None if another package supplies the value.
     reduce : callable
         Function of the known values of all devices that returns the value of the summary.
     over_runs : callable
@@ -170,6 +170,17 @@ def _count_centroids(result: Result) -> Floats:
         counts[result.byzantine] = np.nan
     server = result.server_centroids
     return counts if server is None else np.append(counts, np.count_nonzero(np.isfinite(server[:, 0])))
+
+
+def _read_silhouettes(result: Result) -> Floats | None:
+    """Return the mean silhouette of the points of each device, float64[n]; NaN without points in the sample."""
+    return result.census.device_silhouettes
+
+
+def _find_worst_silhouette(result: Result) -> str | None:
+    """Return the name or number of the device with the lowest mean silhouette."""
+    means = result.census.device_silhouettes
+    return None if means is None else result.topology.label(int(np.nanargmin(means)))
 
 
 _NONE = ShownIn(0)
@@ -279,6 +290,11 @@ METRICS: tuple[Metric, ...] = (
            better="higher", tables=_CLOSING, **_QUALITY | _OPTION),
     Metric("simplified_silhouette", "simplified silhouette", "from distances to centroids only", needs=_SILHOUETTE,
            better="higher", tables=_CLOSING, **_QUALITY | _OPTION),
+    Metric("silhouette_worst", "silhouette, worst device", "lowest mean over the points of a device (1 = best)",
+           per_device=True, needs=_SILHOUETTE, better="higher", tables=_CLOSING, compute=_read_silhouettes,
+           reduce=np.min, over_runs=np.min, row=rows.format_silhouettes, **_QUALITY | _OPTION),
+    Metric("silhouette_worst_device", "device with the worst silhouette", "name or number", needs=_SILHOUETTE,
+           tables=_NONE, compute=_find_worst_silhouette),
     Metric("l2_centers", "distance to true centers", "Frobenius norm after matching", needs="`--true-centers`",
            better="lower", tables=_CLOSING, **_QUALITY | _OPTION),
     Metric("loss_local", "cost ratio via local centroids",
@@ -489,7 +505,7 @@ def measure(result: Result) -> tuple[dict[str, Any], dict[str, Floats]]:
         if metric.compute is None:
             continue
         value = metric.compute(result)
-        if metric.per_device:
+        if metric.per_device and value is not None:
             devices[metric.key] = value = np.asarray(value)
             known = value[~np.isnan(value)]
             value = metric.reduce(known) if len(known) else None

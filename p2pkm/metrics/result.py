@@ -198,6 +198,16 @@ class Census(NamedTuple):
     def __repr__(self) -> str:
         return short_repr(self)
 
+    @property
+    def device_silhouettes(self) -> Floats | None:
+        """Mean silhouette of the points of each device in the sample, float64[n]; NaN without points."""
+        if self.sample_silhouette is None:
+            return None
+        counts = np.bincount(self.sample_device, minlength=len(self.sizes))
+        sums = np.bincount(self.sample_device, self.sample_silhouette, len(self.sizes))
+        means: Floats = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        return means
+
 
 @dataclass(frozen=True, eq=False)
 class Result:
@@ -333,22 +343,23 @@ class Result:
         return Clusters(
             number, arrange(self._unscale(self.centroids), number), sizes,
             means, None if widths is None else arrange(widths, number), weights, medians, census.pooled_medians,
-            census.is_share, self._average_silhouettes(), None if self.scaling is None else self.scaling[1][:n],
+            census.is_share, *self._average_silhouettes(), None if self.scaling is None else self.scaling[1][:n],
             self.feature_names, tuple(self.topology.label(i) for i in range(n)),
         )  # fmt: skip
 
-    def _average_silhouettes(self) -> Floats | None:
-        """Compute the mean silhouette of each cluster on each device and, at the end, over all, float64[n + 1, k]."""
+    def _average_silhouettes(self) -> tuple[Floats | None, Floats | None]:
+        """Compute the mean silhouettes of `Clusters`: of each cluster on each device, and of each device."""
         census, (n, k, _) = self.census, self.centroids.shape
         if census.sample_silhouette is None or census.sample_number is None:
-            return None
+            return None, None
         # A server may have more centroids than the devices.
         is_known = census.sample_number < k
         cells = (census.sample_device * k + census.sample_number)[is_known]
         counts = np.bincount(cells, minlength=n * k).reshape(n, k)
         sums = np.bincount(cells, census.sample_silhouette[is_known], n * k).reshape(n, k)
         counts, sums = np.vstack((counts, counts.sum(axis=0))), np.vstack((sums, sums.sum(axis=0)))
-        return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        return means, np.append(census.device_silhouettes, census.sample_silhouette.mean())
 
     @property
     def labels(self) -> Integers:

@@ -280,7 +280,7 @@ def test_verbose_shows_as_many_more_rows_as_announced():
         (("--link-model", "lan"), ["simulated time"]),
         (("--stream", "drawn:kind=slow", "--rounds", "3"), ["excess over a central refit"]),
         (("-k", "auto"), ["k chosen"]),
-        (("--silhouette",), ["silhouette"]),
+        (("--silhouette",), ["silhouette", "silhouette, worst device"]),
         (("--min-cluster-size", "2"), ["minimum cluster size"]),
         (("--rounds", "0"), ["warning"]),
     ],

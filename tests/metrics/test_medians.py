@@ -14,6 +14,7 @@ import topologies
 from p2pkm.core.errors import DataError
 from p2pkm.metrics import medians
 from p2pkm.metrics.medians import find_medians
+from p2pkm.metrics.registry import find
 from tests.support.run_cli import here
 
 SITES = ("Bern", "Turku", "Åbo & Co")
@@ -82,7 +83,8 @@ def test_devices_without_points_in_a_cluster_have_a_line(hospitals):
     oldest = result.labels[points[:, 0].argmax()]
     with open(folder / "clusters.csv", encoding="utf-8", newline="") as file:
         rows = {(int(row["cluster"]), row["device"]): row for row in csv.DictReader(file)}
-    assert rows[oldest, SITES[2]] | {"next": "", "distance": ""} == dict.fromkeys(rows[oldest, SITES[2]], "") | {
+    unused = {"next": "", "distance": "", "device silhouette": ""}
+    assert rows[oldest, SITES[2]] | unused == dict.fromkeys(rows[oldest, SITES[2]], "") | {
         "cluster": str(oldest), "device": SITES[2], "points": "0", "share": "0",
     }  # fmt: skip
     assert all(float(rows[key]["age median"]) == value for key, value in zip(
@@ -111,6 +113,14 @@ def test_silhouettes_of_clusters_and_devices_average_to_that_of_the_run(hospital
     for row in table.to_dict("records"):
         members = (result.labels == row["cluster"]) & (row["device"] == "all" or site == SITES.index(row["device"]))
         np.testing.assert_allclose(row["silhouette"], values[members].mean() if members.any() else np.nan, rtol=1e-6)
+        of_device = np.ones(len(site), np.bool_) if row["device"] == "all" else site == SITES.index(row["device"])
+        assert row["device silhouette"] == pytest.approx(values[of_device].mean(), rel=1e-6)
+    means = [values[site == i].mean() for i in range(len(SITES))]
+    np.testing.assert_allclose(result.devices["silhouette_worst"], means, rtol=1e-6)
+    assert result.summary["silhouette_worst"] == pytest.approx(min(means), rel=1e-6)
+    assert result.summary["silhouette_worst_device"] == SITES[int(np.argmin(means))]
+    table_row = find("silhouette_worst").write_row(result.summary)
+    assert f"of a device, {SITES[int(np.argmin(means))]}; clusters.csv has all devices" in table_row[2]
     pooled = table[table["device"] == "all"]
     mean = (pooled["points"] * pooled["silhouette"]).sum() / pooled["points"].sum()
     assert mean == pytest.approx(result.summary["silhouette"])
