@@ -10,16 +10,28 @@ import click
 from p2pkm.cli.options import with_format
 from p2pkm.engine.run_options import OPTIONS
 
+# Options of a run that describe a file instead of its columns; `p2pkm.data.new_rows.FORMAT`.
+_FORMAT = ("na", "decimal", "thousands", "separator", "encoding", "sheet", "header")
+_COLUMNS = [
+    name
+    for name, declared in OPTIONS.items()
+    if declared.section == OPTIONS["columns"].section and name not in ("scale", "dtype")
+]
 
-def _with_columns(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a run that describe the columns of a file."""
-    names = [name for name, declared in OPTIONS.items() if declared.section == OPTIONS["columns"].section]
-    for name in ("label_column", "device_column", *names):
-        if name in ("scale", "dtype"):
-            continue
-        flag = f"--{name.replace('_', '-')}"
-        function = click.option(flag, name, metavar=OPTIONS[name].metavar, help=OPTIONS[name].help)(function)
-    return function
+
+_Command = Callable[..., Any]
+
+
+def _with_options(*names: str) -> Callable[[_Command], _Command]:
+    """Return a decorator that adds options of a run to a command."""
+
+    def add(function: _Command) -> _Command:
+        for name in names:
+            flag = f"--{name.replace('_', '-')}"
+            function = click.option(flag, name, metavar=OPTIONS[name].metavar, help=OPTIONS[name].help)(function)
+        return function
+
+    return add
 
 
 @click.command(
@@ -28,7 +40,7 @@ def _with_columns(function: Callable[..., Any]) -> Callable[..., Any]:
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.argument("table", metavar="FILE")
-@_with_columns
+@_with_options("label_column", "device_column", *_COLUMNS)
 @with_format
 def data(table: str, form: str, **options: Any) -> int:
     """Describe a table before a run: a line per column, suspicions, devices, and the command line that reads it."""
@@ -51,21 +63,25 @@ def data(table: str, form: str, **options: Any) -> int:
 )
 @click.option("--common", is_flag=True, help="Use the centroids of lowest pooled cost for all rows.")
 @click.option("--keep", metavar="LIST", help="Columns to copy.  [default: those of the run]")
+@_with_options(*_FORMAT)
 @click.option("--any-range", is_flag=True, help="Accept values far outside of the range in the run.")
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="CSV file.  [default: print]")
 @with_format
 def predict(  # noqa: PLR0913 - one parameter for each option
     run: Path, table: str, device: str | None, common: bool, keep: str | None, any_range: bool, out: Path | None,
-    form: str,
+    form: str, **options: Any,
 ) -> int:  # fmt: skip
     """Assign new rows to the clusters of a run, in the units of its table.
 
-    Columns, categories, dates and missing values are read as in the run. Clusters have the numbers of labels.csv.
+    Columns, categories, dates and missing values are read as in the run; options describe a file of another program.
+    Clusters have the numbers of labels.csv.
     """
     from p2pkm.experiments.console import print_note
     from p2pkm.experiments.predict import predict_rows, write_prediction
 
-    prediction = predict_rows(run, table, device=device, common=common, keep=keep, check_ranges=not any_range)
+    prediction = predict_rows(
+        run, table, device=device, common=common, keep=keep, check_ranges=not any_range, form=options
+    )
     for note in prediction.notes:
         print_note(note)
     if out is not None:

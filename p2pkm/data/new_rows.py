@@ -1,16 +1,24 @@
 """New rows of a table, read with the schema of a run."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pkm.core.errors import DataError
+from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.spec import suggest
+from p2pkm.data.readers.anndata import split_part
+from p2pkm.data.readers.any_format import FRAME, SUFFIXES, check_intake, list_unsupported
 from p2pkm.data.readers.columns import list_names
+from p2pkm.data.readers.folder import format_of
+from p2pkm.data.readers.frame import is_frame
 from p2pkm.data.readers.intake import Categories, ColumnOptions, Problem, raise_problems, split_list
-from p2pkm.data.readers.raw import RawTable, read_raw
+from p2pkm.data.readers.raw import RawTable, is_matrix, read_matrix, read_raw
 from p2pkm.data.schema import Schema, SchemaColumn
 
+# Options that describe a file instead of its columns, which differ between exports of one table.
+FORMAT = ("na", "decimal", "thousands", "separator", "encoding", "sheet", "header")
 # Number of ranges outside of the known values from which the median of a column is rejected.
 _FAR = 1.0
 
@@ -35,7 +43,9 @@ class NewRows(NamedTuple):
     notes: tuple[str, ...]
 
 
-def read_new_rows(source: Any, schema: Schema, *, keep: Any = None, check_ranges: bool = True) -> NewRows:
+def read_new_rows(
+    source: Any, schema: Schema, *, keep: Any = None, check_ranges: bool = True, form: Mapping[str, Any] | None = None
+) -> NewRows:  # fmt: skip
     """Read a file or data frame with the columns of a run.
 
     Parameters
@@ -46,16 +56,25 @@ def read_new_rows(source: Any, schema: Schema, *, keep: Any = None, check_ranges
         Columns to copy; None: those of the run that the table has.
     check_ranges : bool
         Whether to reject columns whose values are far outside of the range of the run.
+    form : mapping, optional
+        Options of `FORMAT` for this file, by name; None: as in the run.
 
     Raises
     ------
     DataError
         If a column is missing, a category is new, or values are far outside of the range of the run.
+    ExperimentError
+        If an option is unknown or out of range.
     """
-    intake = ColumnOptions.of(**schema.options)
+    kind = FRAME if is_frame(source) else format_of(split_part(str(source))[0])
+    intake = _choose_format(schema, kind, form or {})
     encoded = {column.name for column in schema.columns if column.kind != "number"}
     keeping = schema.keep if keep is None else split_list(keep)
-    table = read_raw(source, intake, {*encoded, *keeping, schema.device_column or ""})
+    if is_matrix(source):
+        check_intake(str(source), kind, intake)
+        table = read_matrix(source, schema.device_column)
+    else:
+        table = read_raw(source, intake, {*encoded, *keeping, schema.device_column or ""})
     required = [column.name for column in schema.columns] + list(() if keep is None else keeping)
     if absent := [name for name in required if name not in table.names]:
         raise DataError(
@@ -65,8 +84,22 @@ def read_new_rows(source: Any, schema: Schema, *, keep: Any = None, check_ranges
     parts = [_read_column(table, column, intake, check_ranges) for column in schema.columns]
     raise_problems(table.where, [part for part in parts if isinstance(part, Problem)], len(parts))
     device = table.list_texts(schema.device_column) if schema.device_column in table.names else None
+    if schema.device_column is None and table.files and table.file is not None:
+        device = [table.files[number] for number in table.file.tolist()]
     copied = {name: table.list_texts(name) for name in keeping if name in table.names}
     return NewRows(np.column_stack(parts), device, copied, table.notes)
+
+
+def _choose_format(schema: Schema, kind: str, options: Mapping[str, Any]) -> ColumnOptions:
+    """Return the options with which new rows are read: the options of these rows, else those of the run that apply."""
+    unknown = next((name for name in options if name not in FORMAT), None)
+    if unknown is not None:
+        raise ExperimentError(f"unknown option {unknown!r} of new rows. {suggest(unknown, FORMAT)}")
+    chosen = {name: value for name, value in options.items() if value is not None}
+    # A file with another decimal sign is of another program: separators of thousands of the run do not apply to it.
+    excluded = ["decimal", "thousands"] if {"decimal", "thousands"} & set(chosen) else []
+    excluded += list_unsupported(kind, ColumnOptions.of(**schema.options)) if kind in (FRAME, *SUFFIXES) else []
+    return ColumnOptions.of(**{name: value for name, value in schema.options.items() if name not in excluded} | chosen)
 
 
 def _read_column(table: RawTable, column: SchemaColumn, intake: ColumnOptions, check_ranges: bool) -> Any:

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from p2pkm.data.readers.intake import FILLING, ColumnOptions
 
 # Options that also apply to tables of new rows.
-_READING = ("na", "decimal", "thousands")
+_READING = ("na", "decimal", "thousands", "header")
 
 
 class SchemaColumn(NamedTuple):
@@ -67,6 +68,13 @@ class Schema(NamedTuple):
         """Names of the features of all columns."""
         return tuple(name for column in self.columns for name in column.features)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether all columns are numbers that are features, without fill values."""
+        if self.device_column is not None or self.keep or self.options:
+            return False
+        return all(column.kind == "number" and column.fill is None for column in self.columns)
+
     def to_mapping(self) -> dict[str, Any]:
         """Return the content of schema.json."""
         return self._asdict() | {"columns": [column._asdict() for column in self.columns]}
@@ -86,6 +94,15 @@ class Schema(NamedTuple):
         """Return the schema of numbers without known ranges, for points that were not read from a table."""
         return cls(tuple(SchemaColumn(name, "number") for name in features))
 
+    def fill_in(self, points: NDArray[Any], weights: NDArray[np.float64], missing: str) -> "Schema":
+        """Return the schema with the fill values of a run that treats missing values of these points in this way."""
+        if missing not in FILLING:
+            return self
+        fills = iter(find_fill_values(points, weights, missing).tolist())
+        columns = [column._replace(fill=tuple(next(fills) for _ in column.values) if column.kind == "category"
+                                   else next(fills)) for column in self.columns]  # fmt: skip
+        return self._replace(columns=tuple(columns), missing=missing)
+
 
 def learn_schema(parts: Any, table: Any, intake: ColumnOptions, device_column: str | None) -> Schema:
     """Describe the columns of a table after it was read.
@@ -100,17 +117,20 @@ def learn_schema(parts: Any, table: Any, intake: ColumnOptions, device_column: s
         Name of the column of the devices.
     """
     points = table.points
-    numbers = len(parts.names)
+    names = list(map(str, parts.names or parts.positions or range(points.shape[1])))
     with np.errstate(all="ignore"):
         low, high = (ends(points, axis=0, initial=start) for ends, start in
                      ((np.fmin.reduce, np.inf), (np.fmax.reduce, -np.inf)))  # fmt: skip
-    fills = _find_fills(points, intake.missing)
+    fills: list[Any] = [None] * points.shape[1]
+    if intake.missing in FILLING:
+        weights = np.ones(len(points)) if table.weights is None else table.weights
+        fills = find_fill_values(points, weights, intake.missing).tolist()
     dates = set(intake.encode)
     columns = [
         SchemaColumn(name, "date" if name in dates else "number", (), float(low[j]), float(high[j]), fills[j])
-        for j, name in enumerate(map(str, parts.names))
+        for j, name in enumerate(names)
     ]
-    first = numbers
+    first = len(names)
     for categories in parts.categories:
         values = tuple(map(str, np.unique(categories.values[categories.values != ""]).tolist()))
         fill = tuple(fills[first : first + len(values)])
@@ -120,11 +140,24 @@ def learn_schema(parts: Any, table: Any, intake: ColumnOptions, device_column: s
     return Schema(tuple(columns), device_column, intake.keep, intake.missing, options)
 
 
-def _find_fills(points: Any, missing: str) -> list[float | None]:
-    """Compute the replacement of missing values of each feature; None where a run fills in none."""
-    if missing not in FILLING:
-        return [None] * points.shape[1]
-    return [float(getattr(np, missing)(column[~np.isnan(column)])) for column in points.T]
+def find_fill_values(points: NDArray[Any], weights: NDArray[np.float64], statistic: str) -> NDArray[np.float64]:
+    """Compute the weighted mean or median of the known values of each feature, float64[d]; 0 if none is known.
+
+    The values are those that the devices find by messages; see `p2pkm.methods.init.imputation` and
+    `p2pkm.methods.init.median_imputation`.
+    """
+    values = np.zeros(points.shape[1])
+    for j, column in enumerate(points.T):
+        known = ~np.isnan(column) & (weights > 0)
+        if known.any():
+            order = np.argsort(column[known], kind="stable")
+            ordered, weight = column[known][order].astype(np.float64), np.cumsum(weights[known][order])
+            if statistic == "mean":
+                values[j] = np.cumsum(ordered * weights[known][order])[-1] / weight[-1]
+            else:
+                lower = ordered[np.argmax(2.0 * weight >= weight[-1])]
+                values[j] = (lower + ordered[np.argmax(2.0 * weight > weight[-1])]) / 2.0
+    return values
 
 
 def _freeze(value: Any) -> Any:

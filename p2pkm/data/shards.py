@@ -38,6 +38,10 @@ class Shards:
         Names of the devices; `p2pkm.simulate` matches them with the names of the nodes of a graph.
     features : tuple of str, length d, or None
         Names of the features.
+    schema : Schema or None
+        Columns of the table of the points, with which `Result.predict` reads new rows.
+    copied : dict of str to array, or None
+        Columns of the table that are copied to labels.csv, in the order of its rows.
 
     Examples
     --------
@@ -54,6 +58,8 @@ class Shards:
     order: NDArray[np.integer[Any]] | int
     names: tuple[str, ...] | None = None
     features: tuple[str, ...] | None = None
+    schema: Any = None
+    copied: dict[str, NDArray[Any]] | None = None
 
     # False for `p2pkm.data.out_of_core.shards.DiskShards`.
     in_memory: ClassVar[bool] = True
@@ -110,7 +116,8 @@ class Shards:
             shards = cls.deal(table.points, table.device, devices=table.devices if devices is None else devices,
                               labels=table.labels, weights=table.weights, dtype=dtype, missing=missing)  # fmt: skip
             order = shards.order if table.rows is None else table.rows[shards.rows]
-            return replace(shards, features=table.features, order=order, names=table.names or shards.names)
+            return replace(shards, features=table.features, order=order, names=table.names or shards.names,
+                           schema=table.schema, copied=table.copied)  # fmt: skip
         if device is None:
             raise DataError("device is None; expected the device of each row of X, or a table with a column device")
         points = as_points(X, dtype=check_dtype(dtype), missing=check_scalar(missing, "missing"))

@@ -393,10 +393,14 @@ def build_run(  # noqa: PLR0913 - the parts of a run
 
 
 def _name_features(points: HasShape | None, arrays: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the names of the features; rank 0 sends them to the others, and points on disk are unnamed."""
+    """Return the names of the features; rank 0 sends them to the others."""
     if arrays is not None:
         return tuple(json.loads(arrays[_FEATURES].tobytes()))
-    return points.features or () if isinstance(points, Shards) else ()
+    if points is None or isinstance(points, Shards | PointCount):
+        return points.features or () if isinstance(points, Shards) else ()
+    from p2pkm.data.out_of_core.shards import DiskShards
+
+    return points.features or () if isinstance(points, DiskShards) else ()
 
 
 def _bind_stream(

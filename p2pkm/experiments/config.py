@@ -219,11 +219,13 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
         rounds=run.rounds,
         record_every=run.record_every,
     )
-    features = None if stored else table.features
+    features = stored.features if stored else table.features
     centers = load_true_centers(experiment.true_centers, shards.d, features) if experiment.true_centers else None
     scores = OptionalMetrics(experiment.silhouette, centers, table.groups)
-    more = () if stored else (list_notes(partition, table, shards, topology), table.schema, table.copied)
-    return Prepared(resolved, specs, run, shards, scores, *more)
+    if stored:
+        return Prepared(resolved, specs, run, shards, scores, schema=stored.schema)
+    notes = list_notes(partition, table, shards, topology)
+    return Prepared(resolved, specs, run, shards, scores, notes, table.schema, table.copied)
 
 
 def _choose_topology(specs: RunSpecs, n: int | None, default: int, names: tuple[str, ...] | None) -> Any:
@@ -298,7 +300,7 @@ def _tabulate_shards(shards: Any, experiment: RunOptions) -> Any:
     classes = None if labels is None else int(labels.max()) + 1
     owners = np.arange(shards.n)
     return Table(shards.points, labels, classes, shards.devices, features=shards.features, names=shards.names,
-                 owners=owners)  # fmt: skip
+                 owners=owners, schema=shards.schema, copied=shards.copied)  # fmt: skip
 
 
 def find_shards(experiment: RunOptions) -> Any:

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,9 +46,9 @@ class Prediction(NamedTuple):
         return text.getvalue()
 
 
-def predict_rows(
+def predict_rows(  # noqa: PLR0913 - the options of the command
     run: Path, source: Any, *, device: str | None = None, common: bool = False, keep: str | None = None,
-    check_ranges: bool = True,
+    check_ranges: bool = True, form: Mapping[str, Any] | None = None,
 ) -> Prediction:  # fmt: skip
     """Assign new rows to the clusters of a run.
 
@@ -66,6 +66,8 @@ def predict_rows(
         Columns to copy; None: those of the run.
     check_ranges : bool
         Whether to reject columns far outside of the range of the run.
+    form : mapping, optional
+        Options that describe this file, as `p2pkm.data.new_rows.FORMAT`; None: as in the run.
 
     Raises
     ------
@@ -80,7 +82,7 @@ def predict_rows(
     if result.derived:
         raise DataError(f"{run} has clusters of learned features, which a table does not contain. Use another method")
     schema = result.schema or Schema.of_features(result.feature_names)
-    rows = read_new_rows(source, schema, keep=keep, check_ranges=check_ranges)
+    rows = read_new_rows(source, schema, keep=keep, check_ranges=check_ranges, form=form)
     numbers = _choose_devices(result, rows, device, common)
     complete = np.asarray(~np.isnan(rows.points).any(axis=1))
     cluster = np.full(len(complete), -1)
@@ -90,6 +92,13 @@ def predict_rows(
         labels = result.predict(rows.points[chosen], number if names is None else names[number])
         cluster[chosen] = result.number_alike(np.full(len(labels), number), labels)
     notes = rows.notes
+    if rows.device is None and device is None and not common and result.topology.clients > 1:
+        label = result.topology.label(result.best)
+        column = "" if schema.device_column is None else f" {schema.device_column!r}"
+        notes += (
+            f"the table is without a column{column} of devices: all rows get the centroids of {label}, which have the "
+            "lowest pooled cost",
+        )
     if not complete.all():
         notes += (f"{int((~complete).sum()):,} of {len(complete):,} rows have a missing value and are without cluster",)
     return Prediction(cluster, [result.topology.label(i) for i in numbers.tolist()], rows.copied, notes)

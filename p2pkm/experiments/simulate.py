@@ -224,6 +224,8 @@ def simulate(  # noqa: PLR0913 - the public signature
         if checkpoint is not None:
             part = replace(part, interrupted=stack.enter_context(asked_to_stop()))
         result = run_job(config, part, world, replace(hooks, checkpoints=writer))
+    schema = None if shards.schema is None else shards.schema.fill_in(shards.points, shards.weights, missing)
+    result = replace(result, schema=schema, copied=shards.copied)
     stopped = part.interrupted() or STOPPED.get(result.summary["termination"], 128) - 128
     if stopped:
         # The run has only postponed the signal; now it takes its usual effect.

@@ -1,6 +1,8 @@
 """Result of a run, identical on all ranks."""
 
+import os
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral
@@ -418,29 +420,55 @@ class Result:
         return CSRGraph(self.topology.indptr, self.topology.indices, self.topology.weights)
 
     def predict(
-        self, X: Any, device: int | str | None = None, *, check_ranges: bool = True  # noqa: N803 - scikit-learn's name
-    ) -> Integers:  # fmt: skip
+        self,
+        X: Any,  # noqa: N803 - scikit-learn's name
+        device: int | str | None = None,
+        *,
+        check_ranges: bool = True,
+        **form: Any,
+    ) -> Integers:
         """Find the nearest centroid of each point, int64[m].
 
         Parameters
         ----------
-        X : array_like of float64[m, d]
-            Points. Columns of a data frame are matched with the features by name. If the run has read a table, a data
-            frame with the columns of that table: categories, dates and missing values are treated as in the run.
+        X : array_like of float64[m, d], DataFrame of pandas or polars, pyarrow.Table, str or Path
+            Points. Columns of a data frame are matched with the features by name. If the run has read a table, a table
+            or a file with the same columns: categories, dates and missing values are treated as in the run, and rows
+            that still have a missing value get -1.
         device : int or str, optional
             Number (from 0) or name of the device whose centroids are used. If all names are numbers, such as site
             codes, a number is a name. None: the device with the lowest pooled cost.
         check_ranges : bool
-            Whether to reject a column of a data frame whose median is far outside of the range in the run.
+            Whether to reject a column of a table whose median is far outside of the range in the run.
+        **form
+            Options that describe the table instead of its columns, if they differ from those of the run: `na`,
+            `decimal`, `thousands`, `separator`, `encoding`, `sheet` and `header` of `p2pkm.read_table`.
 
         Raises
         ------
         DataError
             If the points do not match the features or are not finite, or the device does not exist or is without
             centroids.
+
+        Examples
+        --------
+        >>> import p2pkm
+        >>> import topologies
+        >>> patients = {"age": [31, 72, 29, 70], "bmi": [22.5, 30, 23, 29], "device": ["a", "a", "b", "b"]}
+        >>> table = p2pkm.read_table(patients)
+        >>> result = p2pkm.simulate(p2pkm.GTVMin(2), topologies.path(2), table)
+        >>> first, second = result.predict({"age": ["30,5", "71"], "bmi": ["22,0", "30,5"]}, decimal=",")
+        >>> bool(first != second)
+        True
         """
         chosen = self.best if device is None else self.find_device(device)
-        points = self._read_frame(X, check_ranges)
+        table = self._read_rows(X, check_ranges, form)
+        if table is not None:
+            complete = ~np.isnan(table).any(axis=1)
+            labels = np.full(len(table), -1)
+            labels[complete] = self.predict(table[complete], device)
+            return labels
+        points = match_features(X, None if self.derived else self.features)
         points = check_magnitude(as_points(points, empty=True), "X")
         centroids = self.centroids[chosen]
         if not len(points):
@@ -458,14 +486,21 @@ class Result:
         _, labels = price_losses(points, np.ones(len(points)), np.array([0, len(points)]), centroids[None])
         return labels
 
-    def _read_frame(self, X: Any, check_ranges: bool) -> Any:  # noqa: N803 - as in `predict`
-        """Convert a data frame with the columns of the table of the run to points; other points are returned."""
-        names = [] if self.schema is None else list(map(str, name_features(X) or ()))
-        if self.schema is None or not names or set(self.schema.features) <= set(names):
-            return match_features(X, None if self.derived else self.features)
+    def _read_rows(self, X: Any, check_ranges: bool, form: dict[str, Any]) -> Any:  # noqa: N803 - as in `predict`
+        """Read a file, or a table with the columns of the table of the run, float64[m, d]; None: X contains points."""
+        names = list(X) if isinstance(X, Mapping) else list(map(str, name_features(X) or ()))
+        is_file = isinstance(X, (str, os.PathLike))
+        has_points = self.schema is None or self.schema.is_plain or self.features is None
+        has_points = has_points or not names or set(names) == set(self.feature_names)
+        if not (is_file or form or isinstance(X, Mapping)) and has_points:
+            return None
+        if self.derived:
+            raise DataError("the clusters are of learned features, which a table does not contain. Use another method")
         from p2pkm.data.new_rows import read_new_rows
+        from p2pkm.data.schema import Schema
 
-        return read_new_rows(X, self.schema, check_ranges=check_ranges).points
+        schema = self.schema or Schema.of_features(self.feature_names)
+        return read_new_rows(X, schema, check_ranges=check_ranges, form=form).points
 
     def find_device(self, device: int | str) -> int:
         """Return the number of a device given by number or name."""

@@ -15,7 +15,7 @@ from p2pkm.metrics.result import Census, Disclosed, Exposure, HashChain, Result
 from p2pkm.network.graph import Topology
 from p2pkm.network.ledger import Traffic
 from p2pkm.storage.run_status import describe_missing_results, require_single_run
-from p2pkm.storage.save import turn_labels
+from p2pkm.storage.save import turn_labels, unpack_columns
 
 # Arrays of every run by file, with their number of axes.
 _REQUIRED: dict[str, dict[str, int]] = {
@@ -30,6 +30,7 @@ _REQUIRED: dict[str, dict[str, int]] = {
     "devices": {},
     "learned": {},
     "disclosed": {},
+    "copied": {},
 }  # fmt: skip
 
 
@@ -122,7 +123,7 @@ def _read_topology(path: Path) -> Topology:
 def _assemble(
     summary: dict[str, Any], rounds: list[dict[str, Any]], arrays: dict[str, dict[str, Any]], topology: Topology
 ) -> Result:
-    centroids, labels, ledger, census, chain, frames, exposure, devices, learned, disclosed = (
+    centroids, labels, ledger, census, chain, frames, exposure, devices, learned, disclosed, copied = (
         arrays[name] for name in _REQUIRED
     )
     n = len(centroids["centroids"])
@@ -142,6 +143,7 @@ def _assemble(
         centroids.get("central"), devices,
         tuple(centroids["features"].tolist()) if "features" in centroids else None,
         turn_labels(learned), Disclosed(**disclosed, names=name_devices(topology)) if disclosed else None,
+        copied=unpack_columns(copied),
     )  # fmt: skip
 
 

@@ -135,6 +135,7 @@ def save_result(result: Any, folder: Path) -> None:
         "learned": turn_labels(result.derived),
         "exposure": {} if result.exposure is None else result.exposure._asdict(),
         "disclosed": {} if result.disclosed is None else result.disclosed.to_arrays(),
+        "copied": _pack_columns(result.copied or {}),
     }  # fmt: skip
     for name, arrays in archives.items():
         present: Any = {key: np.asarray(value) for key, value in arrays.items() if value is not None}
@@ -148,6 +149,38 @@ def save_result(result: Any, folder: Path) -> None:
     if result.schema is not None:
         write_json(folder, "schema.json", _describe_schema(result))
     write_json(folder, "summary.json", result.summary)
+
+
+def _pack_columns(columns: dict[str, Any]) -> dict[str, Any]:
+    """Return columns of integers or of text with missing values as arrays; `unpack_columns` reads them.
+
+    The bytes of all texts of a column are joined, so that one long text does not lengthen all others.
+    """
+    arrays: dict[str, Any] = {}
+    for j, column in enumerate(columns.values()):
+        if column.dtype.kind == "i":
+            arrays[f"integers_{j}"] = column
+            continue
+        encoded = [None if text is None else str(text).encode(errors="surrogatepass") for text in column.tolist()]
+        arrays[f"bytes_{j}"] = np.frombuffer(b"".join(filter(None, encoded)), np.uint8)
+        arrays[f"lengths_{j}"] = np.array([-1 if text is None else len(text) for text in encoded], np.int64)
+    return arrays | ({"names": np.array(list(columns), np.str_)} if columns else {})
+
+
+def unpack_columns(arrays: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the columns in copied.npz; None if there are none."""
+    columns: dict[str, Any] = {}
+    for j, name in enumerate(arrays["names"].tolist() if arrays else ()):
+        if f"integers_{j}" in arrays:
+            columns[name] = arrays[f"integers_{j}"]
+            continue
+        lengths, content = arrays[f"lengths_{j}"], arrays[f"bytes_{j}"].tobytes()
+        ends = np.cumsum(np.maximum(lengths, 0)).tolist()
+        columns[name] = np.array([
+            None if length < 0 else content[end - length : end].decode(errors="surrogatepass")
+            for length, end in zip(lengths.tolist(), ends, strict=True)
+        ], object)  # fmt: skip
+    return columns or None
 
 
 def _describe_schema(result: Any) -> dict[str, Any]:

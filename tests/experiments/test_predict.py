@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import p2pkm
+import topologies
 from p2pkm.core.errors import DataError
 from tests.support.run_cli import here
 
@@ -96,3 +97,148 @@ def test_points_without_a_table(tmp_path):
     assert ending.code == 3 and "is without the columns 'feature 0', 'feature 1'" in ending.err
     with pytest.raises(DataError, match="X has shape"):
         p2pkm.load(folder).predict(np.eye(3))
+
+
+def write_other_export(source, path, **changes):
+    """Write the rows of a table of a German Excel: decimal commas, semicolons, cp1252, other missing texts."""
+    frame = pd.read_csv(source).assign(**changes)
+    for name in ("age", "bmi"):
+        frame[name] = ["k.A." if pd.isna(value) else f"{value:.2f}".replace(".", ",") for value in frame[name].tolist()]
+    frame.to_csv(path, index=False, sep=";", encoding="cp1252")
+
+
+@pytest.mark.parametrize("run", ["drop", "mean"], indirect=True)
+def test_new_rows_of_another_program_are_read_with_their_own_signs(run, tmp_path):
+    write_other_export(run / "a.csv", tmp_path / "b.csv", note="größer")
+    arguments = ("predict", str(run / "run"), str(tmp_path / "b.csv"))
+    ending = here(*arguments)
+    assert ending.code == 3 and "Use --decimal ','" in ending.err
+    ending = here(*arguments, "--decimal", ",", "--na", "k.A.", "--encoding", "cp1252", "--separator", ";")
+    assert ending.code == 0 and ending.out == here("predict", str(run / "run"), str(run / "a.csv")).out
+    result = p2pkm.load(run / "run")
+    expected = result.predict(run / "a.csv")
+    np.testing.assert_array_equal(result.predict(tmp_path / "b.csv", decimal=",", na=["k.A."]), expected)
+    np.testing.assert_array_equal(result.predict(pd.read_csv(run / "a.csv")), expected)
+    text = pd.read_csv(tmp_path / "b.csv", sep=";", encoding="cp1252", dtype=str)
+    np.testing.assert_array_equal(result.predict(text, decimal=",", na="k.A."), expected)
+    # Without fill values, rows with missing values are without cluster.
+    incomplete = pd.read_csv(run / "a.csv")["bmi"].isna().sum()
+    assert incomplete > 0 and (expected == -1).sum() == (incomplete if result.schema.missing == "drop" else 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--sheet", "1"], 3, "--sheet cannot be combined with .csv files"),
+        (["--decimal", ";"], 2, "decimal is ';'"),
+        (["--thousands", "."], 2, "thousands and decimal are both '.'"),
+        (["--separator", "ab"], 2, "separator is 'ab'"),
+        (["--encoding", "klingon"], 2, "encoding is 'klingon'"),
+    ],
+)
+@pytest.mark.parametrize("run", ["mean"], indirect=True)
+def test_options_that_cannot_describe_the_file_are_refused(run, options, code, said, tmp_path):
+    ending = here("predict", str(run / "run"), str(run / "a.csv"), *options, "--out", str(tmp_path / "c.csv"))
+    assert ending.code == code and said in ending.err and not (tmp_path / "c.csv").exists()
+    with pytest.raises(ValueError, match=r"unknown option 'decimals' of new rows\. Did you mean 'decimal'"):
+        p2pkm.load(run / "run").predict(run / "a.csv", decimals=",")
+
+
+@pytest.mark.parametrize("run", ["drop"], indirect=True)
+def test_columns_that_were_copied_are_loaded(run):
+    result = p2pkm.load(run / "run")
+    labels = pd.read_csv(run / "run" / "labels.csv")
+    assert result.copied["patient"].tolist() == labels["patient"].tolist()
+    loaded = p2pkm.load(result.save(run / "copied" / result.schema.missing))
+    assert list(loaded.copied) == ["patient"] and loaded.copied["patient"].tolist() == labels["patient"].tolist()
+
+
+def test_copied_columns_survive_any_text(tmp_path):
+    frame = pd.DataFrame({"x": [0.0, 0.1, 5.0, 5.1], "device": [0, 1, 0, 1], "number": [4, -1, 2**62, 0],
+                          "a/b": ["", None, "ß\x00\n,", "z" * 300]})  # fmt: skip
+    table = p2pkm.read_table(frame, keep=["number", "a/b"])
+    result = p2pkm.simulate(p2pkm.GTVMin(2), topologies.path(2), table, rounds=2, baselines=False)
+    loaded = p2pkm.load(result.save(tmp_path / "run")).copied
+    assert loaded.keys() == result.copied.keys() == {"number", "a/b"}
+    for name, column in loaded.items():
+        assert column.tolist() == result.copied[name].tolist() and column.dtype.kind == result.copied[name].dtype.kind
+    assert loaded["number"].tolist() == frame["number"].tolist()
+    assert loaded["a/b"].tolist()[1:] == [None, *frame["a/b"][2:]]
+
+
+def test_a_simulation_of_a_frame_reads_new_frames(run):
+    on_disk = p2pkm.load(run / "run")
+    missing = on_disk.schema.missing
+    frame = pd.read_csv(run / "a.csv").rename(columns={"hospital": "device"})
+    table = p2pkm.read_table(frame, encode=["sex", "admitted"], missing=missing, keep="patient")
+    points = p2pkm.Shards.deal(table, missing=True) if missing == "median" else table
+    filling = "refuse" if missing == "drop" else missing
+    result = p2pkm.simulate(p2pkm.GTVMin(2), topologies.ring(3), points, missing=filling, scale="standard",
+                            baselines=False)  # fmt: skip
+    assert result.schema.columns == on_disk.schema.columns
+    np.testing.assert_array_equal(result.predict(frame), on_disk.predict(run / "a.csv"))
+    assert result.copied["patient"].tolist() == table.copied["patient"].tolist()
+    with pytest.raises(DataError, match="column 'sex' is 'x', a new category"):
+        result.predict(frame.assign(sex="x"))
+
+
+def test_fill_values_are_those_of_the_run_with_its_weights():
+    frame = pd.DataFrame({"x": [0.0, 4.0, np.nan, 10.0], "device": [0, 0, 1, 1], "w": [1.0, 1.0, 1.0, 6.0]})
+    shards = p2pkm.Shards.deal(frame, weights="w", missing=True)
+    weighted = p2pkm.read_table(frame, weight_column="w", missing="mean")
+    assert p2pkm.Shards.deal(weighted, missing=True).weights.tolist() == frame["w"].tolist()
+    for missing, fill in (("mean", 8.0), ("median", 10.0)):
+        for points in (shards, weighted):
+            result = p2pkm.simulate(p2pkm.GTVMin(1), topologies.path(2), points, missing=missing, rounds=2)
+            assert [column.fill for column in result.schema.columns] == [fill]
+
+
+@pytest.mark.parametrize("form", [
+    "text", "npz", "disk", "h5ad", *(pytest.param(form, marks=pytest.mark.slow) for form in ("npy", "parquet", "leaf"))
+])  # fmt: skip
+def test_every_format_reads_its_new_rows(form, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    owner = np.arange(40) % 2
+    X = np.where(rng.random((40, 1)) < 0.5, 0.0, 9.0) + rng.normal(size=(40, 3))
+    options, suffix = [], {"text": "csv", "disk": "parquet", "leaf": "json"}.get(form, form)
+    table = np.insert(X, 1, owner, axis=1)
+    paths = {"run": f"run.{suffix}", "new": f"new.{suffix}"}
+    for path in paths.values():
+        if form == "text":
+            np.savetxt(path, table, delimiter=",")
+            options = ["--header", "no", "--device-column", "1"]
+        elif form == "npy":
+            np.save(path, table)
+            options = ["--device-column", "1"]
+        elif form == "npz":
+            np.savez(path, X=X, client=owner)
+        elif suffix == "parquet":
+            names = ["age", "device" if form == "disk" else "site", "bmi", "crp"]
+            frame = pd.DataFrame(table, columns=names).astype({names[1]: "int64" if form == "disk" else "str"})
+            pytest.importorskip("pyarrow")
+            frame.to_parquet(path, index=False)
+            options = [] if form == "disk" else ["--device-column", "site"]
+        elif form == "leaf":
+            data = {f"u{i}": {"x": X[owner == i].tolist()} for i in range(2)}
+            Path(path).write_text(json.dumps({"users": list(data), "user_data": data}))
+        else:
+            anndata = pytest.importorskip("anndata")
+            obs = pd.DataFrame({"donor": [f"d{i}" for i in owner]}, index=[f"c{i}" for i in range(40)])
+            anndata.AnnData(X, obs=obs).write_h5ad(path)
+            options = ["--device-column", "donor"]
+    said = here("--data", paths["run"], *options, "-k", "2", "--out", "run", "--no-plot", "-q", "--no-baselines")
+    assert said.code == 0, said.err
+    said = here("predict", "run", paths["new"], "--out", "new-labels.csv")
+    assert said.code == 0 and "without" not in said.err, said.err
+    pd.testing.assert_frame_equal(pd.read_csv("new-labels.csv"), pd.read_csv("run/labels.csv"))
+    if form == "disk":
+        assert p2pkm.load("run").feature_names == ("age", "bmi", "crp")
+        assert Path("run/centroids.csv").read_text().startswith("cluster,device,points,age,bmi,crp\n")
+
+
+@pytest.mark.parametrize("run", ["drop"], indirect=True)
+def test_rows_without_devices_are_mentioned(run, tmp_path):
+    pd.read_csv(run / "a.csv").drop(columns="hospital").to_csv(tmp_path / "b.csv", index=False)
+    ending = here("predict", str(run / "run"), str(tmp_path / "b.csv"))
+    assert ending.code == 0 and "without a column 'hospital' of devices: all rows get the centroids of" in ending.err

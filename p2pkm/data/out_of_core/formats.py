@@ -36,6 +36,10 @@ class Header(NamedTuple):
         Whether the file has a column of devices.
     roles : ColumnRoles or None
         Columns of a Parquet file.
+    device_name : str or None
+        Name of the column of devices.
+    names : tuple of str
+        Names of the features of a Parquet file; empty for other files, and on other ranks.
     """
 
     path: str
@@ -44,6 +48,8 @@ class Header(NamedTuple):
     labeled: bool
     owned: bool = False
     roles: ColumnRoles | None = None
+    device_name: str | None = None
+    names: tuple[str, ...] = ()
 
 
 class Format(NamedTuple):
@@ -124,9 +130,11 @@ def _measure_parquet(path: str, label: Column, device: Column) -> Header:
     for j in roles.points:
         if not _numeric(kinds[j]):
             raise DataError(f"{path}: column {names[j]!r} has type {kinds[j]}; expected numbers")
+    device_name = None if roles.device is None else names[roles.device]
     return Header(
-        path, file.metadata.num_rows, len(roles.points), roles.label is not None, roles.device is not None, roles
-    )
+        path, file.metadata.num_rows, len(roles.points), roles.label is not None, device_name is not None, roles,
+        device_name, tuple(names[j] for j in roles.points),
+    )  # fmt: skip
 
 
 def _points_parquet(header: Header, rows: Rows) -> NDArray[Any]:

@@ -13,9 +13,10 @@ from p2pkm.core.spec import Spec
 from p2pkm.data.identifiers import concatenate_identifiers, find_missing, identify
 from p2pkm.data.out_of_core.formats import FORMATS, Format, Header, Rows, are_integers
 from p2pkm.data.readers.any_format import SUFFIXES
-from p2pkm.data.readers.columns import Column
+from p2pkm.data.readers.columns import Column, list_names
 from p2pkm.data.readers.folder import expand_path, list_keys
 from p2pkm.data.readers.intake import TIDY, ColumnOptions
+from p2pkm.data.schema import Schema
 
 
 class FileIndex(NamedTuple):
@@ -45,6 +46,17 @@ class FileIndex(NamedTuple):
     def classes(self) -> int | None:
         """Number of classes; None without labels."""
         return None if self.labels is None else len(self.labels)
+
+    @property
+    def features(self) -> tuple[str, ...] | None:
+        """Names of the features; None without names."""
+        return self.files[0].names or None
+
+    @property
+    def schema(self) -> Schema:
+        """Columns of the files, without ranges, which only all points show; those of .npy files are numbered."""
+        names = self.features or tuple(map(str, range(self.files[0].features)))
+        return Schema.of_features(names)._replace(device_column=self.files[0].device_name)
 
 
 def index_files(
@@ -106,6 +118,11 @@ def _check_alike(path: str, files: tuple[Header, ...]) -> None:
             raise DataError(
                 f"{header.path} has {_describe(header)}, but {first.path} has {_describe(first)}; expected the same "
                 "columns in all files"
+            )
+        if header.names != first.names:
+            raise DataError(
+                f"{header.path} has the features {list_names(header.names)}, but {first.path} has "
+                f"{list_names(first.names)}; expected the same features in the same order"
             )
     if not any(header.rows for header in files):
         raise DataError(f"{path} has 0 rows; expected one point per row")

@@ -90,6 +90,11 @@ class DiskShards:
         return self.clients + self.hub
 
     @property
+    def features(self) -> tuple[str, ...] | None:
+        """Names of the features; None without names, and on other ranks than the first."""
+        return self.stored.features
+
+    @property
     def m(self) -> int:
         """Number of points."""
         return sum(header.rows for header in self.stored.files)
@@ -108,15 +113,17 @@ class DiskShards:
         stored = self.stored
         labels = self.stored.labels
         owners = None if stored.owners is None else stored.owners.tolist()
-        return {"files": stored.files, "labels": None if labels is None else labels.tolist(), "device": stored.device,
+        files = [header._replace(names=()) for header in stored.files]
+        return {"files": files, "labels": None if labels is None else labels.tolist(), "device": stored.device,
                 "owners": owners, "partition": [self.partition.name, self.partition.options], "clients": self.clients,
                 "dtype": self.dtype, "hub": self.hub}  # fmt: skip
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
         """Rebuild shards from the mapping of `to_mapping`."""
+        headers = [Header(*fields) for fields in mapping["files"]]
         files = tuple(
-            Header(*fields)._replace(roles=fields[-1] and ColumnRoles(*fields[-1])) for fields in mapping["files"]
+            header._replace(roles=header.roles and ColumnRoles(*header.roles), names=()) for header in headers
         )
         labels, owners = (
             None if mapping[name] is None else to_raw(mapping[name], name) for name in ("labels", "owners")

@@ -19,6 +19,7 @@ from p2pkm.data.readers.arrow import read_arrow, read_parquet
 from p2pkm.data.readers.columns import (
     DEVICE_NAMES,
     LABEL_NAMES,
+    USER,
     Column,
     FileContents,
     LabelColumns,
@@ -114,7 +115,7 @@ def read_table(  # noqa: PLR0913 - the public signature
         keep=keep, na=na, decimal=decimal, thousands=thousands, separator=separator, encoding=encoding, sheet=sheet,
     )  # fmt: skip
     if is_frame(path):
-        _check_intake("the data frame", _FRAME, intake)
+        check_intake("the data frame", FRAME, intake)
         named = {str(column) for column in (label_column, device_column) if column is not None} | intake.named
         parts = read_frame("the data frame", list_columns(path, tuple(named)), label_column, device_column, intake)
         notes = (*parts.notes, *note_index(path, named), *find_suspicions(parts, intake.encode))
@@ -138,7 +139,7 @@ def read_table(  # noqa: PLR0913 - the public signature
 def _finish(where: str, parts: FileContents, intake: ColumnOptions) -> Table:
     """Build the table of a file and the schema with which new rows are read."""
     table = build_table(where, parts)
-    return table._replace(schema=learn_schema(parts, table, intake, parts.device_name)) if table.features else table
+    return table._replace(schema=learn_schema(parts, table, intake, parts.device_name))
 
 
 def _read_array(array: Any, label: Column, device: Column, intake: ColumnOptions) -> Table:
@@ -154,7 +155,7 @@ def _read_array(array: Any, label: Column, device: Column, intake: ColumnOptions
     if intake.named:
         raise DataError(f"{where} has no named columns; columns, drop and encode are for a DataFrame")
     points, marks = _split(Path(where), array, label, device, intake)
-    return build_table(where, take_points(where, points, marks, intake))
+    return _finish(where, take_points(where, points, marks, intake), intake)
 
 
 def _add_suspicions(path: str, parts: FileContents, intake: ColumnOptions) -> FileContents:
@@ -212,7 +213,7 @@ def _read_file(file: Path, label: Column, device: Column, intake: ColumnOptions)
     """Read one file by the format of its suffix."""
     path = check_file(Path(split_part(str(file))[0]))
     full = _FULL.get(format_of(path))
-    _check_intake(str(path), format_of(path), intake)
+    check_intake(str(path), format_of(path), intake)
     with explain_system_errors(path):
         return SUFFIXES[format_of(path)](file, label, device) if full is None else full(file, label, device, intake)
 
@@ -248,15 +249,21 @@ def explain_system_errors(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _check_intake(path: str, kind: str, intake: ColumnOptions) -> None:
+def list_unsupported(kind: str, intake: ColumnOptions) -> list[str]:
+    """List the options with another value than the default that do not apply to a format."""
+    return [name for known, options in _OPTIONS for name in options
+            if kind not in known and getattr(intake, name) != getattr(TIDY, name)]  # fmt: skip
+
+
+def check_intake(path: str, kind: str, intake: ColumnOptions) -> None:
     """Validate that the options for columns apply to the format of a file."""
     for known, options in _OPTIONS:
-        unsupported = [name for name in options if getattr(intake, name) != getattr(TIDY, name)]
-        if unsupported and kind not in known:
+        unsupported = [name for name in options if name in list_unsupported(kind, intake)]
+        if unsupported:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in unsupported)
             raise DataError(
                 f"{path}: {flags} cannot be combined with {kind.removeprefix('a ')} files; expected a file of type "
-                f"{', '.join(name for name in known if name != _FRAME)}. Remove {flags}"
+                f"{', '.join(name for name in known if name != FRAME)}. Remove {flags}"
             )
 
 
@@ -287,7 +294,10 @@ def _read_npz(path: Path, label: Column, device: Column, intake: ColumnOptions =
             if array.shape != (m := len(parts.points),):
                 raise DataError(f"{what} have shape {array.shape}; expected ({m},), one per point")
             identifiers = to_raw(array, what)
-            marks = marks._replace(label=identifiers) if role == "labels" else marks._replace(device=identifiers)
+            if role == "labels":
+                marks = marks._replace(label=identifiers)
+            else:
+                marks = marks._replace(device=identifiers, device_name=USER)
     parts = take_points(str(path), parts, marks, intake)
     return parts._replace(image=find_image(arrays[name].shape, parts.points.shape[1]))
 
@@ -325,7 +335,8 @@ def _split(
     called = (marks.called[0] or "the label", marks.called[1] or "the device")
     points = numbers if len(roles.points) == len(names) else numbers[:, roles.points]
     why = f"has shape {array.shape}, expected at least one point"
-    return FileContents(points, why_empty=why), marks._replace(called=called)
+    positions = tuple(map(str, roles.points))
+    return FileContents(points, positions=positions, why_empty=why), marks._replace(called=called)
 
 
 def _read_arff(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
@@ -335,9 +346,9 @@ def _read_arff(path: Path, label: Column, device: Column, intake: ColumnOptions 
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 _TEXTS = (".csv", ".tsv", ".txt")
 # Format of tables in memory, in place of a suffix.
-_FRAME = "data frame"
+FRAME = "data frame"
 # Formats whose columns have names and may contain text.
-_NAMED = (*_TEXTS, *SPREADSHEETS, ".parquet", ".arrow", ".feather", ".ipc", ".arff", _FRAME)
+_NAMED = (*_TEXTS, *SPREADSHEETS, ".parquet", ".arrow", ".feather", ".ipc", ".arff", FRAME)
 # Formats whose missing values can be dropped or filled in.
 _FULL: dict[str, Callable[[Path, Column, Column, ColumnOptions], FileContents]] = {
     **dict.fromkeys(_TEXTS, read_text),
@@ -362,9 +373,9 @@ SUFFIXES: dict[str, Callable[[Path, Column, Column], FileContents]] = {
 }
 # Formats and the options that apply to them only.
 _OPTIONS = (
-    (_NAMED, ("columns", "drop", "encode", "keep", "weight_column", "na")),
-    ((*_TEXTS, *SPREADSHEETS), ("header", "decimal", "thousands")),
+    (_NAMED, ("columns", "drop", "encode", "keep", "weight_column", "na", "decimal", "thousands")),
+    ((*_TEXTS, *SPREADSHEETS), ("header",)),
     (_TEXTS, ("separator", "encoding")),
     (SPREADSHEETS, ("sheet",)),
-    ((*_FULL, _FRAME), ("missing",)),
+    ((*_FULL, FRAME), ("missing",)),
 )

@@ -29,6 +29,8 @@ INDEX = "__index_level_0__"
 _INDEX = re.compile(r"__index_level_\d+__")
 LABEL_NAMES = ("label",)
 DEVICE_NAMES = ("client", "device")
+# Column of the devices of formats that store them apart from the points.
+USER = "device"
 
 
 class ColumnRoles(NamedTuple):
@@ -91,6 +93,8 @@ class FileContents(NamedTuple):
         Columns that are copied to tables of labels.
     device_name : str or None
         Name of the column of the devices.
+    positions : tuple of str
+        Numbers of the columns of the features in a file without names, from 0; empty: 0 to d - 1.
     why_empty : str
         Error message for a file without points, to follow its name.
     """
@@ -109,6 +113,7 @@ class FileContents(NamedTuple):
     weight: NDArray[np.float64] | None = None
     copied: tuple[Categories, ...] = ()
     device_name: str | None = None
+    positions: tuple[str, ...] = ()
     why_empty: str = "has 0 rows; expected one point per row"
 
 
@@ -378,7 +383,7 @@ def build_table(where: str, parts: FileContents) -> Table:
     indicators, indicator_names = one_hot(parts.categories)
     if indicators:
         points = np.column_stack([points, *indicators])
-        names = (*names, *indicator_names)
+        names = (*(names or parts.positions), *indicator_names)
     labels = classes = owner = owners = None
     if parts.label is not None:
         codes, kinds = identify(_check_length(parts.label, len(points), f"{where}: the labels"))

@@ -51,6 +51,7 @@ def join_contents(contents: Sequence[tuple[str, FileContents]]) -> FileContents:
         np.concatenate([part.points for _, part in filled]), label, device, first.names, categories=categories,
         rows=None if is_complete else np.concatenate(rows), total=int(begins[-1]), image=first.image,
         weight=np.concatenate(weights) if weights else None, copied=copied, device_name=first.device_name,
+        positions=first.positions,
         owners=concatenate_identifiers(owners) if owners else None, why_empty=first.why_empty,
         notes=tuple(dict.fromkeys(note for _, part in contents for note in part.notes)),
     )  # fmt: skip

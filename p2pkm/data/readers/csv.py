@@ -282,7 +282,8 @@ def _read_numbers(
         return None
     points = numbers if len(roles.points) == numbers.shape[1] else numbers[:, roles.points]
     marks = LabelColumns.of(head.names, roles, texts)
-    return FileContents(points, marks.label, marks.device, _features(head, roles))
+    return FileContents(points, marks.label, marks.device, _features(head, roles), device_name=marks.device_name,
+                        positions=tuple(map(str, roles.points)))  # fmt: skip
 
 
 def _note_thousands(source: TextSource, head: CsvHeader, roles: ColumnRoles, parts: FileContents) -> list[str]:
@@ -315,7 +316,8 @@ def _read_mixed(source: TextSource, head: CsvHeader, roles: ColumnRoles, intake:
     points = [columns[j] for j in roles.points]
     parts = take_columns(str(source.path), [head.names[j] for j in roles.points], points, marks, locations, intake)
     empty = "" if head.sample else "has a header and no points; expected one point per line below the header"
-    return parts._replace(names=parts.names if head.is_named else (), why_empty=empty or parts.why_empty)
+    parts = parts._replace(positions=() if head.is_named else parts.names, why_empty=empty or parts.why_empty)
+    return parts._replace(names=parts.names if head.is_named else ())
 
 
 def locate_rows(source: TextSource, head: CsvHeader, rows: int) -> RowLocations:

@@ -29,6 +29,9 @@ class Dealt(NamedTuple):
         Names of the features and of the devices.
     rows : int64[m] or None
         Rows of the table that the points are; None: all.
+    schema : Schema or None
+    copied : dict of str to array, or None
+        As in `Table`.
     """
 
     points: NDArray[Any]
@@ -39,6 +42,8 @@ class Dealt(NamedTuple):
     features: tuple[str, ...] | None = None
     names: tuple[str, ...] | None = None
     rows: NDArray[np.int64] | None = None
+    schema: Any = None
+    copied: dict[str, NDArray[Any]] | None = None
 
 
 def read_for_deal(data: Any, device: Any, labels: Any, weights: Any, *, missing: bool) -> Dealt | None:
@@ -74,13 +79,15 @@ def read_for_deal(data: Any, device: Any, labels: Any, weights: Any, *, missing:
         weights, table = _read(data, device, labels, weights, missing)
     device = table.device if device is None or isinstance(device, str) else device
     labels = table.labels if labels is None or isinstance(labels, str) else labels
+    weights = table.weights if weights is None else weights
     if device is None:
         known = f"; its columns are {list_names(name_columns(data))}" if is_frame(data) else ""
         raise DataError(f"X has no column device or client, and device is None{known}. Name a column with device=")
     # Columns that pandas only numbers have no names, as in scikit-learn.
     names = name_columns(data) if is_frame(data) else []
     features = None if names and names == [str(number) for number in range(len(names))] else table.features
-    return Dealt(table.points, device, labels, weights, table.owners, features, table.names, table.rows)
+    return Dealt(table.points, device, labels, weights, table.owners, features, table.names, table.rows, table.schema,
+                 table.copied)  # fmt: skip
 
 
 def _read(frame: Any, device: Any, labels: Any, weights: Any, missing: bool) -> tuple[Any, Table]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.data.identifiers import require_complete, to_raw
-from p2pkm.data.readers.columns import Column, FileContents
+from p2pkm.data.readers.columns import USER, Column, FileContents
 from p2pkm.data.readers.concatenate import join_contents
 
 # Largest size of a file in bytes; as Python objects, its contents take several times as much memory.
@@ -45,7 +45,7 @@ def read_leaf(path: Path, label: Column, device: Column) -> FileContents:
     require_complete(owners, f"{path}: the users")
     owner = np.repeat(owners, [len(part.points) for *_, part in contents])
     joined = join_contents([(where, part) for where, _, part in contents])
-    return joined._replace(device=owner, owners=owners, why_empty=empty)
+    return joined._replace(device=owner, owners=owners, device_name=USER, why_empty=empty)
 
 
 def _open(path: Path) -> tuple[list[str], Mapping[str, Any]]:

@@ -8,10 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
-from p2pkm.data.readers.any_format import SPREADSHEETS, SUFFIXES, check_file, explain_system_errors
+from p2pkm.data.readers.anndata import split_part
+from p2pkm.data.readers.any_format import (
+    FRAME,
+    SPREADSHEETS,
+    SUFFIXES,
+    check_file,
+    check_intake,
+    explain_system_errors,
+    read_table,
+)
 from p2pkm.data.readers.arff import load_arff
 from p2pkm.data.readers.arrow import use_arrow, use_parquet
-from p2pkm.data.readers.columns import list_names
+from p2pkm.data.readers.columns import USER, list_names
 from p2pkm.data.readers.csv import locate_rows, open_cells, open_text, read_fields, read_head
 from p2pkm.data.readers.folder import TEXTS, expand_path, format_of, name_files
 from p2pkm.data.readers.frame import NamedColumns, convert_column, is_frame, list_columns, to_texts
@@ -76,6 +85,7 @@ def read_raw(source: Any, intake: ColumnOptions, texts: Collection[str] = ()) ->
         If the file cannot be read, or its columns have no names.
     """
     if is_frame(source):
+        check_intake("the data frame", FRAME, intake)
         return _wrap("the data frame", list_columns(source, tuple(texts)))
     files = expand_path(str(source), SUFFIXES)
     if files is None:
@@ -85,6 +95,7 @@ def read_raw(source: Any, intake: ColumnOptions, texts: Collection[str] = ()) ->
 
 def _read_file(path: Path, intake: ColumnOptions, texts: Collection[str]) -> RawTable:
     kind = format_of(check_file(path))
+    check_intake(str(path), kind, intake)
     with explain_system_errors(path):
         if kind in (*TEXTS, *SPREADSHEETS):
             read = open_text if kind in TEXTS else open_cells
@@ -99,6 +110,39 @@ def _read_file(path: Path, intake: ColumnOptions, texts: Collection[str]) -> Raw
     if array is None or array.ndim != 2:
         raise DataError(f"{path} has no named columns; expected a table, such as .csv, .xlsx or .parquet")
     return _wrap(str(path), NamedColumns([str(j) for j in range(array.shape[1])], list(array.T), len(array)))
+
+
+def is_matrix(source: Any) -> bool:
+    """Return whether a path names a file of a format that stores points, labels and devices apart from each other."""
+    return not is_frame(source) and format_of(split_part(str(source))[0]) in (".npz", ".json", ".h5ad")
+
+
+def read_matrix(source: Any, device: str | None) -> RawTable:
+    """Read points and devices of a file for which `is_matrix` is true, as columns.
+
+    Parameters
+    ----------
+    source : path
+    device : str or None
+        Column of the devices, if the file has it.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read.
+    """
+    missing = "refuse" if format_of(str(source)) == ".json" else "mean"
+    try:
+        # Arrays of devices and users of LEAF are found without a name.
+        table = read_table(source, None, None if device == USER else device, missing=missing)
+    except DataError:
+        # A file without this column; any other error occurs again.
+        table = read_table(source, missing=missing)
+    names = [column.name for column in table.schema.columns]
+    columns: list[Any] = list(table.points.T)
+    if table.device is not None and device is not None:
+        names, columns = [*names, device], [*columns, table.device]
+    return _wrap(str(source), NamedColumns(names, columns, len(table.points)))._replace(notes=table.notes or ())
 
 
 def _wrap(where: str, frame: NamedColumns) -> RawTable:

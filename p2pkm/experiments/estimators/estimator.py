@@ -20,6 +20,7 @@ from p2pkm.core.sorting import blocks, sort_by
 from p2pkm.core.validation import as_floats, check_magnitude, check_near, name_features
 from p2pkm.data.identifiers import are_numbers, find_missing, identify, is_integer, locate, to_raw
 from p2pkm.data.partition import iid
+from p2pkm.data.schema import find_fill_values
 from p2pkm.data.shards import Shards, unweighted
 from p2pkm.experiments.estimators.parameters import (
     ResolvedParameters,
@@ -33,7 +34,7 @@ from p2pkm.experiments.estimators.parameters import (
     split_init,
 )
 from p2pkm.experiments.estimators.rounds_text import list_rounds
-from p2pkm.experiments.estimators.rows import KINDS, Points, fill_in, find_fill_values, read_rows
+from p2pkm.experiments.estimators.rows import KINDS, Points, fill_in, read_rows
 from p2pkm.experiments.estimators.warn_once import warn
 from p2pkm.experiments.simulate import simulate
 from p2pkm.kernels import select_kernels

@@ -108,26 +108,6 @@ def _refuse_missing(points: Points) -> None:
         )
 
 
-def find_fill_values(points: Points, weights: Floats, statistic: str) -> Floats:
-    """Compute the weighted mean or median of the known values of each feature, float64[d]; 0 if none is known.
-
-    The values are those that the devices find by messages; see `p2pkm.methods.init.imputation` and
-    `p2pkm.methods.init.median_imputation`.
-    """
-    values = np.zeros(points.shape[1])
-    for j, column in enumerate(points.T):
-        known = ~np.isnan(column) & (weights > 0)
-        if known.any():
-            order = np.argsort(column[known], kind="stable")
-            ordered, weight = column[known][order].astype(np.float64), np.cumsum(weights[known][order])
-            if statistic == "mean":
-                values[j] = np.cumsum(ordered * weights[known][order])[-1] / weight[-1]
-            else:
-                lower = ordered[np.argmax(2.0 * weight >= weight[-1])]
-                values[j] = (lower + ordered[np.argmax(2.0 * weight > weight[-1])]) / 2.0
-    return values
-
-
 def fill_in(points: Points, values: Floats | None) -> Points:
     """Replace NaN by the value of the feature; None: nothing is missing."""
     if values is None or not np.isnan(points.max(initial=0.0)):
