@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from p2pkm.core.cache import memoize_in_study
-from p2pkm.core.errors import ExperimentError, TopologyError
+from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.spec import Spec, complete, parameters, parse, suggest
 from p2pkm.core.validation import cast_points
@@ -158,10 +158,9 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
     P2PKMError
         If graph, data or options cannot be used; nothing has been written then.
     """
-    from p2pkm.data.assign import count_in_column, default_partition, list_notes, name_devices
+    from p2pkm.data.assign import count_in_column, list_notes, name_devices
     from p2pkm.data.out_of_core.index import index_files
     from p2pkm.data.out_of_core.shards import DiskShards
-    from p2pkm.data.partition import known as known_partitions
     from p2pkm.data.sources import SOURCES
     from p2pkm.engine.build_batch import label_pooled
     from p2pkm.engine.build_run import build_run
@@ -174,11 +173,7 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
     stored = index_files(source.options["path"], partition, **columns) if source.name == "file" else None
     data_key = str(source), experiment.seed, *map(str, columns.values())
     table: Any = stored or memoize_in_study("points", lambda: data_key, lambda: load_points(source, experiment))
-    partition = complete(
-        partition or Spec(default_partition(table, experiment.devices), {}),
-        known_partitions(experiment.partition),
-        experiment.seed,
-    )
+    table, partition = _choose_partition(table, partition, experiment)
     n = experiment.devices or count_in_column(partition, table)
     names = name_devices(partition, table, n) if n else None
     topology = _choose_topology(specs, n, ranks or 16, names)
@@ -193,7 +188,7 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
             # This partition deals the clusters of central k-means instead of classes.
             table = table._replace(clusters=label_pooled(table.completed().points, clusters, experiment.seed))
         shards = find_shards(experiment) or _assign_points(
-            table, partition, topology.clients, experiment.dtype, (data_key, clusters)
+            table, partition, topology.clients, experiment.dtype, (data_key, clusters, experiment.partition)
         )
     shards = shards if topology.hub < 0 else shards.with_hub()
     if experiment.clusters == "auto":
@@ -212,7 +207,7 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
         experiment,
         graph=str(specs.graph),
         data=str(source),
-        partition=str(partition),
+        partition=experiment.partition if is_reference(experiment.partition) else str(partition),
         devices=topology.clients,
         clusters="auto" if k_max else clusters,
         k_max=k_max,
@@ -278,6 +273,41 @@ def load_points(source: Spec, experiment: RunOptions) -> Any:
     codes = encode(labels, table.total or len(table.points), "the labels of the pair")
     codes = codes if table.rows is None else codes[table.rows]
     return table._replace(labels=codes, classes=int(codes.max()) + 1)
+
+
+def _choose_partition(table: Any, partition: Spec | None, experiment: RunOptions) -> tuple[Any, Spec]:
+    """Complete the partition, by default that of the table; an array becomes the column of devices of the table.
+
+    Raises
+    ------
+    DataError
+        If the array does not have a device for each row, or the points stay on disk.
+    """
+    import numpy as np
+
+    from p2pkm.data.assign import default_partition
+    from p2pkm.data.out_of_core.index import FileIndex
+    from p2pkm.data.partition import known as known_partitions
+    from p2pkm.data.partition.by_column import read_owners
+
+    owners = find_object(experiment.partition, "partition")
+    if owners is None:
+        partition = partition or Spec(default_partition(table, experiment.devices), {})
+        return table, complete(partition, known_partitions(experiment.partition), experiment.seed)
+    if isinstance(table, FileIndex):
+        raise DataError(
+            f"partition {experiment.partition} cannot be combined with points that stay on disk: it is an array of the "
+            "program. Use a column of devices in the files, or points in memory"
+        )
+    rows = table.total or len(table.points)
+    if len(owners) != rows:
+        raise DataError(
+            f"partition {experiment.partition} has {len(owners):,} entries; expected {rows:,}, the device of each row "
+            "of the data. Use an array of this length"
+        )
+    owner, n, names = read_owners(owners, rows, experiment.devices)
+    owner = owner if table.rows is None else owner[table.rows]
+    return table._replace(device=owner, owners=np.arange(n), names=names), Spec("column", {})
 
 
 def _tabulate_shards(shards: Any, experiment: RunOptions) -> Any:
@@ -369,6 +399,8 @@ def parse_partition(text: str | None) -> Spec | None:
     """Parse the spec of a partition; None stands for the default of the data source."""
     from p2pkm.data.partition import known as known_partitions
 
+    if find_object(text, "partition") is not None:
+        return Spec(str(text), {})
     return parse(text, known_partitions(text), "partition") if text else None
 
 

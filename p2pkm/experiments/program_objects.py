@@ -1,4 +1,4 @@
-"""Objects of a Python program as values of options: graphs, points, methods and centers.
+"""Objects of a Python program as values of options: graphs, points, partitions, methods and centers.
 
 Options are text in files, rows and orders. There, an object stands as a reference, ``object:`` and a digest of its
 content; `available` makes the objects of a study known to the runs that it encloses. References are never names: users
@@ -202,6 +202,28 @@ def _is_pair(data: Any) -> bool:
     return type(data) is tuple and len(data) == 2 and not any(isinstance(part, (str, Mapping)) for part in data)
 
 
+def _content_of_partition(partition: Any) -> Any:
+    """List the device of each point.
+
+    Raises
+    ------
+    DataError
+        If the object is not an array of device numbers or names.
+    """
+    from p2pkm.data.partition.by_column import read_column
+    from p2pkm.data.readers.frame_content import join_texts
+
+    if isinstance(partition, (list, tuple)) or np.ndim(partition) != 1:
+        raise DataError(
+            f"partition is of type {type(partition).__name__} and shape {np.shape(partition)}; expected text such as "
+            "dirichlet:alpha=0.3, or an array of shape (points,), the device of each point"
+        )
+    devices = read_column(partition, "partition")
+    if np.asarray(partition).dtype.kind == "f" and devices.dtype.kind != "i":
+        raise DataError("partition has numbers with a fraction; expected numbers of devices from 0, or names")
+    return ["partition", devices if devices.dtype.kind == "i" else join_texts(devices.tolist())]
+
+
 def _content_of_method(method: Any) -> Any:
     """List class and parameters of a method, and the source of classes that are not part of this package.
 
@@ -287,6 +309,10 @@ def _describe_data(data: Any) -> str:
     return f"{kind_name}({' x '.join(map(str, array.shape))})"
 
 
+def _describe_partition(partition: Any) -> str:
+    return f"array({len(partition)} points, {len(set(np.asarray(partition).tolist()))} devices)"
+
+
 def _describe_method(method: Any) -> str:
     """Describe a method by its class, its number of clusters and the parameters that differ from the defaults."""
     kind = kind_of(method)
@@ -312,12 +338,14 @@ def _default(kind: Callable[..., Any], k: int) -> dict[str, Any]:
 _CONTENTS: dict[str, Callable[[Any], Any]] = {
     "graph": _content_of_graph,
     "data": _content_of_data,
+    "partition": _content_of_partition,
     "algorithm": _content_of_method,
     "true_centers": np.asarray,
 }
 _DESCRIPTIONS: dict[str, Callable[[Any], str]] = {
     "graph": _describe_graph,
     "data": _describe_data,
+    "partition": _describe_partition,
     "algorithm": _describe_method,
     "true_centers": lambda centers: _describe_data(np.asarray(centers)),
 }

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 def simulate(  # noqa: PLR0913 - the public signature
     algorithm: Any, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Any, *,
-    rounds: int | None = None, all_rounds: bool = False, seed: int = 0, start: Any = None,
+    partition: Any = None, rounds: int | None = None, all_rounds: bool = False, seed: int = 0, start: Any = None,
     record_every: int | None = None, baselines: bool = True, allow_disconnected: bool = False,
     rank_partition: Literal["auto", "blocks", "metis"] = "auto",
     link_model: LinkModel | str | None = None,
@@ -77,8 +77,12 @@ def simulate(  # noqa: PLR0913 - the public signature
     graph : networkx.Graph, igraph.Graph, sparse or dense matrix, CSRGraph, TimeVaryingGraph, Topology or None
         Undirected communication graph; device i is its i-th node in sorted order. Of a matrix, values other than 0 are
         the weights of links. None: the star of a server method, whose hub is an additional device without points.
-    shards : Shards, DataFrame of pandas or polars, pyarrow.Table, or Table
-        Points of each device; a table has a column device or client, see `p2pkm.Shards.deal`.
+    shards : Shards, DataFrame of pandas or polars, pyarrow.Table, Table, or array_like of shape (m, d)
+        Points of each device; a table has a column device or client, see `p2pkm.Shards.deal`, unless `partition` is
+        given.
+    partition : array_like of int or str, shape (m,), optional
+        Device of each row of `shards`, such as ``p2pkm.partition.iid(m, 4)``: numbers from 0, of which some may be
+        without points, or names.
     rounds : int, optional
         Maximum number of rounds of the method; None: the default of the method (150 for GTVMin).
     all_rounds : bool, default=False
@@ -180,8 +184,9 @@ def simulate(  # noqa: PLR0913 - the public signature
     >>> round(result.summary["ratio_mean"], 2), result.summary["messages_lost"] > 0
     (1.01, True)
     """
-    shards = _read_shards(algorithm, shards, missing)
-    check_declaration(type(algorithm), type(algorithm).__name__)
+    _check_algorithm(algorithm)
+    graph = convert_foreign(graph)
+    shards = _read_shards(shards, missing, partition, graph)
     seed = check_integer(seed, 0, "seed")
     _check_flags(
         all_rounds=all_rounds,
@@ -206,7 +211,6 @@ def simulate(  # noqa: PLR0913 - the public signature
     )  # fmt: skip
     world = connect()
     check_options(algorithm, options, world.size)
-    graph = convert_foreign(graph)
     topology = place_graph(algorithm, graph, shards.n, shards.names)
     shards = shards if topology.hub < 0 else shards.with_hub()
     config = build_run(algorithm, options, topology, shards, ranks=world.size, graph=graph)
@@ -249,26 +253,48 @@ def _check_flags(**flags: Any) -> None:
         check_scalar(value, name)
 
 
-def _read_shards(algorithm: Any, points: Any, missing: str) -> Shards:
-    """Return shards, or deal a table; reject the name or the class of a method, and an array in place of shards."""
+def _check_algorithm(algorithm: Any) -> None:
+    """Reject the name or the class of a method, and an incomplete declaration."""
     if isinstance(algorithm, (str, type)):
         raise ExperimentError(f"algorithm is {algorithm!r}; expected a method, such as p2pkm.GTVMin(16)")
-    if isinstance(points, Shards):
-        return points
+    check_declaration(type(algorithm), type(algorithm).__name__)
+
+
+def _read_shards(points: Any, missing: str, partition: Any, graph: Any) -> Shards:
+    """Return shards, or deal a table by its column of devices or by an array.
+
+    Raises
+    ------
+    ExperimentError
+        If the points do not have devices, or have them twice.
+    """
     from p2pkm.data.readers.any_format import read_table
     from p2pkm.data.readers.frame_content import is_frame
     from p2pkm.data.table import Table
 
-    if is_frame(points):
+    if isinstance(partition, str):
+        raise ExperimentError(
+            f"partition is {partition!r}; expected an array, the device of each row. Use a function of "
+            "p2pkm.partition, such as p2pkm.partition.iid(len(X), 4)"
+        )
+    if is_frame(points) or (isinstance(points, np.ndarray) and partition is not None):
         points = read_table(points, missing=missing)
         for note in points.notes or ():
             print_note(note)
+    if isinstance(points, Shards) or (isinstance(points, Table) and points.device is not None):
+        if partition is not None:
+            raise ExperimentError(
+                "partition cannot be combined with p2pkm.Shards or a column of devices, to which the points belong "
+                "already. Remove partition, or drop the column"
+            )
+        return points if isinstance(points, Shards) else Shards.deal(points, missing=missing in FILLING)
     if not isinstance(points, Table):
         raise ExperimentError(
             f"shards are of type {type(points).__name__}; expected p2pkm.Shards or a table with a column device. Build "
-            "shards from the points and the device of each point: p2pkm.Shards.deal(points, device, devices=n)"
+            "shards, p2pkm.Shards.deal(points, device), or use an array with partition=, the device of each row"
         )
-    return Shards.deal(points, missing=missing in FILLING)
+    devices = None if partition is None or graph is None else Topology.from_graph(graph).clients
+    return Shards.deal(points, partition, devices=devices, missing=missing in FILLING)
 
 
 def _identify(config: RunConfig, start: Floats | None) -> dict[str, Any]:

@@ -140,6 +140,42 @@ def test_simulate_says_what_it_takes():
         p2pkm.simulate(p2pkm.GTVMin(2), topologies.path(2), X)
 
 
+def test_simulate_deals_rows_by_an_array():
+    def run(points, **options):
+        return p2pkm.simulate(p2pkm.GTVMin(2), topologies.path(2), points, rounds=2, baselines=False, **options)
+
+    expected = run(p2pkm.Shards.deal(X, DEVICE))
+    plain = FRAME[["x", "y"]]
+    named = np.array(["a", "b"])[DEVICE]
+    for points, partition in ((X, DEVICE), (polars.from_pandas(plain), DEVICE.tolist()), (p2pkm.read_table(X), named)):
+        result = run(points, partition=partition)
+        assert result.summary["centroids_sha256"] == expected.summary["centroids_sha256"]
+    assert result.topology.names == ("a", "b")
+    server = p2pkm.simulate(p2pkm.FKM(2), None, X, partition=DEVICE, rounds=2, baselines=False)
+    assert server.census.sizes.tolist() == [3, 3]
+    empty = p2pkm.simulate(p2pkm.GTVMin(2), topologies.path(4), X, partition=DEVICE, rounds=2, baselines=False)
+    assert empty.census.sizes.tolist() == [3, 3, 0, 0]
+    missing = plain.assign(x=[0, None, 0.5, 5, 0, 5.5])
+    assert run(missing, partition=DEVICE, missing="drop").census.sizes.tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("points", "partition", "words"),
+    [
+        (X, "iid", "partition is 'iid'; expected an array"),
+        (p2pkm.Shards.deal(X, DEVICE), DEVICE, "to which the points belong already"),
+        (FRAME, DEVICE, "cannot be combined with p2pkm.Shards or a column of devices"),
+        (X, DEVICE[:-1], "device has shape (5,); expected (6,), one device per row"),
+        (X, np.arange(6) % 3, "a row belongs to device 2, counted from 0; expected at least 3"),
+        (X, [None, *DEVICE[1:]], "the values of device are missing at row 0"),
+    ],
+)
+def test_a_wrong_partition_is_refused(points, partition, words):
+    with pytest.raises(ValueError) as refusal:
+        p2pkm.simulate(p2pkm.GTVMin(2), topologies.path(2), points, partition=partition)
+    assert words in str(refusal.value)
+
+
 def test_an_index_with_a_name_is_mentioned():
     indexed = FRAME.assign(patient=range(6)).set_index("patient")
     assert "the index of the frame (patient) is not read" in p2pkm.read_table(indexed).notes[0]

@@ -61,6 +61,8 @@ def begun(monkeypatch):
         {"data": SHARDS},
         {"data": FRAME},
         {"data": (X, Y), "partition": TEXT["partition"], "devices": 4},
+        {"data": (X, Y), "partition": DEVICE},
+        pytest.param({"data": (X, Y), "partition": pd.Series(DEVICE), "devices": 4}, marks=pytest.mark.slow),
         pytest.param({"data": p2pkm.read_table(FRAME)}, marks=pytest.mark.slow),
         {"data": FRAME.rename(columns={"device": "ward", "label": "class"}).assign(i=range(80), w="t"),
          "device_column": "ward", "label_column": "class", "columns": ["x", "y"]},
@@ -159,6 +161,42 @@ def weighted(graph, weight):
     return graph
 
 
+def test_partitions_are_values_of_a_grid(tmp_path, begun):
+    names = np.array(["Oulu", "Turku", "Vaasa", "Espoo"])[DEVICE]
+    partitions = {"mine": DEVICE, "text": TEXT["partition"], "named": names}
+
+    def run(partitions):
+        return p2pkm.study(
+            grid={"partition": partitions}, data=(X, Y), clusters=4, graph="complete", out=tmp_path, **FEW
+        )
+
+    with pytest.raises(DataError, match="partition few has 79 entries"):
+        run(partitions | {"few": DEVICE[:-1]})
+    assert not begun
+    study = run(partitions)
+    assert [row["partition"] for row in study.rows] == ["mine", "text", "named"] and study.rows[1]["devices"] == 16
+    dealt = p2pkm.simulate(p2pkm.GTVMin(4), topologies.complete(4), SHARDS, rounds=2, baselines=False)
+    assert study.rows[0]["centroids_sha256"] == dealt.summary["centroids_sha256"]
+    assert len(begun) == 3 and run({"same": DEVICE.astype(np.int32)}).rows[0]["partition"] == "same"
+    assert len(begun) == 3
+
+
+@pytest.mark.slow
+def test_partitions_reach_other_processes():
+    studies = [p2pkm.study(grid={"partition": [DEVICE, DEVICE[::-1]]}, data=(X, Y), clusters=4, jobs=jobs, **FEW)
+               for jobs in (1, 2)]  # fmt: skip
+    assert plain(studies[0]) == plain(studies[1])
+
+
+def test_rows_that_are_left_out_belong_to_no_device():
+    frame = pd.DataFrame(X.copy(), columns=["x", "y"])
+    frame.loc[[3, 50], "x"] = np.nan
+    remaining = np.delete(np.arange(80), [3, 50])
+    study = p2pkm.study(data=frame, partition=DEVICE, missing="drop", clusters=4, **FEW)
+    expected = p2pkm.study(data=p2pkm.Shards.deal(X[remaining], DEVICE[remaining]), clusters=4, **FEW)
+    assert study.rows[0]["centroids_sha256"] == expected.rows[0]["centroids_sha256"]
+
+
 @pytest.mark.parametrize(
     ("option", "values", "names"),
     [
@@ -174,6 +212,8 @@ def weighted(graph, weight):
                        functools.partial(p2pkm.FKM, server_n_init=2)],
          ["GTVMin(4)", "GTVMin(4, coupling=2)", "GTVMin", "local", "FKM(server_n_init=2)"]),
         ("algorithm", {"none": p2pkm.LocalOnly, "ours": Mine(3)}, ["local: none", "ours"]),
+        ("partition", [DEVICE, DEVICE[::-1], "iid"],
+         ["array(80 points, 4 devices)", "array(80 points, 4 devices) #2", "iid"]),
         ("true_centers", [np.zeros((3, 2))], ["array(3 x 2)"]),
         ("columns", [["a", "b"], "a", ["c, d"]], ["a,b", "a", '"c, d"']),
     ],
@@ -224,7 +264,20 @@ def test_objects_are_called_what_they_are(option, values, names):
         (lambda: p2pkm.study(data=(FRAME, Y)), ExperimentError, "data DataFrame(80 x 4) has labels twice"),
         (lambda: p2pkm.study(data=SHARDS, partition="iid"), ExperimentError, "its points belong to devices already"),
         (lambda: p2pkm.study(data=SHARDS, columns="x"), ExperimentError, "has been read already"),
-        (lambda: p2pkm.study(data=X, partition=DEVICE), ExperimentError, "partition is of type ndarray; expected text"),
+        (lambda: p2pkm.study(data=SHARDS, partition=DEVICE), ExperimentError,
+         "partition array(80 points, 4 devices) cannot be combined with data Shards(4 devices, 80 points)"),
+        (lambda: p2pkm.study(data=X, partition=DEVICE[:-1]), DataError,
+         "partition array(79 points, 4 devices) has 79 entries; expected 80, the device of each row"),
+        (lambda: p2pkm.study(data="grid16:points=5", partition={"mine": DEVICE[:-1]}), DataError,
+         "partition mine has 79 entries; expected 80"),
+        (lambda: p2pkm.study(data=X, partition=DEVICE + 0.5), DataError, "numbers with a fraction"),
+        (lambda: p2pkm.study(data=X, partition=DEVICE[:, None]), DataError,
+         "partition is of type ndarray and shape (80, 1); expected text"),
+        (lambda: p2pkm.study(data=X, partition=DEVICE.tolist()), DataError, "partition is of type list"),
+        (lambda: p2pkm.study(data=X, partition=np.where(DEVICE == 0, None, "a")), DataError,
+         "the values of partition are missing at row"),
+        (lambda: p2pkm.study(data=X, partition=DEVICE, devices=3), DataError,
+         "devices is 3, but a row belongs to device 3"),
         (lambda: p2pkm.study(data=SHARDS, devices=5), ExperimentError,
          "devices is 5, but the points of Shards(4 devices, 80 points) belong to 4 devices"),
         (lambda: p2pkm.study(data=SHARDS, graph=nx.path_graph(5)), TopologyError,
@@ -370,7 +423,8 @@ def test_names_in_a_study_file_are_read_as_written():
 
 
 def test_every_kind_has_a_reference_and_a_description():
-    samples = {"graph": nx.path_graph(2), "data": X, "algorithm": p2pkm.GTVMin(2), "true_centers": [[0.0, 1.0]]}
+    samples = {"graph": nx.path_graph(2), "data": X, "algorithm": p2pkm.GTVMin(2), "true_centers": [[0.0, 1.0]],
+               "partition": DEVICE}  # fmt: skip
     assert set(samples) == set(KINDS)
     for option, value in samples.items():
         assert refer(option, value).startswith(OBJECT) and describe(option, value)

@@ -101,6 +101,19 @@ def _name(kinds: NDArray[Any], n: int | None) -> tuple[str, ...] | None:
     return tuple(map(str, kinds.tolist())) or None
 
 
+def read_column(values: Any, what: str) -> NDArray[Any]:
+    """Convert the device of each point to identifiers, int64[m] or object[m].
+
+    Raises
+    ------
+    DataError
+        If a device is missing.
+    """
+    raw = to_raw(values, what)
+    require_complete(raw, f"the values of {what}")
+    return raw
+
+
 def read_owners(device: Any, m: int, n: int | Sequence[Any] | None) -> tuple[Ints, int, tuple[str, ...] | None]:
     """Read the devices of points: device of each point, int64[m], number of devices, and names (None: numbers only).
 
@@ -118,10 +131,9 @@ def read_owners(device: Any, m: int, n: int | Sequence[Any] | None) -> tuple[Int
     DataError
         If a device is missing, or is not among the given ones.
     """
-    raw = to_raw(device, "device")
+    raw = read_column(device, "device")
     if raw.shape != (m,):
         raise DataError(f"device has shape {raw.shape}; expected ({m},), one device per row of X")
-    require_complete(raw, "the values of device")
     if not isinstance(n, int | np.integer | None):
         return _find_owners(raw, n)
     high = int(raw.max()) if raw.dtype.kind == "i" and raw.min() >= 0 else -1

@@ -77,9 +77,9 @@ def read_for_deal(data: Any, device: Any, labels: Any, weights: Any, *, missing:
             )
     else:
         weights, table = _read(data, device, labels, weights, missing)
-    device = table.device if device is None or isinstance(device, str) else device
-    labels = table.labels if labels is None or isinstance(labels, str) else labels
-    weights = table.weights if weights is None else weights
+    device = table.device if device is None or isinstance(device, str) else _select(device, table)
+    labels = table.labels if labels is None or isinstance(labels, str) else _select(labels, table)
+    weights = table.weights if weights is None else _select(weights, table)
     if device is None:
         known = f"; its columns are {list_names(name_columns(data))}" if is_frame(data) else ""
         raise DataError(f"X has no column device or client, and device is None{known}. Name a column with device=")
@@ -88,6 +88,13 @@ def read_for_deal(data: Any, device: Any, labels: Any, weights: Any, *, missing:
     features = None if names and names == [str(number) for number in range(len(names))] else table.features
     return Dealt(table.points, device, labels, weights, table.owners, features, table.names, table.rows, table.schema,
                  table.copied)  # fmt: skip
+
+
+def _select(values: Any, table: Table) -> Any:
+    """Select the values of the remaining rows of a table from those of all its rows."""
+    if table.rows is None or np.shape(values)[:1] != (table.total,):
+        return values
+    return np.asarray(values)[table.rows]
 
 
 def _read(frame: Any, device: Any, labels: Any, weights: Any, missing: bool) -> tuple[Any, Table]:

@@ -164,10 +164,7 @@ class ProgramValues:
             return str(OPTIONS[option].reader(value)), ""
         if isinstance(value, (list, tuple, Mapping)):  # a later check tells where lists belong
             return value, ""
-        remedy = ". Give points that belong to devices as data, p2pkm.Shards" if option == "partition" else ""
-        raise ExperimentError(
-            f"{self._where}: {option} is of type {type(value).__name__}; expected text or a number{remedy}"
-        )
+        raise ExperimentError(f"{self._where}: {option} is of type {type(value).__name__}; expected text or a number")
 
     def _describe(self, option: str, value: Any) -> str:
         return ALONE if option == "algorithm" and _is_alone(value) else describe(option, value)

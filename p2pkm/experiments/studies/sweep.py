@@ -175,6 +175,7 @@ def study(  # noqa: PLR0913 - the public signature
     * `algorithm`: a method such as ``p2pkm.GTVMin(16)``, or its class, which takes the option `clusters`.
     * `data`: an array, a pair of an array and its labels, a DataFrame of pandas or polars, a pyarrow.Table, what
       `p2pkm.read_table` returns, or `p2pkm.Shards`.
+    * `partition`: an array, the device of each row of the data, such as ``p2pkm.partition.iid(m, 4)``.
     * `true_centers`: an array. Options such as `faults`, `link_model` and `init`: `p2pkm.Faults`, `p2pkm.LinkModel`,
       `p2pkm.Init`.
     * `columns`, `drop` and `encode`: lists of names.
