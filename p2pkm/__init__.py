@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from p2pkm.methods.peer.tracking import TrackingLloyd as TrackingLloyd
     from p2pkm.methods.server.centralized import Central as Central
     from p2pkm.methods.server.feca import FeCA as FeCA
+    from p2pkm.methods.server.fedlloyd import FedLloyd as FedLloyd
     from p2pkm.methods.server.ffcm import FFCM as FFCM
     from p2pkm.methods.server.fkm import FKM as FKM
     from p2pkm.methods.server.fkmeanscb import FKMeansCB as FKMeansCB
@@ -98,6 +99,7 @@ _MODULES = {
     "Epidemic": "p2pkm.methods.peer.epidemic",
     "FeCA": "p2pkm.methods.server.feca",
     "FFCM": "p2pkm.methods.server.ffcm",
+    "FedLloyd": "p2pkm.methods.server.fedlloyd",
     "FKM": "p2pkm.methods.server.fkm",
     "FKMeansCB": "p2pkm.methods.server.fkmeanscb",
     "GossipMatching": "p2pkm.methods.peer.gossip",

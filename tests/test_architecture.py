@@ -140,6 +140,7 @@ WALKS = {  # stages that walk the same tree: they differ in what goes up, what t
     "p2pkm/methods/init/choose_k.py": {"TreeRows"},
     "p2pkm/methods/init/tree_groups.py": {"TreeRows"},
     "p2pkm/methods/tree/tracking.py": {"TreeLloyd", "TreeLloydOnGraph"},
+    "p2pkm/methods/server/fedlloyd.py": {"TreeLloyd"},
 }
 AVERAGES = {  # methods that average sums and counts: they differ in the exchange
     "p2pkm/methods/building_blocks/lloyd_by_averages.py": {"LloydByAverages"},

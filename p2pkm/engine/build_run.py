@@ -179,8 +179,7 @@ def check_options(algorithm: Any, options: RunOptions, ranks: int = 1) -> Channe
     _check_checkpoints(algorithm, options)
     if options.start is not None:
         _check_start(algorithm)
-    if not needs_hub(algorithm):
-        check_init(algorithm.traits.init, algorithm.k)
+    check_init(algorithm.traits.init, algorithm.k)
     if options.stream is not None:
         check_following(algorithm, timed=options.link_model is not None)
     model: LinkModel | None = options.link_model

@@ -83,12 +83,11 @@ class MethodSpec:
         ExperimentError
             If a parameter is out of range.
         """
-        from p2pkm.methods.init.pipelines import check_init, needs_hub
+        from p2pkm.methods.init.pipelines import check_init
 
         if k not in self._built:
             algorithm = self._kind(k, **self.spec.options, **self._options)
-            if not needs_hub(algorithm):
-                check_init(algorithm.traits.init, algorithm.k)
+            check_init(algorithm.traits.init, algorithm.k)
             self._built[k] = algorithm
         return self._built[k]
 

@@ -214,7 +214,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     topology = place_graph(algorithm, graph, shards.n, shards.names)
     shards = shards if topology.hub < 0 else shards.with_hub()
     config = build_run(algorithm, options, topology, shards, ranks=world.size, graph=graph)
-    start_centroids = None if start is None else _read_start(start, algorithm, shards, scale)
+    start_centroids = None if start is None else _read_start(start, algorithm, shards, topology, scale)
     centers = None if true_centers is None else check_centers(true_centers, shards.d)
     hooks = RootHooks(scores=OptionalMetrics(silhouette, centers), names=_name_inputs(options))
     with ExitStack() as stack:
@@ -368,9 +368,15 @@ def _encode(text: str) -> Any:
     return np.frombuffer(text.encode(), np.uint8)
 
 
-def _read_start(start: Any, algorithm: Any, shards: Shards, scale: str) -> Floats:
-    """Check initial centroids, float64[n, k, d], and, unless points are scaled, their distance to the points."""
-    centroids = check_start(start, shards.n, algorithm.k, shards.d, shared=algorithm.traits.needs_shared_start)
+def _read_start(start: Any, algorithm: Any, shards: Shards, topology: Topology, scale: str) -> Floats:
+    """Check initial centroids, float64[n, k, d], and, unless points are scaled, their distance to the points.
+
+    A server starts from the centroids of device 0.
+    """
+    shared = algorithm.traits.needs_shared_start
+    centroids = check_start(start, topology.clients, algorithm.k, shards.d, shared=shared)
+    if topology.hub >= 0:
+        centroids = np.concatenate((centroids, centroids[:1]))
     if scale == "none":
         check_near(shards.points, centroids[centroids[:, :, 0] < np.inf], "the points and start")
     return centroids

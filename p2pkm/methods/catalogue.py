@@ -56,6 +56,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "private": CatalogueEntry("private", "noisy sums", "none", "differentially private k-means by sums along a tree"),
     "deepfeca": CatalogueEntry("deep", "network weights", "none", "learned features and clusters, with a server"),
     "deepgossip": CatalogueEntry("deep", "network weights", "none", "learned features and clusters, without a server"),
+    "fedlloyd": CatalogueEntry("server", "sums", "none", "Lloyd steps on pooled points, integer sums at a server"),
     "fkm": CatalogueEntry("server", "centroids", "sample", "local Lloyd steps, weighted k-means at the server"),
     "kfed": CatalogueEntry("server", "centroids", "few", "one-shot k-FED: averages around k local centroids"),
     "fkmeanscb": CatalogueEntry("server", "centroids", "none", "one-shot k-means of points with Laplace noise"),

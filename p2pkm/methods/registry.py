@@ -42,6 +42,7 @@ METHODS: Mapping[str, MethodEntry] = {
     "gossip-sum": MethodEntry("methods.peer.gossip_sum", "GossipSum"),
     "epidemic": MethodEntry("methods.peer.epidemic", "Epidemic"),
     "coreset": MethodEntry("methods.peer.coreset", "Coreset"),
+    "fedlloyd": MethodEntry("methods.server.fedlloyd", "FedLloyd"),
     "fkm": MethodEntry("methods.server.fkm", "FKM"),
     "kfed": MethodEntry("methods.server.kfed", "KFED"),
     "fkmeanscb": MethodEntry("methods.server.fkmeanscb", "FKMeansCB"),

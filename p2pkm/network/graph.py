@@ -276,8 +276,10 @@ class Topology:
         The root minimizes the larger of its distances to the two ends of a long path, which are found by two
         breadth-first searches; ties go to the lowest id. In a tree, it is a center. In other graphs it is near one: in
         1,440 random graphs of 10 to 60 devices, its eccentricity is minimal in 1,111, larger by 1 in 306, and by 2 in
-        23.
+        23. The root of a star around a server is the server.
         """
+        if self.hub >= 0:
+            return self.grow(np.array([self.hub]))
         lowest = find_first(self.components, np.zeros(self.n, np.int64))
         from_first_end = self.layers(find_first(self.components, self.layers(lowest)))
         from_second_end = self.layers(find_first(self.components, from_first_end))

@@ -38,6 +38,7 @@ REFUSED = {
     "local",
     "private",
     "treelloyd",
+    "fedlloyd",
 }
 
 

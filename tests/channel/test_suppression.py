@@ -233,6 +233,7 @@ def test_without_the_option_such_rows_do_leave(monkeypatch):
     (("--algorithm", "coreset"), "sends raw points"),
     (("--algorithm", "mufc"), "masked as a whole"),
     (("--algorithm", "treelloyd"), "which may be a single point"),
+    (("--algorithm", "fedlloyd"), "which may be a single point"),
     (("--algorithm", "ffcm2"), "a share in every row"),
     (("--algorithm", "admm"), "by their number"),
     (("--init", "d2-sampling"), "raw points"),

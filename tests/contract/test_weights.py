@@ -91,7 +91,9 @@ def run_unweighted(name):
 @pytest.mark.parametrize("weight", [1 / 240, 0.2, 100.0])
 def test_equal_weights_are_no_weights(name, weight):
     one, other = run_unweighted(name), run(name, {}, {}, deal(lambda rng, m: np.full(m, weight)))
-    for key in ("bytes", "wire_bytes")[: 1 if name == "treelloyd" else 2]:  # tree Lloyd encodes weights as they are
+    for key in ("bytes", "wire_bytes")[
+        : 1 if name in ("treelloyd", "fedlloyd") else 2
+    ]:  # tree Lloyd encodes weights as they are
         assert one.summary[key] == other.summary[key], key
     np.testing.assert_allclose(one.centroids, other.centroids, rtol=1e-6, atol=1e-6)
 

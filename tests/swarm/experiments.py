@@ -25,6 +25,7 @@ _PARAMETERS = {
     "gtvmin": ("star_term=false", "matching=optimal", "normalize_losses=true", "safeguard=true", "update=as-printed",
                "swaps=true"),
     "treelloyd": ("search=breathing", "groups=auto", "groups=2", "tol=0"),
+    "fedlloyd": ("search=breathing", "tol=0"),
     "consensus": ("gossips=1", "tol=0.1"), "pushsum": ("gossips=2", "counters=true", "counters=false"),
     "tracking": ("gossips=1", "counters=true", "counters=false"),
     "private": ("curious=2", "steps=0", "steps=3", "relation=exchange", "center=3", "delta=1e-4"),

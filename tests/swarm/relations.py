@@ -93,7 +93,7 @@ def check_scaled(case: Any) -> Iterator[str]:
     """Points scaled by a power of two give centroids scaled by it, to the bit."""
     call = call_of(case)
     if (
-        call.method.name in {"private", "fkmeanscb", "treelloyd"}
+        call.method.name in {"private", "fkmeanscb", "treelloyd", "fedlloyd"}
         or call.method.traits.derives_features
         or call.options["stream"] is not None
         or not call.shards.points.any()
@@ -370,7 +370,7 @@ def check_swapped(case: Any) -> Iterator[str]:
     drawn = call.options["noise"] or call.options["byzantine"] or call.options["stream"]  # feature by feature
     drawn = (
         drawn
-        or call.method.name in {"ffcm1", "ffcm2", "mufc", "private", "fkmeanscb", "treelloyd"}
+        or call.method.name in {"ffcm1", "ffcm2", "mufc", "private", "fkmeanscb", "treelloyd", "fedlloyd"}
         or any(word in (case.summary["init"] or "") for word in ("bounding", "lean", "rows"))
     )
     if call.shards.d != 2 or drawn:
@@ -400,7 +400,7 @@ def check_split(case: Any) -> Iterator[str]:
     start = _start(call)
     if start is None or call.options["min_cluster_size"] > 1 or call.options["noise"]:
         return  # points are counted there, not weights; noise follows a variance with rounding errors
-    if call.method.name in {"admm", "treelloyd"} or getattr(call.method, "schedule", "") == "async":
+    if call.method.name in {"admm", "treelloyd", "fedlloyd"} or getattr(call.method, "schedule", "") == "async":
         return  # eta is for a point's weight; steps follow a variance; a turn takes longer with more points
     points, device = _coarsen(call.shards).points, np.repeat(np.arange(call.shards.n), call.shards.sizes)
     twice = np.random.default_rng(case.experiment.seed).integers(1, 3, len(points))

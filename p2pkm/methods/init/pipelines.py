@@ -84,8 +84,8 @@ def choosing_stage(algorithm: Any, at: InitContext) -> Stage:
     """Create the stage that chooses the number of clusters of a method, at most `at.k`."""
     from p2pkm.methods.init.choose_k import ChooseK
 
-    lean = not needs_hub(algorithm) and _is_lean(algorithm)
-    return Stage(ChooseK.name, ChooseK(at.k, bounded_spanning_tree(at.topology), lean=lean), 1)
+    tree = bounded_spanning_tree(at.topology)
+    return Stage(ChooseK.name, ChooseK(at.k, tree, lean=_is_lean(algorithm)), 1)
 
 
 def _is_lean(algorithm: Any) -> bool:
@@ -132,7 +132,8 @@ def graph_error(algorithm: Any, graph: str, remedy: str) -> TopologyError:
     remedy : str
         Correction, as an imperative without a period.
     """
-    has_server = algorithm.traits.is_server_method or algorithm.traits.derives_features
+    traits = algorithm.traits
+    has_server = traits.is_server_method or traits.derives_features or traits.init is not None
     reason = "it uses a server, and its star graph is built automatically" if has_server else "it sends no messages"
     alternatives = suggest_methods(lambda other: not needs_hub(other))
     return TopologyError(
@@ -170,7 +171,7 @@ def resolve(algorithm: Any, run: RunOutline, d: int) -> tuple[Any, RunOutline]:
     run : RunOutline
         Outline that the method was configured with.
     """
-    init = None if needs_hub(algorithm) else algorithm.traits.init
+    init = algorithm.traits.init
     if init is not None and not run.seeded:
         is_deep = run.topology.hops > DEEPEST
         if init.name == "global" and not algorithm.traits.groups and not is_deep:
@@ -190,7 +191,7 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
     from p2pkm.methods.server.star import Star
 
     before: tuple[Stage, ...] = ()
-    if needs_hub(algorithm):
+    if needs_hub(algorithm) and algorithm.traits.init is None:
         if algorithm.traits.normalization in ("coordinate", "entries"):
             before = (Stage("bounding-box", BoundingBox(at.k), at.topology.hops + 2),)
         on_star: Algorithm = Star(algorithm) if algorithm.traits.is_server_method else algorithm

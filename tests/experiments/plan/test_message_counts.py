@@ -136,7 +136,7 @@ def test_scaling_around_a_server_sends_what_was_planned(scale, devices, partitio
         assert volume.exact_bytes and sent == volume.bytes == 8 * devices * width
 
 
-MUTE = ("coreset", "local", "mufc", "private", "treelloyd")  # nothing that a Byzantine device could replace
+MUTE = ("coreset", "local", "mufc", "private", "treelloyd", "fedlloyd")  # nothing that a Byzantine device could replace
 SPOILED = {
     **{name: {"algorithm": name} for name in (*PEERS, *SERVED) if name not in MUTE},
     **{f"{name} all": {"init": name} for name in SEEDINGS},

@@ -23,6 +23,7 @@ RUNS = {
     "k auto": {"algorithm": "treelloyd", "clusters": "auto", "k_max": 20},
     "integers": {"algorithm": "gtvmin", "quantize": "rice", "init": "rows:lean=true"},
     "int8": {"algorithm": "gtvmin", "quantize": "int8"},
+    "fedlloyd": {"algorithm": "fedlloyd", "graph": None},
     "fkm": {"algorithm": "fkm", "quantize": "rice", "graph": None},
     "groups": {"algorithm": "treelloyd:groups=2"},
     "real numbers": {"algorithm": "gtvmin", "quantize": "none"},

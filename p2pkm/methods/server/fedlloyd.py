@@ -1,0 +1,92 @@
+"""Lloyd's algorithm on the pooled points by integer sums at a server."""
+
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import ClassVar, Literal
+
+from p2pkm.core.traits import MethodTraits
+from p2pkm.methods.init.value import Init
+from p2pkm.methods.tree.treelloyd import TreeLloyd
+
+
+@dataclass(frozen=True)
+class FedLloyd(TreeLloyd):
+    r"""Lloyd's algorithm on the pooled points, by integer sums at a server.
+
+    `TreeLloyd` on a star whose root is a server without points: the same initialization, Lloyd steps, integers and
+    termination. It is the baseline with a server for methods without one.
+
+    Parameters
+    ----------
+    k : int
+        Number of clusters.
+    init : Init or str, default="rows:lean=true"
+        Initialization. It must give all devices the same centroids, so `local` and a limit of hops are rejected.
+    tol : float, default=1e-5
+        Stop when the relative decrease of the pooled cost is below `tol`.
+    search : {"none", "breathing"}, default="none"
+        As in `TreeLloyd`.
+
+    Raises
+    ------
+    ExperimentError
+        If a parameter is out of range, or the initialization gives devices different centroids.
+
+    See Also
+    --------
+    TreeLloyd
+        The same sums without a server.
+    FKM
+        k-means of the clients' centroids at the server.
+
+    Notes
+    -----
+    **Objective.** The k-means cost of the pooled points.
+
+    **Update.** That of `TreeLloyd`, with the parent of every client at the server [1]_ [2]_. One round:
+
+    1. Up: client i sends the change of its integer sums S_ic and counts n_ic, and the cost of its points.
+    2. Server: adds them, and moves each centroid to the mean of its points on the grid.
+    3. Down: the moves, as integers.
+
+    **Messages.** Up: k rows (S, n) and one row with the cost. Down: k rows of moves and one row with a command. Encoded
+    as in `TreeLloyd`. A round has one message per client and direction.
+
+    **Convergence.** As in `TreeLloyd`: the pooled cost never increases, and integer sums are exact. For the same
+    initial centroids both methods compute the same centroids in the same number of rounds.
+
+    **Privacy.** No guarantee. The server receives local sums and counts of each client, then their changes: if a single
+    point changes its cluster, the change is this point, rounded to a multiple of the step. `min_cluster_size` is
+    therefore rejected.
+
+    **Faults.** Faults of messages, links and devices are rejected.
+
+    References
+    ----------
+    .. [1] S. P. Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28, 1982.
+    .. [2] I. S. Dhillon, D. S. Modha, "A data-clustering algorithm on distributed memory multiprocessors", 1999: the
+       same sums by a reduction over all processors.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.FedLloyd(3), None, shards)
+    >>> round(result.summary["ratio_mean"], 3), result.summary["wire_bytes"]
+    (1.003, 250)
+    """
+
+    k: int
+    _: KW_ONLY
+    init: Init | str = "rows:lean=true"
+    tol: float = 1e-5
+    search: Literal["none", "breathing"] = "none"
+
+    # Not a parameter: groups of devices are found along a tree of devices with points.
+    groups: ClassVar[bool] = False  # type: ignore[misc]
+    name: ClassVar[str] = "fedlloyd"
+
+    @property
+    def traits(self) -> MethodTraits:
+        """Traits of the method, see `p2pkm.core.traits`."""
+        return replace(super().traits, needs_hub=True, tolerates_absence=False, follows_points=False)
