@@ -30,7 +30,7 @@ python -m p2pkm --algorithm {name}
 
 ![Points and centroids of six devices, and the cost ratio against the bytes sent]({picture})
 
-{documentation}
+{published}{documentation}
 """
 DOCSTRING = """```{{eval-rst}}
 .. autoclass:: {path}
@@ -75,8 +75,15 @@ def describe_method(name: str) -> str:
     docstring = DOCSTRING.format(path=f"{cls.__module__}.{cls.__qualname__}")
     documentation = docstring if first == name else f"Equations and options: [{first}]({first}.md), the same class."
     picture = f"../../_made/{name}.png"
-    summary = describe(name)["summary"].removesuffix(".")
-    return METHOD_PAGE.format(name=name, summary=summary, picture=picture, documentation=documentation)
+    facts = describe(name)
+    published = f"Published defaults: `{facts['published']}\n\n".replace(" selects: ", "` selects: ", 1)
+    return METHOD_PAGE.format(
+        name=name,
+        summary=facts["summary"].removesuffix("."),
+        picture=picture,
+        published=published if facts["published"] else "",
+        documentation=documentation,
+    )
 
 
 def _find_class(name: str) -> Any:

@@ -12,6 +12,7 @@ from p2pkm.core.spec import parameters, show, suggest
 from p2pkm.core.traits import MessageContent
 from p2pkm.methods.catalogue import CATALOGUE, FAMILIES, CatalogueEntry, Family
 from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.methods.published import PUBLISHED
 from p2pkm.methods.registry import METHODS, find, names, with_link_weights
 
 _WIDTH = 100
@@ -72,6 +73,7 @@ def describe(name: str | None) -> Any:
         "link_weights": _describe_link_weights(method, docstring),
         "rounds": cls.default_rounds,
         "defaults": {option: defaults[option].default for option in parameters(kind)},
+        "published": _describe_published(key, defaults),
         "example": f"python -m p2pkm {_EXAMPLES.get(key, f'--algorithm {key}')}",
         "source": _read_references(sections.get("References", "")),
         "parameters": sections.get("Parameters", ""),
@@ -126,6 +128,8 @@ def _format_page(facts: dict[str, Any]) -> str:
     if facts["defaults"]:
         options = (key if value is None else f"{key}={show(value)}" for key, value in facts["defaults"].items())
         blocks.append(f"Options (--algorithm {facts['name']}:key=value,...)\n{_wrap(', '.join(options))}")
+    if facts["published"]:
+        blocks.append(f"Published defaults\n{_wrap(facts['published'])}")
     blocks += [
         f"Default number of rounds: {facts['rounds']}",
         f"Example: {facts['example']}",
@@ -166,6 +170,16 @@ def _guess_entry(method: Any, text: str) -> CatalogueEntry:
     family: Family = "server" if needs_hub(method) else "iterative"
     line = text.split("\n")[0].rstrip(".")
     return CatalogueEntry(family, content, "unknown", line)
+
+
+def _describe_published(name: str, defaults: Any) -> str | None:
+    """Describe the published values that differ from the defaults, and their source; None for methods without any."""
+    if name not in PUBLISHED:
+        return None
+    values, source, _ = PUBLISHED[name]
+    changed = {key: value for key, value in values.items() if value != defaults[key].default}
+    listed = ", ".join(f"{key}={show(value)}" for key, value in changed.items()) or "the same as the defaults"
+    return f"--algorithm {name}:defaults=paper selects: {listed}. Source: {source}."
 
 
 def _describe_link_weights(method: Any, docstring: str) -> str:

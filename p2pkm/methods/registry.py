@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from p2pkm.core.plugins import METHODS as GROUP
 from p2pkm.core.plugins import extend
+from p2pkm.methods.published import accept_key
 
 _PACKAGE = "p2pkm."
 
@@ -94,9 +95,15 @@ def suggest_methods(fits: Callable[[Any], bool]) -> str:
 
 
 def known(spec: str) -> dict[str, Callable[..., Any]]:
-    """Map all names to classes; only the class named at the beginning of `spec` is imported."""
+    """Map all names to classes; only the class named at the beginning of `spec` is imported.
+
+    Methods with published values accept the key `defaults`, see `p2pkm.methods.published`.
+    """
     key = spec.strip().partition(":")[0].replace("_", "-").lower()
-    return {name: find(name) if name == key else partial(find, name) for name in extend(METHODS, GROUP, spec)}
+    return {
+        name: accept_key(name, find(name)) if name == key else partial(find, name)
+        for name in extend(METHODS, GROUP, spec)
+    }
 
 
 def names() -> list[str]:

@@ -20,6 +20,7 @@ from p2pkm.experiments.config import build_topology, parse_graph, parse_method
 from p2pkm.experiments.estimators.warn_once import warn
 from p2pkm.methods.init.pipelines import graph_error, needs_hub
 from p2pkm.methods.init.value import Init
+from p2pkm.methods.published import KEY as DEFAULTS
 from p2pkm.methods.registry import known
 from p2pkm.network.graph import Topology
 from p2pkm.network.world import connect
@@ -275,8 +276,8 @@ def _build_method(params: Mapping[str, Any]) -> Any:
     options = {
         name: params[name]
         for name, default in _OPTIONS.items()
-        # A default is passed on only if the method has this parameter, and the spec does not set it.
-        if params[name] != default or (name in keys and name not in spec.options)
+        # A default is passed on only if the method has this parameter, and the spec sets neither it nor all defaults.
+        if params[name] != default or (name in keys and not {name, DEFAULTS} & {*spec.options})
     }
     k = 1 if _is_auto(params) else int(params["n_clusters"])
     return parse_method(RunOptions(algorithm=method, **options)).build(k)
