@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from p2pkm.methods.peer.pushsum import PushSumLloyd as PushSumLloyd
     from p2pkm.methods.peer.tracking import TrackingLloyd as TrackingLloyd
     from p2pkm.methods.server.centralized import Central as Central
+    from p2pkm.methods.server.dwfkm import DWFKM as DWFKM
     from p2pkm.methods.server.feca import FeCA as FeCA
     from p2pkm.methods.server.fedlloyd import FedLloyd as FedLloyd
     from p2pkm.methods.server.ffcm import FFCM as FFCM
@@ -95,6 +96,7 @@ _MODULES = {
     "Coreset": "p2pkm.methods.peer.coreset",
     "DeepFeCA": "p2pkm.deep.deepfeca",
     "DeepGossip": "p2pkm.deep.deepgossip",
+    "DWFKM": "p2pkm.methods.server.dwfkm",
     "DGC": "p2pkm.methods.peer.dgc",
     "Epidemic": "p2pkm.methods.peer.epidemic",
     "FeCA": "p2pkm.methods.server.feca",

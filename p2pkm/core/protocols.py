@@ -355,6 +355,24 @@ class ServerMethodBase(MethodBase):
         """Return the pattern of the reports, for `p2pkm plan`. Default: at most k centroids, each with a count."""
         return Reports(known.clients * self.k, known.features + 1)
 
+    def has_settled(self, after: Floats, before: Floats, span: Floats, devices: Devices) -> Mask:
+        """Check at which devices the server's centroids have converged, bool[n].
+
+        Default: they moved by less than `tol` (Frobenius norm).
+
+        Parameters
+        ----------
+        after, before : float64[n, k, d]
+            Last two tables of each device; absent rows are +inf.
+        span : float64[n, 1, d]
+            Units of the method.
+        """
+        with np.errstate(invalid="ignore"):
+            moves = (after - before) / span
+        moves[np.isinf(after) & np.isinf(before)] = 0.0
+        result: Mask = np.sqrt((moves * moves).sum(axis=(1, 2))) < self.tol
+        return result
+
 
 class ServerMethod(Protocol):
     """Server method: a frozen dataclass of hyper-parameters with two pure functions, run by `star.Star`.
@@ -382,7 +400,10 @@ class ServerMethod(Protocol):
 
     @property
     def tol(self) -> float:
-        """Tolerance: all devices have converged if the server centroids move less (Frobenius norm); 0: never."""
+        """Tolerance of `has_settled`; 0: the method never converges."""
+
+    def has_settled(self, after: Floats, before: Floats, span: Floats, devices: Devices) -> Mask:
+        """Check at which devices the server's centroids have converged, bool[n]."""
 
     def expected_messages(self, known: Known) -> Pattern | None:
         """Return the pattern of the reports, for `p2pkm plan`."""

@@ -67,6 +67,10 @@ PUBLISHED: Mapping[str, Published] = {
     "fkmeanscb": Published(
         {"epsilon": 20.0, "client_n_init": 1, "server_n_init": 1}, "[1], Algorithm 1, and table 2 for epsilon"
     ),
+    "dwfkm": Published(
+        {"local_steps": 5, "client_n_init": 5, "server_n_init": 5},
+        "[1], and the authors' code for the numbers",
+    ),
     "feca": Published(
         {"variant": "empirical", "prune": True, "pair": "merge", "seeding": "plusplus", "n_init": 1},
         "[1], Algorithms 1, 2 and 4",

@@ -44,6 +44,7 @@ METHODS: Mapping[str, MethodEntry] = {
     "epidemic": MethodEntry("methods.peer.epidemic", "Epidemic"),
     "coreset": MethodEntry("methods.peer.coreset", "Coreset"),
     "fedlloyd": MethodEntry("methods.server.fedlloyd", "FedLloyd"),
+    "dwfkm": MethodEntry("methods.server.dwfkm", "DWFKM"),
     "fkm": MethodEntry("methods.server.fkm", "FKM"),
     "kfed": MethodEntry("methods.server.kfed", "KFED"),
     "fkmeanscb": MethodEntry("methods.server.fkmeanscb", "FKMeansCB"),

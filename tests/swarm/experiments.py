@@ -26,6 +26,7 @@ _PARAMETERS = {
                "swaps=true"),
     "treelloyd": ("search=breathing", "groups=auto", "groups=2", "tol=0"),
     "fedlloyd": ("search=breathing", "tol=0"),
+    "dwfkm": ("local_steps=1", "client_n_init=2", "tol=0.1"),
     "consensus": ("gossips=1", "tol=0.1"), "pushsum": ("gossips=2", "counters=true", "counters=false"),
     "tracking": ("gossips=1", "counters=true", "counters=false"),
     "private": ("curious=2", "steps=0", "steps=3", "relation=exchange", "center=3", "delta=1e-4"),

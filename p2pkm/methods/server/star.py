@@ -113,7 +113,7 @@ class Star(OnGraph):
             edges = devices.indptr[:-1][acts]
             present = np.arange(self.k) < inbox.rows_of(edges)[:, None]
             centroids[acts] = np.where(present[:, :, None], inbox.tables_of(edges, self.k, devices.d), np.inf)
-        state = self._store_centroids(state, centroids, acts)
+        state = self._store_centroids(state, centroids, acts, devices)
         sending = self._find_reporting(state, devices, acts)
         if (self.method.traits.one_shot and not sending.any()) or not devices.active_devices.any():
             return state._replace(rows=np.full(len(devices), -1))
@@ -138,14 +138,11 @@ class Star(OnGraph):
             centroids[i] = np.inf
             centroids[i, : len(aggregated)] = aggregated * state.span[i] + state.shift[i]
             held[i] = rows.sum()
-        return self._store_centroids(state, centroids, acts)._replace(held=held)
+        return self._store_centroids(state, centroids, acts, devices)._replace(held=held)
 
-    def _store_centroids(self, state: StarState, centroids: Floats, acts: Mask) -> StarState:
-        """Store new centroids; a device has converged if they moved by less than tol in the units of the method."""
-        with np.errstate(invalid="ignore"):
-            moves = (centroids - state.centroids) / state.span[:, None]
-        moves[np.isinf(centroids) & np.isinf(state.centroids)] = 0.0
-        is_still = np.sqrt((moves * moves).sum(axis=(1, 2))) < self.method.tol
+    def _store_centroids(self, state: StarState, centroids: Floats, acts: Mask, devices: Devices) -> StarState:
+        """Store new centroids; the method decides from the last two tables whether a device has converged."""
+        is_still = self.method.has_settled(centroids, state.centroids, state.span[:, None], devices)
         return state._replace(centroids=centroids, converged=np.where(acts, is_still, state.converged))
 
     def _report(self, state: StarState, devices: Devices) -> StarState:
