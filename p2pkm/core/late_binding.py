@@ -12,6 +12,7 @@ _PROVIDERS = {
     "clusters_latex": ("p2pkm.storage.latex_table", "write_clusters"),
     "learned": ("p2pkm.deep.learned_features", "collect_learned"),
     "plot_accuracy": ("p2pkm.deep.figures", "plot_accuracy"),
+    "plot_explained": ("p2pkm.viz", "plot_explained"),
     "plot_features": ("p2pkm.deep.figures", "plot_features"),
     "plot_nearest": ("p2pkm.deep.figures", "plot_nearest"),
     "report": ("p2pkm.viz.report.run_page", "show_page"),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, never_reached
 from p2pkm.metrics.registry import ShownIn, find, keys
 from p2pkm.storage.paired_tests import MARGIN, check_margin
 from p2pkm.storage.save import write_json
+
+if TYPE_CHECKING:
+    from p2pkm.storage.explanation import Explanation
 
 Row = dict[str, Any]
 # Value of the column "graph" for methods with a server.
@@ -200,21 +203,45 @@ class Study:
 
         return list_verdicts(self.configurations(), [figure], self.margin)
 
+    def explain(self) -> "Explanation":
+        """Relate the outcomes of each method to measures of the graphs.
+
+        * Outcomes: excess over central k-means, of the mean and of the worst device, encoded bytes, bytes of the
+          busiest device, rounds, simulated time.
+        * A graph is one observation, averaged over seeds. At least 8 graphs are required. Graphs are compared with
+          graphs of the same number of devices if there are 8 of them, else all together.
+        * Rank correlations (Spearman) have 95 % intervals by a bootstrap over graphs. P-values of a permutation test
+          are Holm-corrected over all methods, measures and outcomes.
+        * The best one and the best two measures are chosen by cross-validation. The explained variance is that on
+          graphs that were left out when the measures were chosen.
+
+        Returns
+        -------
+        p2pkm.storage.explanation.Explanation
+            With `correlations`, `predictors`, `notes`, `to_frame` and `to_csv`. It is printed as a list of sentences.
+        """
+        from p2pkm.storage.explanation import explain
+
+        return explain(read_rows(self), self.swept, len(self.failed))
+
     def plot(self, kind: str = "seeds", *, figure: str = "ratio_mean") -> Any:
         """Draw a figure of all configurations and seeds.
 
         Parameters
         ----------
-        kind : {"seeds", "differences"}
-            Kind of figure: one panel per graph with a dot per seed, or paired differences to the best configuration.
+        kind : {"seeds", "differences", "explained"}
+            Kind of figure: one panel per graph with a dot per seed, paired differences to the best configuration, or
+            rank correlations between graph measures and outcomes.
         figure : str
-            Column of `rows` to draw; the cost ratio by default.
+            Column of `rows` to draw; the cost ratio by default. Not used by "explained", which draws all outcomes.
 
         Returns
         -------
         matplotlib.figure.Figure
         """
-        check_choice(kind, ("seeds", "differences"), "kind")
+        check_choice(kind, ("seeds", "differences", "explained"), "kind")
+        if kind == "explained":
+            return call("plot_explained", self)
         return call(f"plot_{kind}", self, figure=figure)
 
     def __repr__(self) -> str:

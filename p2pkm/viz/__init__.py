@@ -24,6 +24,7 @@ from p2pkm.viz.figures.convergence import plot_convergence
 from p2pkm.viz.figures.coupling_path import plot_coupling_path
 from p2pkm.viz.figures.devices import plot_devices
 from p2pkm.viz.figures.drift import plot_drift
+from p2pkm.viz.figures.explained import plot_explained
 from p2pkm.viz.figures.graph import plot_graph, plot_topology
 from p2pkm.viz.figures.graph_comparison import plot_graphs
 from p2pkm.viz.figures.leaks import plot_leaks
@@ -54,6 +55,7 @@ __all__ = [
     "plot_devices",
     "plot_differences",
     "plot_drift",
+    "plot_explained",
     "plot_graph",
     "plot_graphs",
     "plot_heatmap",

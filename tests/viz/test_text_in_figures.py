@@ -19,6 +19,7 @@ from p2pkm.viz.figures.graph_comparison import _MEASURES, Panel
 from p2pkm.viz.looks import FIGURE_STYLES
 from p2pkm.viz.names import break_name, name_graph, name_run
 from tests.support.drawn_text import find_outside, find_overlaps
+from tests.viz.test_explained_figure import explained
 from tests.viz.test_looks import ATTACK, PATH
 
 NAMES = (
@@ -126,6 +127,7 @@ DRAWN = {
     "measures": lambda runs, ax=None: viz.plot_measures(rows((1.0,)), ax),
     "seeds": lambda runs, ax=None: viz.plot_seeds(rows((1.0,)), ax),
     "differences": lambda runs, ax=None: viz.plot_differences(rows((1.0,)), ax),
+    "explained": lambda runs, ax=None: viz.plot_explained(explained(("tracking:gossips=1,init=leader", "gtvmin")), ax),
     "graphs": lambda runs, ax=None: viz.plot_graphs(panels(runs), ax),
     "overlay": draw_overlay,
     "overlay of bytes": partial(draw_overlay, show="bytes"),

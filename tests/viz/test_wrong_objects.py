@@ -37,7 +37,7 @@ OWN = {  # what a figure draws, of the things below
     "plot_attack": {"attack"}, "plot_coupling_path": {"path rows"}, "plot_graphs": set(), "plot_leaks": {"square"},
     "plot_features": {"square", "rows of numbers"}, "plot_nearest": {"square"},
     "plot_partition_of": {"whole numbers", "nx graph"}, "plot_quality": {"quality"}, "draw_comparison": {"quality"},
-    "plot_topology": {"topology"}, "overlay": set(),
+    "plot_topology": {"topology"}, "overlay": set(), "plot_explained": set(),
 }  # fmt: skip
 
 

@@ -330,12 +330,14 @@ def compare_rows(rows: Sequence[Row], reference: str, margin: float = MARGIN) ->
                 }
                 differences.append(difference | {key: test and test._asdict() for key, test in tests.items()})
     named = {name_run(*sides): group for sides, group in groups.items()}
+    explanation = Study(list(rows)).explain()
     return {
         "reference": reference,
         "margin": margin,
         "table": table,
         "differences": differences,
         "conclusion": conclude(named, margin=margin),
+        "explanation": explanation.headline if explanation.correlations else None,
         "verdicts": list_verdicts(named, _JUDGED, margin),
     }
 
@@ -352,7 +354,7 @@ def _average(name: str, graph: str, group: Sequence[Row]) -> dict[str, Any]:
 
 
 def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], base: RunOptions) -> None:
-    """Write rows.jsonl and rows.csv (one row per run), verdicts.csv, summary.json and the figure."""
+    """Write rows.jsonl and rows.csv (one row per run), verdicts.csv, explain.csv, summary.json and the figure."""
     plain = [_without(row, "trace") for row in rows]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     write_bytes(folder, "rows.jsonl", lambda file: file.write(lines.encode()))
@@ -365,6 +367,7 @@ def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], ba
     write_json(folder, "summary.json", compared)
     verdicts = write_verdicts(Study(plain).configurations(), keys(ShownIn.PAIRED), compared["margin"])
     write_bytes(folder, "verdicts.csv", lambda file: file.write(verdicts.encode()))
+    Study(plain).explain().write(folder)
     if base.plot and any(means["ratio_mean"] is not None for means in compared["table"]):
         from p2pkm.viz import draw_comparison
 
@@ -391,6 +394,8 @@ def tabulate(compared: dict[str, Any]) -> str:
     text += _format_differences(compared)
     if any(means["ratio_mean"] is not None for means in table):
         text += ["", compared["conclusion"]]
+    if compared["explanation"]:
+        text += ["", compared["explanation"]]
     if compared["failed"]:
         text.append(f"{count(compared['failed'], 'run')} failed, the first of them: {compared['error']}")
     return "\n".join([*text, describe_folder(compared["out"])])

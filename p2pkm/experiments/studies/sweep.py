@@ -285,6 +285,7 @@ def run_sweep(
         write_tables(folder, rows, study_rows)
         verdicts = write_verdicts(Study(rows).configurations(), keys(ShownIn.PAIRED), study.margin)
         _write_text(folder, "verdicts.csv", verdicts)
+        Study(rows).explain().write(folder)
         if study.base["plot"]:
             from p2pkm.viz import draw_study
 
@@ -439,6 +440,9 @@ def tabulate(rows: Sequence[Row], study: StudyFile, closing: dict[str, Any]) -> 
         text.append(f"{count(closing['failed'], 'run')} failed; see the column error")
     if any(row.get("ratio_mean") is not None for row in rows):
         text += ["", Study(list(rows), margin=study.margin).conclusion()]
+    explanation = Study(list(rows)).explain()
+    if explanation.correlations:
+        text += ["", explanation.headline]
     return "\n".join([*text, *_explain_incomplete(closing), describe_folder(closing["out"])])
 
 

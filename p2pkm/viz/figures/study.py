@@ -13,8 +13,11 @@ from p2pkm.core.units import format_number
 from p2pkm.core.validation import check_choice
 from p2pkm.metrics.milestones import never_reached
 from p2pkm.metrics.registry import ShownIn, find, keys
-from p2pkm.storage.study_table import Row, interval, read_ended, read_rows
+from p2pkm.storage.explanation import explain
+from p2pkm.storage.graph_measures import MEASURES
+from p2pkm.storage.study_table import Row, find_axes, interval, read_ended, read_rows
 from p2pkm.viz.figures.comparison import plot_quality
+from p2pkm.viz.figures.explained import plot_explained
 from p2pkm.viz.looks import finish_figure, is_narrow
 from p2pkm.viz.save_figure import USUAL, save_figure
 from p2pkm.viz.settings import with_own_settings
@@ -42,14 +45,6 @@ _LEAST_DISTANCE = 0.052  # of two names, as a share of a panel's width
 _WRITTEN = 26  # most columns or rows of a map with numbers in its cells
 _ROUNDS_TO_CENTRAL = "rounds_to_1pct_of_central"
 _PAIRS = 3  # most options that are mapped pair by pair
-_MEASURES = {
-    "spectral_gap": "spectral gap of the Metropolis matrix",
-    "effective_neighbors": "effective neighbors (decay 0.95)",
-    "algebraic_connectivity": "algebraic connectivity",
-    "mean_path": "mean hops between two devices",
-    "diameter": "diameter",
-    "degree_mean": "mean degree",
-}
 # Options that a study may vary, in the order in which maps prefer them.
 _OPTIONS = (
     "coupling", "alpha", "relaxation", "local_steps", "schedule", "init", "groups", "devices", "clusters", "data",
@@ -238,6 +233,8 @@ def draw_study(study: Any, folder: Path, kinds: Sequence[str] = USUAL) -> list[P
     for y, x in combinations(sorted(find_swept(compared)[:_PAIRS], key=("algorithm", "graph").count, reverse=True), 2):
         for value in (name for name in keys(ShownIn.MAP) if any(name in row for row in compared)):
             draws[f"heatmap_{x}_{y}_{value}"] = partial(plot_heatmap, compared, x, y, value)
+    if explain(rows, find_axes(rows)).correlations:
+        draws["explained"] = partial(plot_explained, rows)
     return [path for name, draw in draws.items() for path in save_figure(draw, folder, name, kinds)]
 
 
@@ -263,7 +260,7 @@ def _draw_panel(panel: "Axes", rows: Sequence[Row], names: tuple[str, str], meth
             getattr(panel, f"set_{axis.axis_name}scale")("log")
             axis.set_major_locator(LogLocator(subs=choose_steps(values.min(), values.max())))
             format_tick_labels(axis)
-    label_axes(panel, "", _MEASURES.get(measure, measure), find(value).axis)
+    label_axes(panel, "", MEASURES.get(measure, measure), find(value).axis)
     panel.grid(color="#E6E6E6", linewidth=0.6)
     panel.set_axisbelow(True)
     _name_graphs(panel, rows, measure)

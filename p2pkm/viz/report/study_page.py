@@ -15,6 +15,7 @@ from p2pkm.core.units import count, format_bytes
 from p2pkm.metrics.milestones import OF_CENTRAL, never_reached, write_share
 from p2pkm.metrics.registry import ShownIn, keys
 from p2pkm.storage.conclusion import BEST, conclude, describe_test, format_equivalence_interval, format_verdict
+from p2pkm.storage.explanation import TESTS, Explanation, explain
 from p2pkm.storage.paired_tests import (
     EQUIVALENT,
     MARGIN,
@@ -36,6 +37,7 @@ from p2pkm.storage.study_table import (
 )
 from p2pkm.storage.toml import load_toml
 from p2pkm.viz.figures.comparison import plot_quality
+from p2pkm.viz.figures.explained import plot_explained
 from p2pkm.viz.figures.seeds import plot_differences, plot_seeds
 from p2pkm.viz.report.html import Cell, Content, Html, fold, label_column, section, tabulate, tag, write
 from p2pkm.viz.report.narrative import describe_ratio
@@ -100,6 +102,7 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], settings: dict[str, Any]
     margin = check_margin(settings.get("margin", MARGIN))
     verdicts = Verdicts(groups, "ratio_mean", margin)
     sentence = conclude(groups, margin=margin)
+    explanation = explain(good, find_axes(good), len(bad))
     figures = [
         *_draw_seeds(Study(good, margin=margin), sentence),
         *_collect_figures(kind, folder, settings.get("table", ())),
@@ -123,6 +126,7 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], settings: dict[str, Any]
                 class_="figures",
             ),
         ),
+        _explain(explanation, good),
         section(
             "Tables",
             _list_means(means, axes),
@@ -133,6 +137,44 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], settings: dict[str, Any]
         _repeat(kind, folder, settings),
     ]
     return render_page(title, body, ["tables.js"])
+
+
+def _explain(explanation: Explanation, rows: Sequence[Row]) -> Html:
+    """Build the section on graph measures and outcomes; empty with a single graph."""
+    if explanation.graphs < 2:
+        return Html("")
+    title = "Graph measures and outcomes"
+    notes = [tag("p", f"{note[0].upper()}{note[1:]}.", class_="note") for note in explanation.notes]
+    if not explanation.correlations:
+        return section(title, *notes)
+    alt = f"Heat map of rank correlations, a panel per method. {explanation.headline}"
+    figure = Html(draw_inline(partial(plot_explained, rows), "explained"))
+    return section(
+        title,
+        tag("p", explanation.headline),
+        tag("div", tag("figure", figure, tabindex=0, role="group", aria_label=alt), class_="figures"),
+        _list_predictors(explanation),
+        tag("p", TESTS, class_="note"),
+        *notes,
+    )
+
+
+def _list_predictors(explanation: Explanation) -> Html:
+    """Build a table of the best predictors of each outcome, with the strongest correlation."""
+    rows: list[list[Cell]] = []
+    for strongest, *predictors in explanation.list_best():
+        cells: list[Cell] = []
+        for predictor in predictors:
+            cells += [" + ".join(predictor["measures"]), 100 * predictor["explained"]]
+        mark = "" if strongest["significant"] else " (not significant)"
+        reach = f"{strongest['correlation']:+.2f} [{strongest['low']:+.2f}, {strongest['high']:+.2f}]{mark}"
+        lead: list[Cell] = [strongest["method"], strongest["devices"], strongest["graphs"], strongest["outcome"]]
+        rows.append([*lead, strongest["measure"], reach, *cells, *[None] * (4 - len(cells))])
+    head: list[Content] = [
+        "method", "devices", "graphs", "outcome", "strongest correlation", "value and 95 % interval", "best measure",
+        "explained (%)", "best two measures", "explained (%)",
+    ]  # fmt: skip
+    return tabulate("Measures that go with an outcome and predict it on other graphs", head, rows, sortable=True)
 
 
 def _find_axes(rows: Sequence[Row], options: dict[str, Any]) -> list[str]:
@@ -325,7 +367,8 @@ def _collect_figures(kind: str, folder: Path, table: Sequence[Row]) -> list[Html
             return []
         draws = {name: Html(draw_inline(partial(plot_quality, table, against=name), name)) for name in _AGAINST}
         return [tag("figure", draws[name], tabindex=0, role="group", aria_label=alt) for name, alt in _AGAINST.items()]
-    return [_embed(path) for path in sorted((folder / "figures").glob("*.svg"))]
+    # The heat map of graph measures is in the section on them.
+    return [_embed(path) for path in sorted((folder / "figures").glob("*.svg")) if path.stem != "explained"]
 
 
 def _embed(path: Path) -> Html:
