@@ -58,11 +58,11 @@ def cases(k: int, width: int) -> dict[tuple[str, str], Case]:
     methods: dict[str, tuple[Any, int | None]] = {
         "M-Avg": (p2pkm.MAvg(k), None),
         **{
-            f"FFCM v{version}, round {rounds}": (p2pkm.FFCM(k, version=version), rounds)
+            f"FFCM v{version}, round {rounds}": (p2pkm.FFCM(k, version=version, fuzzifier=2.0), rounds)
             for version in (1, 2)
             for rounds in (1, 10)
         },
-        "k-FED": (p2pkm.KFED(k, local_k=width), None),
+        "k-FED": (p2pkm.KFED(k, local_k=width, seeding="plain", finish="one"), None),
         "FeCA": (p2pkm.FeCA(k), None),
         "central": (p2pkm.Central(k, n_init=1), None),
     }

@@ -85,11 +85,11 @@ def draw_rows(hub: Any, tables: list[Any], model: Any) -> Any:
 
 METHODS: dict[str, tuple[Any, int | None]] = {  # the lines of table 1, and most rounds
     "M-Avg": (p2pkm.MAvg(15), None),
-    "FFCM v1, round 1": (p2pkm.FFCM(15, version=1), 1),
-    "FFCM v1, round 10": (p2pkm.FFCM(15, version=1), 10),
-    "FFCM v2, round 1": (p2pkm.FFCM(15, version=2), 1),
-    "FFCM v2, round 10": (p2pkm.FFCM(15, version=2), 10),
-    "k-FED": (p2pkm.KFED(15, local_k=5), None),
+    "FFCM v1, round 1": (p2pkm.FFCM(15, version=1, fuzzifier=2.0), 1),
+    "FFCM v1, round 10": (p2pkm.FFCM(15, version=1, fuzzifier=2.0), 10),
+    "FFCM v2, round 1": (p2pkm.FFCM(15, version=2, fuzzifier=2.0), 1),
+    "FFCM v2, round 10": (p2pkm.FFCM(15, version=2, fuzzifier=2.0), 10),
+    "k-FED": (p2pkm.KFED(15, local_k=5, seeding="plain", finish="one"), None),
     "FeCA": (p2pkm.FeCA(15), None),
     "central": (p2pkm.Central(15, n_init=1), None),
 }

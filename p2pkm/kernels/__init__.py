@@ -145,7 +145,7 @@ def _calls(compiled: Any) -> list[Callable[[], Any]]:
         lambda: compiled.mirror(indptr, neighbors),
         lambda: compiled.lanczos(indptr, neighbors.astype(np.int32), *np.ones((4, 2, 3)), np.ones(3), 1),
         lambda: compiled.gtv(centroids, np.array([0, 1]), indptr, neighbors, neighbors),
-        lambda: compiled.fuzzy_cmeans(points, weights, offsets, centroids, neighbors, 1, 0.0),
+        lambda: compiled.fuzzy_cmeans(points, weights, offsets, centroids, neighbors, 1, 0.0, 0),
         lambda: compiled.evaluate_costs(points, weights, offsets, neighbors, 2, centroids),
         lambda: compiled.losses(points, weights, offsets, centroids),
         lambda: compiled.gtvmin(points, weights, offsets, centroids, centroids, *links, 1.0, 1, True, False, False),

@@ -7,8 +7,8 @@ from p2pkm.kernels.numba.kmeans import _copy, _squared
 
 
 @helper(inline="always")
-def _update_memberships(point, centroids, member):
-    """Compute the memberships of one point, exponent 2; 1 for the first centroid that coincides with it."""
+def _update_memberships(point, centroids, member, halvings):
+    """Compute the memberships of one point; 1 for the first centroid that coincides with it."""
     rows = centroids.shape[0]
     nearest, lowest = 0, np.inf
     for c in range(rows):
@@ -21,14 +21,17 @@ def _update_memberships(point, centroids, member):
         return
     total = 0.0
     for c in range(rows):
-        member[c] = lowest / member[c]
+        ratio = lowest / member[c]
+        for _ in range(halvings):
+            ratio = ratio * ratio
+        member[c] = ratio
         total += member[c]
     for c in range(rows):
         member[c] = member[c] / total
 
 
 @helper()
-def _sweep(points, weights, centroids, members, sums, supports):
+def _sweep(points, weights, centroids, members, sums, supports, halvings):
     """Update memberships, sums for the next centroids, and supports; return the squared change of memberships."""
     d, rows = points.shape[1], centroids.shape[0]
     member = np.empty(rows)
@@ -36,13 +39,16 @@ def _sweep(points, weights, centroids, members, sums, supports):
     supports[:] = 0.0
     change = 0.0
     for r in range(points.shape[0]):
-        _update_memberships(points[r], centroids, member)
+        _update_memberships(points[r], centroids, member, halvings)
         for c in range(rows):
             move = member[c] - members[r, c]
             change += weights[r] * (move * move)
             members[r, c] = member[c]
             supports[c] += weights[r] * member[c]
-            mass = weights[r] * (member[c] * member[c])
+            root = member[c]
+            for _ in range(halvings):
+                root = np.sqrt(root)
+            mass = weights[r] * (member[c] * root)
             sums[c, d] += mass
             for f in range(d):
                 sums[c, f] += mass * points[r, f]
@@ -50,7 +56,7 @@ def _sweep(points, weights, centroids, members, sums, supports):
 
 
 @kernel
-def fuzzy_cmeans(points, weights, offsets, start, rows, limit, tol):
+def fuzzy_cmeans(points, weights, offsets, start, rows, limit, tol, halvings):
     """Run fuzzy c-means on every device from initial centroids; see `p2pkm.kernels.reference.fuzzy_cmeans`."""
     d, least = points.shape[1], tol * tol
     centroids, supports = np.full_like(start, np.inf), np.zeros(start.shape[:2])
@@ -66,12 +72,12 @@ def fuzzy_cmeans(points, weights, offsets, start, rows, limit, tol):
             _copy(start[i, c], now[c])
         members = np.zeros((offsets[i + 1] - offsets[i], rows[i]))
         sums = np.empty((rows[i], d + 1))
-        _sweep(points[span], mass, now, members, sums, support)
+        _sweep(points[span], mass, now, members, sums, support, halvings)
         for _ in range(limit):
             for c in range(rows[i]):
                 if sums[c, d] > 0.0:
                     for f in range(d):
                         now[c, f] = sums[c, f] / sums[c, d]
-            if _sweep(points[span], mass, now, members, sums, support) < least:
+            if _sweep(points[span], mass, now, members, sums, support, halvings) < least:
                 break
     return centroids, supports

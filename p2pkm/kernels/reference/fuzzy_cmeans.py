@@ -5,42 +5,48 @@ import numpy as np
 from p2pkm.kernels.reference.nearest import _plain, _squared, find_nearest
 
 
-def _memberships(points, centroids):
-    """Compute the memberships of every point, exponent 2; 1 for the first centroid that coincides with the point."""
+def _memberships(points, centroids, halvings):
+    """Compute the memberships of every point; 1 for the first centroid that coincides with the point."""
     distances = _squared(points, centroids)
     nearest, lowest = find_nearest(distances)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratios = lowest[:, None] / distances
+        for _ in range(halvings):
+            ratios = ratios * ratios
         members = ratios / np.cumsum(ratios, axis=1)[:, -1:]
     coincides = lowest == 0.0
     members[coincides] = nearest[coincides, None] == np.arange(len(centroids))
     return members
 
 
-def _fuzzy(points, weights, centroids, limit, tol):
+def _fuzzy(points, weights, centroids, limit, tol, halvings):
     """Run fuzzy c-means on a device with points; return centroids and supports."""
-    members = _memberships(points, centroids)
+    members = _memberships(points, centroids, halvings)
     for _ in range(limit):
         before = members
-        masses = weights[:, None] * (members * members)
+        roots = members
+        for _ in range(halvings):
+            roots = np.sqrt(roots)
+        masses = weights[:, None] * (members * roots)
         divisors = np.cumsum(masses, axis=0)[-1]
         # + 0.0 turns -0.0 into 0.0, as in the compiled kernel, whose sums start at 0.0.
         sums = np.stack([np.cumsum(masses * x[:, None], axis=0)[-1] for x in points.T], axis=1) + 0.0
         filled = divisors > 0.0
         centroids = centroids.copy()
         centroids[filled] = sums[filled] / divisors[filled, None]
-        members = _memberships(points, centroids)
+        members = _memberships(points, centroids, halvings)
         moves = members - before
         if np.cumsum(weights[:, None] * (moves * moves))[-1] < tol * tol:
             break
     return centroids, np.cumsum(weights[:, None] * members, axis=0)[-1]
 
 
-def fuzzy_cmeans(points, weights, offsets, start, rows, limit, tol):
-    """Run fuzzy c-means (Bezdek 1981) with exponent 2 on every device from initial centroids.
+def fuzzy_cmeans(points, weights, offsets, start, rows, limit, tol, halvings):
+    """Run fuzzy c-means (Bezdek 1981) with exponent ``m = 1 + 2^-halvings`` on every device from initial centroids.
 
-    Alternates memberships ``u_rc = 1 / sum_b |x_r - c|^2 / |x_r - b|^2`` and centroids
-    ``sum_r u_rc^2 x_r / sum_r u_rc^2``. A centroid without memberships does not move.
+    Alternates memberships ``u_rc = 1 / sum_b (|x_r - c|^2 / |x_r - b|^2)^(1 / (m - 1))`` and centroids
+    ``sum_r u_rc^m x_r / sum_r u_rc^m``. A centroid without memberships does not move. Such an exponent needs products
+    and square roots only, which are equal on all processors, unlike powers.
 
     Parameters
     ----------
@@ -53,6 +59,8 @@ def fuzzy_cmeans(points, weights, offsets, start, rows, limit, tol):
         Largest number of updates of the centroids.
     tol : float
         Stop when the change of the memberships is below this (Frobenius norm, weighted by points).
+    halvings : int
+        0: exponent 2.
 
     Returns
     -------
@@ -66,5 +74,6 @@ def fuzzy_cmeans(points, weights, offsets, start, rows, limit, tol):
         span = slice(offsets[i], offsets[i + 1])
         centroids[i, :r] = start[i, :r]
         if r > 0 and offsets[i] < offsets[i + 1]:
-            centroids[i, :r], supports[i, :r] = _fuzzy(points[span], weights[span], start[i, :r], limit, tol)
+            device = points[span], weights[span], start[i, :r]
+            centroids[i, :r], supports[i, :r] = _fuzzy(*device, limit, tol, halvings)
     return centroids, supports

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Search, Stream, cluster
+from p2pkm.core.errors import ExperimentError
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
@@ -16,6 +17,10 @@ from p2pkm.kernels.reference import uniforms
 # Fuzzy c-means of a client: largest number of iterations, and largest change of a membership at which it ends.
 _LIMIT = 1000
 _TOL = 1e-4
+# Exponents 1 + 2^-h, for which the kernel needs square roots instead of powers.
+_FUZZIFIERS = [1.0 + 2.0**-h for h in range(11)]
+# Defaults by version; version 2 is not better with a smaller exponent (docs/results/methods.md).
+_DEFAULT_FUZZIFIERS = {1: 1.0625, 2: 2.0}
 # Largest number of Lloyd steps at the server.
 _STEPS = 500
 
@@ -35,6 +40,9 @@ class FFCM(ServerMethodBase):
         Aggregation at the server.
     server_n_init : int, default=10
         Version 2: initializations of the first k-means of the server; 10 as in the authors' code.
+    fuzzifier : float, optional
+        Exponent m of the memberships: 2, 1.5, 1.25, ..., that is 1 + 2^-h with a whole number h from 0 to 10. Near 1
+        memberships are almost those of k-means. Default: 1.0625 in version 1, 2 in version 2.
 
     Raises
     ------
@@ -48,10 +56,10 @@ class FFCM(ServerMethodBase):
 
     Notes
     -----
-    **Update.** With the points x of client i, from the server's centroids C until the memberships u converge (exponent
-    2) [1]_::
+    **Update.** With the points x of client i and m = `fuzzifier`, from the server's centroids C until the memberships u
+    converge [1]_::
 
-        client i:   u_xc = 1 / sum_b |x - c|^2 / |x - b|^2,   c <- sum_x u_xc^2 x / sum_x u_xc^2
+        client i:   u_xc = 1 / sum_b (|x - c|^2 / |x - b|^2)^(1 / (m - 1)),   c <- sum_x u_xc^m x / sum_x u_xc^m
                     send (C_i, S_i), S_ic = sum_x u_xc
         version 1:  c <- sum_i S_ic c_i / sum_i S_ic          (row by row)
         version 2:  C <- k-means of [C_1 | ... | C_n], k      (unweighted; from C, but in the first round the best of
@@ -93,6 +101,7 @@ class FFCM(ServerMethodBase):
     _: KW_ONLY
     version: Literal[1, 2] = 2
     server_n_init: int = 10
+    fuzzifier: float | None = None
 
     default_rounds: ClassVar[int] = 10
     traits: ClassVar[ServerTraits] = ServerTraits(
@@ -105,6 +114,11 @@ class FFCM(ServerMethodBase):
         check_integer(self.k, 1, "clusters")
         check_choice(str(check_integer(self.version, 1, "version")), ("1", "2"), "version")
         check_integer(self.server_n_init, 1, "server_n_init")
+        if self.fuzzifier is not None and self.fuzzifier not in _FUZZIFIERS:
+            raise ExperimentError(
+                f"fuzzifier is {self.fuzzifier}; expected 1 + 2^-h with a whole number h from 0 to "
+                f"{len(_FUZZIFIERS) - 1}. Use 2, 1.5, 1.25, 1.125 or 1.0625"
+            )
 
     @property
     def name(self) -> str:
@@ -120,9 +134,10 @@ class FFCM(ServerMethodBase):
         """Run fuzzy c-means from the server's centroids, first from those drawn from the shared seed."""
         start, rows = pack(_start_centroids(clients, model))
         points, weights, offsets = clients.kernel_inputs
+        halvings = _FUZZIFIERS.index(self.fuzzifier or _DEFAULT_FUZZIFIERS[self.version])
         # The tolerance refers to memberships of points of weight 1, so weights are divided by their mean.
         relative = points, weights / clients.unit, offsets
-        centroids, supports = clients.kernels.fuzzy_cmeans(*relative, start, rows, _LIMIT, _TOL)
+        centroids, supports = clients.kernels.fuzzy_cmeans(*relative, start, rows, _LIMIT, _TOL, halvings)
         local = np.where((supports > 0.0)[:, :, None], centroids, np.inf)
         values = np.concatenate((centroids, clients.unit * supports[:, :, None]), axis=2)
         return Report(values, np.where(clients.sizes > 0, rows, 0), local)

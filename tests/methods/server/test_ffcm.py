@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+import p2pkm
 from p2pkm.core.batch import Search, Stream, cluster
 from p2pkm.core.errors import ExperimentError
 from p2pkm.kernels import numba as compiled
@@ -32,7 +33,8 @@ def fuzzy_case(seed):
     if rng.random() < 0.3 and len(points):
         start[:, : k // 2] = points[0]
     limit, tol = int(rng.choice([0, 1, 5, 300])), float(rng.choice([0.0, 1e-4]))
-    return points, weights.astype(float), offsets, start, rng.integers(0, k + 1, n), limit, tol
+    halvings = 0 if rng.random() < 0.5 else int(rng.integers(1, 5))
+    return points, weights.astype(float), offsets, start, rng.integers(0, k + 1, n), limit, tol, halvings
 
 
 @pytest.mark.parametrize("block", range(3))
@@ -50,11 +52,11 @@ def test_both_forms_of_the_kernel_give_the_same_bits(block):
 @pytest.mark.parametrize("form", [plain, compiled], ids=["plain", "compiled"])
 def test_a_batch_is_as_many_batches_of_one(form):
     for seed in range(60):
-        points, weights, offsets, start, rows, limit, tol = fuzzy_case(seed)
-        whole = form.fuzzy_cmeans(points, weights, offsets, start, rows, limit, tol)
+        points, weights, offsets, start, rows, *rest = fuzzy_case(seed)
+        whole = form.fuzzy_cmeans(points, weights, offsets, start, rows, *rest)
         for i, own in enumerate(map(slice, offsets[:-1], offsets[1:])):
             part = np.array([0, offsets[i + 1] - offsets[i]])
-            one = form.fuzzy_cmeans(points[own], weights[own], part, start[i : i + 1], rows[i : i + 1], limit, tol)
+            one = form.fuzzy_cmeans(points[own], weights[own], part, start[i : i + 1], rows[i : i + 1], *rest)
             for a, b in zip(whole, one, strict=True):
                 assert_array_equal(a[i : i + 1], b)
 
@@ -62,26 +64,28 @@ def test_a_batch_is_as_many_batches_of_one(form):
 # Fuzzy c-means and both aggregations, in plain loops.
 
 
-def memberships(points, centroids):
+def memberships(points, centroids, fuzzifier=2.0):
     table = []
     for x in points:
         distances = [math.dist(x, c) for c in centroids]
         if min(distances) == 0.0:
             table.append([float(b == distances.index(0.0)) for b in range(len(centroids))])
         else:
-            table.append([1.0 / sum((one / other) ** 2 for other in distances) for one in distances])
+            table.append([
+                1.0 / sum((one / other) ** (2 / (fuzzifier - 1)) for other in distances) for one in distances
+            ])
     return table
 
 
-def local_means(points, centroids, limit=1000, tol=1e-4):
-    members = memberships(points, centroids)
+def local_means(points, centroids, limit=1000, tol=1e-4, fuzzifier=2.0):
+    members = memberships(points, centroids, fuzzifier)
     for _ in range(limit):
         new = []
         for c, centroid in enumerate(centroids):
-            masses = [row[c] ** 2 for row in members]
+            masses = [row[c] ** fuzzifier for row in members]
             sums = [sum(mass * x[f] for mass, x in zip(masses, points, strict=True)) for f in range(len(centroid))]
             new.append([s / sum(masses) for s in sums] if sum(masses) > 0 else list(centroid))
-        before, centroids, members = members, new, memberships(points, new)
+        before, centroids, members = members, new, memberships(points, new, fuzzifier)
         if math.dist(np.ravel(members), np.ravel(before)) < tol:
             break
     return centroids, [sum(row[c] for row in members) for c in range(len(centroids))]
@@ -105,9 +109,9 @@ def test_the_kernel_is_fuzzy_c_means(seed):
     points, start = rng.normal(size=(int(rng.integers(6, 15)), 2)), rng.normal(size=(3, 2))
     start[0] = points[0]  # a point on a centroid
     ones, offsets, rows = np.ones(len(points)), np.array([0, len(points)]), np.array([3])
-    for limit in (0, 1, 4):
-        centroids, supports = compiled.fuzzy_cmeans(points, ones, offsets, start[None], rows, limit, 1e-4)
-        expected = local_means(points.tolist(), start.tolist(), limit)
+    for limit, halvings in ((0, 0), (1, 0), (4, 0), (0, 3), (1, 1), (4, 2)):
+        centroids, supports = compiled.fuzzy_cmeans(points, ones, offsets, start[None], rows, limit, 1e-4, halvings)
+        expected = local_means(points.tolist(), start.tolist(), limit, fuzzifier=1.0 + 0.5**halvings)
         assert_allclose(centroids[0], expected[0], rtol=1e-9, atol=1e-9)
         assert_allclose(supports[0], expected[1], rtol=1e-9, atol=1e-9)
         assert supports.sum() == pytest.approx(len(points))
@@ -117,18 +121,23 @@ def test_one_step_by_hand():
     # memberships of 0, 1, 4 in 0 and 2: (1, 0), (1/2, 1/2), (1/5, 4/5)
     points, start = np.array([[0.0], [1.0], [4.0]]), np.array([[[0.0], [2.0]]])
     case = points, np.ones(3), np.array([0, 3]), start, np.array([2])
-    assert_allclose(compiled.fuzzy_cmeans(*case, 0, 0.0)[1], [[1.7, 1.3]])
-    centroids, _ = compiled.fuzzy_cmeans(*case, 1, 0.0)
+    assert_allclose(compiled.fuzzy_cmeans(*case, 0, 0.0, 0)[1], [[1.7, 1.3]])
+    centroids, _ = compiled.fuzzy_cmeans(*case, 1, 0.0, 0)
     first, second = (0.25 + 0.04 * 4) / (1 + 0.25 + 0.04), (0.25 + 0.64 * 4) / (0.25 + 0.64)
     assert_allclose(centroids, [[[first], [second]]])
-    heavier = compiled.fuzzy_cmeans(points, np.array([1.0, 2.0, 3.0]), *case[2:], 1, 0.0)[0]
+    # exponent 1.5: memberships (1, 0), (1/2, 1/2) and, from ratios 1/16 and 1, (1/17, 16/17)
+    centroids, _ = compiled.fuzzy_cmeans(*case, 1, 0.0, 1)
+    assert_allclose(compiled.fuzzy_cmeans(*case, 0, 0.0, 1)[1], [[1.5 + 1 / 17, 0.5 + 16 / 17]])
+    (a, b), (e, f) = (0.5**1.5, (1 / 17) ** 1.5), (0.5**1.5, (16 / 17) ** 1.5)
+    assert_allclose(centroids, [[[(a + 4 * b) / (1 + a + b)], [(e + 4 * f) / (e + f)]]])
+    heavier = compiled.fuzzy_cmeans(points, np.array([1.0, 2.0, 3.0]), *case[2:], 1, 0.0, 0)[0]
     assert_allclose(heavier[0, 1, 0], (0.5 + 1.92 * 4) / (0.5 + 1.92))
 
 
 def test_a_point_on_several_centroids_belongs_to_the_first():
     start = np.array([[[5.0], [1.0], [1.0]]])
     one = np.ones((1, 1)), np.ones(1), np.array([0, 1])
-    centroids, supports = compiled.fuzzy_cmeans(*one, start, np.array([3]), 1000, 1e-4)
+    centroids, supports = compiled.fuzzy_cmeans(*one, start, np.array([3]), 1000, 1e-4, 0)
     assert_array_equal(centroids, start)  # no membership, no move
     assert_array_equal(supports, [[0.0, 1.0, 0.0]])
 
@@ -202,13 +211,13 @@ def test_rounds_follow_the_published_updates(version):
     for seed in range(6):
         data = deal(seed)
         scaled, back = frame(data)
-        run = serve(FFCM(3, version=version), data, 3, seed=seed)
+        run = serve(FFCM(3, version=version, fuzzifier=2.0), data, 3, seed=seed)
         first = uniforms(run.devices.shared_key, Stream.CLIENT, [0], 6)[0].reshape(3, 2).tolist()
         said = [local_means(points.tolist(), first) for points in scaled]
         for t in range(3):
             for table, (centroids, supports) in zip(run.uplinks[t], said, strict=True):
                 assert_allclose(table, np.column_stack((centroids, supports)), rtol=1e-6, atol=1e-9)
-            one = serve(FFCM(3, version=version), data, t + 1, seed=seed)
+            one = serve(FFCM(3, version=version, fuzzifier=2.0), data, t + 1, seed=seed)
             if version == 1:
                 total = sum(np.array(supports) for _, supports in said)
                 sums = sum(np.array(supports)[:, None] * np.array(rows) for rows, supports in said)
@@ -224,9 +233,9 @@ def test_rounds_follow_the_published_updates(version):
 
 @VERSIONS
 def test_messages_and_bytes_by_hand(version):
-    run = serve(FFCM(3, version=version), deal(0, clients=3), 2)
+    run = serve(FFCM(3, version=version, fuzzifier=2.0), deal(0, clients=3), 2)
     # opening and two rounds up, 3 rows of 3 numbers; two rounds down, 3 rows of 2; the two rows of the box stage apart
-    box = serve(FFCM(3, version=version), deal(0, clients=3), 1)
+    box = serve(FFCM(3, version=version, fuzzifier=2.0), deal(0, clients=3), 1)
     per_round = (6, 3 * 3 * 3 * 8 + 3 * 3 * 2 * 8)
     assert tuple(np.subtract(run.ledger, box.ledger)) == per_round
     assert len(run.uplinks) == 2
@@ -235,7 +244,7 @@ def test_messages_and_bytes_by_hand(version):
 @VERSIONS
 def test_clients_with_few_points_or_none(version):
     data = [np.zeros((0, 2)), [[0.2, 0.9]], [[0.0, 0.0], [1.0, 1.0]], np.full((5, 2), 0.5)]
-    run = serve(FFCM(3, version=version), data, 4)
+    run = serve(FFCM(3, version=version, fuzzifier=2.0), data, 4)
     for tables in run.uplinks:
         assert [len(table) for table in tables] == [0, 3, 3, 3]
         assert not [table for table in tables if not np.isfinite(table).all()]
@@ -297,3 +306,27 @@ def test_options_out_of_range(k, version):
 
 def test_the_name_tells_the_version():
     assert [FFCM(3, version=version).name for version in (1, 2)] == ["ffcm1", "ffcm2"]
+
+
+@pytest.mark.parametrize("fuzzifier", [1.0, 1.3, 3.0, float("nan")])
+def test_exponents_that_need_powers_are_rejected(fuzzifier):
+    with pytest.raises(p2pkm.ExperimentError, match=r"fuzzifier is .*; expected 1 \+ 2"):
+        p2pkm.FFCM(3, fuzzifier=fuzzifier)
+
+
+def test_near_one_the_memberships_are_those_of_k_means():
+    """With exponent 1.0625 a round is Lloyd's algorithm on well separated clusters."""
+    X, y = p2pkm.blobs(clusters=3, points=30, box=30, seed=1)
+    shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(90, 3, seed=0), labels=y)
+    sharp, soft = (
+        p2pkm.simulate(p2pkm.FFCM(3, version=1, fuzzifier=m), None, shards, seed=2).summary["ratio_mean"]
+        for m in (1.0625, 2.0)
+    )
+    assert sharp <= soft
+
+
+@VERSIONS
+def test_the_default_exponent_depends_on_the_version(version):
+    data = deal(0, clients=3)
+    given = FFCM(3, version=version, fuzzifier={1: 1.0625, 2: 2.0}[version])
+    assert_array_equal(serve(FFCM(3, version=version), data, 2).model, serve(given, data, 2).model)
