@@ -91,7 +91,9 @@ def play(method: Any, data: Set, clients: int, dealt: int, seed: int) -> tuple[f
 def backbone(name: str, **options: Any) -> p2pkm.FKMeansCB:
     """Return FKmeansCB as in table 2, or with other options."""
     local_k, k = WIDTHS[name]
-    return p2pkm.FKMeansCB(**({"k": k, "local_k": local_k, "epsilon": EPSILON} | options))
+    return p2pkm.FKMeansCB(
+        **({"k": k, "local_k": local_k, "epsilon": EPSILON, "client_n_init": 1, "server_n_init": 1} | options)
+    )
 
 
 def study(cases: Mapping[Any, tuple[Any, Set, int]], chosen: Any) -> dict[Any, Any]:

@@ -19,8 +19,8 @@ from p2pkm.viz.style import BLUE, GRAY, ORANGE
 
 OURS: dict[str, tuple[Any, int | None]] = {
     "FeCA, 10 starts": (p2pkm.FeCA(15, n_init=10), None),
-    "k-FED, code": (p2pkm.KFED(15, local_k=5, device="first", finish="converge"), None),
-    "k-FED, drawn": (Served(p2pkm.KFED(15, local_k=5), draw_rows), None),
+    "k-FED, code": (p2pkm.KFED(15, local_k=5, seeding="plain", device="first", finish="converge"), None),
+    "k-FED, drawn": (Served(p2pkm.KFED(15, local_k=5, seeding="plain", finish="one"), draw_rows), None),
 }
 PRINTED: dict[int, dict[str, tuple[Any, ...]]] = {  # by S-set: mean and standard deviation for IID, 0.3 and 0.1
     1: {

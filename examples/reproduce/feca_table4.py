@@ -35,7 +35,9 @@ NMI: dict[str, tuple[float | None, ...]] = {  # those of S1 to S3, and two lines
     "FeCA": (0.99, None, None, 0.95, 0.94, 0.90, 0.80, 0.77, 0.75),
 }
 
-INDUCED: dict[str, tuple[Any, int | None]] = {"k-FED, induced": (p2pkm.KFED(15, local_k=5, labels="induced"), None)}
+INDUCED: dict[str, tuple[Any, int | None]] = {
+    "k-FED, induced": (p2pkm.KFED(15, local_k=5, seeding="plain", finish="one", labels="induced"), None)
+}
 
 
 def tell(number: int, scores: dict[Any, Scores]) -> None:

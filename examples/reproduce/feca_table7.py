@@ -37,7 +37,9 @@ def cases() -> dict[tuple[str, int], Case]:
     for name in LINES:
         server, by = name.split(", ")
         for width in WIDTHS:
-            method = p2pkm.KFED(15, local_k=width, labels="induced" if server == "induced" else "nearest")
+            method = p2pkm.KFED(
+                15, local_k=width, seeding="plain", finish="one", labels="induced" if server == "induced" else "nearest"
+            )
             served = Served(method, draw_rows) if server == "drawn" else method
             found[name, width] = Case(served, f"0.3, {by}")
     return found

@@ -17,7 +17,7 @@ from paper import Row, boxes, canvas, claim, options, save, show
 import p2pkm
 from p2pkm.viz.style import BLUE, GREEN, ORANGE, RED
 
-DEFAULT = p2pkm.FKM(16, seeding="lloyd", client_n_init=1, server_n_init=1, server_seeding="weighted")
+DEFAULT = p2pkm.FKM(16, seeding="lloyd", client_n_init=1, server_n_init=1, server_seeding="weighted", tol=0.0)
 PARTS: dict[str, dict[str, Any]] = {
     "default": {},
     "keep empty": {"keep_empty": True},

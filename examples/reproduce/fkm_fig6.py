@@ -18,9 +18,9 @@ from p2pkm.metrics.clustering import silhouettes
 
 METHODS = {
     "central": p2pkm.Central(60, n_init=10),
-    "FKM": p2pkm.FKM(60),
-    "k-FED, k' = 60": p2pkm.KFED(60, local_k=60, device="first", finish="converge"),
-    "k-FED, k' = 21": p2pkm.KFED(60, local_k=21, device="first", finish="converge"),
+    "FKM": p2pkm.FKM(60, server_seeding="unweighted", tol=0.0),
+    "k-FED, k' = 60": p2pkm.KFED(60, local_k=60, seeding="plain", device="first", finish="converge"),
+    "k-FED, k' = 21": p2pkm.KFED(60, local_k=21, seeding="plain", device="first", finish="converge"),
 }
 
 

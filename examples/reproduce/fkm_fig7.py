@@ -41,8 +41,8 @@ def examine(path: Path, axes: Any, chosen: Any) -> float:
     shards = garst.deal(table(need(path.parent, path.name)))
     methods = {
         "central": p2pkm.Central(chosen.k, n_init=10),
-        "FKM": p2pkm.FKM(chosen.k),
-        "k-FED": p2pkm.KFED(chosen.k, local_k=chosen.k, device="first", finish="converge"),
+        "FKM": p2pkm.FKM(chosen.k, server_seeding="unweighted", tol=0.0),
+        "k-FED": p2pkm.KFED(chosen.k, local_k=chosen.k, seeding="plain", device="first", finish="converge"),
     }
     cases = [(method, shards, chosen.sample, chosen.rounds, seed) for method in methods.values()
              for seed in chosen.seeds]  # fmt: skip

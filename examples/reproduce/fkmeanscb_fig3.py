@@ -32,7 +32,7 @@ def list_methods(name: str) -> dict[str, Any]:
     return {
         f"k-means {numbers['k-means']}": p2pkm.Central(numbers["k-means"], n_init=1),
         f"cdkm {numbers['k-means']}": p2pkm.Central(numbers["k-means"], method="cdkm", n_init=1),
-        f"k-FED {fed}/{fed_local}": p2pkm.KFED(fed, local_k=fed_local),
+        f"k-FED {fed}/{fed_local}": p2pkm.KFED(fed, local_k=fed_local, seeding="plain", finish="one"),
         f"MUFC {mufc}/{mufc_local}": p2pkm.MUFC(mufc, local_k=mufc_local),
         "FKmeansCB 200/10": backbone(name),
         "FKmeansCB 10/10": backbone(name, local_k=10),

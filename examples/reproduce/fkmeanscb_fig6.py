@@ -18,7 +18,8 @@ import p2pkm
 from p2pkm.viz.style import CATEGORIES, INK
 
 METHODS = {
-    "r15": p2pkm.FKMeansCB(15, local_k=15, epsilon=EPSILON), "mnist": p2pkm.FKMeansCB(10, local_k=200, epsilon=EPSILON),
+    "r15": p2pkm.FKMeansCB(15, local_k=15, epsilon=EPSILON, client_n_init=1, server_n_init=1),
+    "mnist": p2pkm.FKMeansCB(10, local_k=200, epsilon=EPSILON, client_n_init=1, server_n_init=1),
 }  # fmt: skip
 SHAPES = "osD^"
 

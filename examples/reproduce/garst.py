@@ -28,9 +28,9 @@ LOCATIONS = np.array(  # of the five clients
     ]
 )
 
-FKM = p2pkm.FKM(16)
+FKM = p2pkm.FKM(16, server_seeding="unweighted", tol=0.0)
 CENTRAL = p2pkm.Central(16, n_init=10)
-KFED = p2pkm.KFED(16, local_k=16, device="first", finish="converge")
+KFED = p2pkm.KFED(16, local_k=16, seeding="plain", device="first", finish="converge")
 KFED_GREEDY = p2pkm.KFED(16, local_k=16, seeding="greedy", device="first", finish="converge")
 ROUNDS = {"type": int, "default": 100, "help": "rounds of FKM (default 100)"}  # an option of the scripts
 COLORS = {"central": GRAY, "FKM": BLUE, "k-FED": RED, "k-FED greedy": ORANGE}

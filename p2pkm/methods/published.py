@@ -58,11 +58,13 @@ PUBLISHED: Mapping[str, Published] = {
             "server_seeding": "unweighted",
             "local_steps": 1,
             "min_count": 2,
+            "tol": 0.0,
         },
         "[1], Algorithm 1; the server runs the k-means of scikit-learn with 10 initializations",
     ),
     "kfed": Published(
-        {"seeding": "plain", "device": "random", "finish": "one", "labels": "nearest"}, "[1], Algorithms 1 and 2"
+        {"local_k": "sqrt", "seeding": "plain", "device": "random", "finish": "one", "labels": "nearest"},
+        "[1], Algorithms 1 and 2",
     ),
     "fkmeanscb": Published(
         {"epsilon": 20.0, "client_n_init": 1, "server_n_init": 1}, "[1], Algorithm 1, and table 2 for epsilon"
@@ -75,8 +77,8 @@ PUBLISHED: Mapping[str, Published] = {
         {"variant": "empirical", "prune": True, "pair": "merge", "seeding": "plusplus", "n_init": 1},
         "[1], Algorithms 1, 2 and 4",
     ),
-    "ffcm1": Published({}, "[1]"),
-    "ffcm2": Published({"server_n_init": 10}, "[1], and the authors' code for the initializations"),
+    "ffcm1": Published({"fuzzifier": 2.0}, "[1]"),
+    "ffcm2": Published({"fuzzifier": 2.0, "server_n_init": 10}, "[1], and the authors' code for the initializations"),
     "mavg": Published({"client_n_init": 1}, "[1], the baseline M-Avg"),
     "mufc": Published({"local_lloyd": False, "server_n_init": 10}, "[1]"),
 }

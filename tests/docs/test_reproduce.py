@@ -374,7 +374,7 @@ def test_drawn_rows_are_distinct_rows_of_the_clients_in_every_process(sets):
 
     import p2pkm
 
-    data, kfed = ssets.load(sets, 1), p2pkm.KFED(15, local_k=5)
+    data, kfed = ssets.load(sets, 1), p2pkm.KFED(15, local_k=5, seeding="plain", finish="one")
     drawn = ssets.Served(kfed, ssets.draw_rows)
     shards = ssets.deal(data, "IID", 0)
     centroids = ssets.run(drawn, shards, 0).server_centroids

@@ -26,7 +26,7 @@ def test_each_value_is_a_parameter_and_is_selected_by_name(name):
 
 
 def test_explicit_options_override_published_values():
-    expected = p2pkm.FKM(3, server_seeding="weighted", server_n_init=10)
+    expected = p2pkm.FKM(3, server_seeding="weighted", tol=0.0)
     assert build("fkm:server_seeding=weighted,defaults=paper") == expected
     assert build("consensus:defaults=paper", init="leader").init == p2pkm.Init.leader()
     # alpha and coupling exclude each other, so the published alpha gives way.

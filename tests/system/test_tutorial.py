@@ -66,8 +66,8 @@ def package(tmp_path_factory):
 
 
 def test_the_page_has_all_files_and_commands():
-    assert set(FILES) == {"matched.py", "pull.py", "oneshot.py", "fedlloyd.py", "graphs.py", "partitions.py", "half.py",
-                          "pyproject.toml", "try_it.py", "test_my_methods.py"}  # fmt: skip
+    assert set(FILES) == {"matched.py", "pull.py", "oneshot.py", "serverlloyd.py", "graphs.py", "partitions.py",
+                          "half.py", "pyproject.toml", "try_it.py", "test_my_methods.py"}  # fmt: skip
     assert len(COMMANDS) == 4
 
 
@@ -133,14 +133,14 @@ def test_a_round_of_weighted_pull_worked_out_by_hand(package):
 def test_federated_lloyd_is_lloyd_on_the_points_of_all_clients(package, least):
     X, y = p2pkm.blobs(clusters=3, points=40, seed=0)
     shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 6, seed=0), devices=6, labels=y)
-    result = p2pkm.simulate(find("fedlloyd")(3), None, shards, min_cluster_size=least)
+    result = p2pkm.simulate(find("serverlloyd")(3), None, shards, min_cluster_size=least)
     assert result.summary["termination"] == "converged"
     centroids = result.server_centroids
     labels = ((X[:, None] - centroids) ** 2).sum(axis=2).argmin(axis=1)
     np.testing.assert_allclose(centroids, [X[labels == c].mean(axis=0) for c in range(3)], rtol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["pull", "fedlloyd", "gtvmin", "tracking", "gossip", "fkm", "kfed"])
+@pytest.mark.parametrize("method", ["pull", "serverlloyd", "gtvmin", "tracking", "gossip", "fkm", "kfed"])
 @pytest.mark.parametrize("options", [{}, {"min_cluster_size": 2}], ids=str)
 def test_receivers_can_decode_what_the_transform_of_the_page_sends(package, monkeypatch, method, options):
     """Each end of each link holds a table of its own, and adds the differences in 16 bits that come over the link."""
@@ -201,8 +201,8 @@ def test_the_transform_of_the_page_continues_from_checkpoints(package, tmp_path,
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("method", ["matched", "oneshot", "pull", "fedlloyd", "pull --transforms half",
-                                    "fedlloyd --transforms half"])  # fmt: skip
+@pytest.mark.parametrize("method", ["matched", "oneshot", "pull", "serverlloyd", "pull --transforms half",
+                                    "serverlloyd --transforms half"])  # fmt: skip
 def test_the_same_bits_on_every_number_of_ranks(package, method):
     words = ("-m", "p2pkm", *SMALL, "--out", "none", "--format", "json", "--devices", 7, "--algorithm", *method.split())
     path = f"{Path(p2pkm.__file__).parents[1]}:{package}"

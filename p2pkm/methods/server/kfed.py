@@ -32,14 +32,15 @@ class KFED(ServerMethodBase):
     ----------
     k : int
         Number of clusters.
-    local_k : int, optional
-        Number k' of clusters of a client; default: the larger of sqrt(k) and k / number of clients, rounded up.
-    seeding : {"plain", "greedy"}, default="plain"
-        k-means++ at the clients: one candidate per draw, or the best of several.
+    local_k : int or "sqrt", optional
+        Number k' of clusters of a client; default: k. "sqrt": the larger of sqrt(k) and k / number of clients, rounded
+        up, the largest number for which [1]_ proves recovery. Then clients with points of more clusters merge some.
+    seeding : {"greedy", "plain"}, default="greedy"
+        k-means++ at the clients: the best of several candidates per draw, or one candidate.
     device : {"random", "first"}, default="random"
         Start of the server: the rows of a random client, or the first k' rows.
-    finish : {"one", "converge"}, default="one"
-        Lloyd steps of the server: one as in [1]_, or until convergence as in the authors' code.
+    finish : {"converge", "one"}, default="converge"
+        Lloyd steps of the server: until convergence as in the authors' code, or one as in [1]_.
     labels : {"nearest", "induced"}, default="nearest"
         Labels of points in ARI, NMI and purity. "nearest": the nearest server centroid. "induced" (definition 3.3 of
         [1]_): the server centroid nearest to the local centroid of the point's cluster. After the Lloyd step of the
@@ -93,15 +94,15 @@ class KFED(ServerMethodBase):
     >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
     >>> result = p2pkm.simulate(p2pkm.KFED(3), None, shards)
     >>> result.summary["messages"], result.summary["bytes"]
-    (6, 240)
+    (6, 288)
     """
 
     k: int
     _: KW_ONLY
-    local_k: int | None = None
-    seeding: Literal["plain", "greedy"] = "plain"
+    local_k: int | Literal["sqrt"] | None = None
+    seeding: Literal["greedy", "plain"] = "greedy"
     device: Literal["random", "first"] = "random"
-    finish: Literal["one", "converge"] = "one"
+    finish: Literal["converge", "one"] = "converge"
     labels: Literal["nearest", "induced"] = "nearest"
 
     name: ClassVar[str] = "kfed"
@@ -110,7 +111,9 @@ class KFED(ServerMethodBase):
     def __post_init__(self) -> None:
         """Validate the parameters."""
         check_integer(self.k, 1, "clusters")
-        if self.local_k is not None:
+        if isinstance(self.local_k, str):
+            check_choice(self.local_k, ("sqrt",), "local_k")
+        elif self.local_k is not None:
             check_integer(self.local_k, 1, "local_k")
         check_choice(self.seeding, ("plain", "greedy"), "seeding")
         check_choice(self.device, ("random", "first"), "device")
@@ -124,8 +127,7 @@ class KFED(ServerMethodBase):
 
     def expected_messages(self, known: Known) -> Reports:
         """Count the centroids of all clients."""
-        n = known.clients
-        return Reports(n * (self.local_k or max(1 + isqrt(self.k - 1), -(-self.k // n))), known.features)
+        return Reports(known.clients * self._width(known.clients), known.features)
 
     def resolved_parameters(self, devices: Devices) -> dict[str, str]:
         """Collect the seeding of the clients, for the summary."""
@@ -133,7 +135,7 @@ class KFED(ServerMethodBase):
 
     def report(self, clients: Devices, model: Floats) -> Report:
         """Cluster the local points; clients with at most k' points send these."""
-        k = self._width(clients)
+        k = self._width(clients.clients)
         few = clients.sizes <= k
         start = np.full((len(clients), k, clients.d), np.inf)
         for i in np.flatnonzero(~few):
@@ -152,7 +154,7 @@ class KFED(ServerMethodBase):
         ends = np.cumsum([0, *map(len, tables)])
         if len(rows) == 0:
             return model[model[:, 0] < np.inf]
-        seeds = range(min(self._width(server), len(rows)))
+        seeds = range(min(self._width(server.clients), len(rows)))
         if self.device == "random":
             filled = np.flatnonzero(np.diff(ends))
             i = filled[int(uniforms(server.shared_key, Stream.CHOICE, [0], 1)[0, 0] * len(filled))]
@@ -162,9 +164,11 @@ class KFED(ServerMethodBase):
         centroids, _, _ = server.kernels.refine(*table, 1 if self.finish == "one" else _CONVERGED, np.zeros(1), True)
         return centroids[0]
 
-    def _width(self, devices: Devices) -> int:
+    def _width(self, clients: int) -> int:
         """Compute k', the number of clusters of a client."""
-        return self.local_k or max(1 + isqrt(self.k - 1), -(-self.k // max(devices.clients, 1)))
+        if self.local_k == "sqrt":
+            return max(1 + isqrt(self.k - 1), -(-self.k // max(clients, 1)))
+        return self.k if self.local_k is None else self.local_k
 
 
 def _start(kernels: Kernels, key: int, points: Floats, weights: Floats, search: Search) -> Floats:

@@ -104,7 +104,7 @@ def test_the_server_clusters_as_scikit_learn_does_from_the_same_seeds():
         rows = np.column_stack((rng.normal(0, 4, (25, 2)), rng.integers(2, 40, 25)))
         ones = np.ones(25)
         step = devices.at_turn(seed, 0, devices.active_devices)
-        found = FKM(4, server_n_init=1).aggregate(step, [rows], np.full((4, 2), np.inf))
+        found = FKM(4, server_n_init=1, server_seeding="unweighted").aggregate(step, [rows], np.full((4, 2), np.inf))
         seeds, _, _ = cluster(plain, devices.shared_key, rows[:, :2], rows[:, 2],
                               Search(4, Stream.SERVER, limit=0, first=seed), ones)  # fmt: skip
         oracle = KMeans(4, init=seeds, n_init=1, max_iter=300, tol=1e-4).fit(rows[:, :2], sample_weight=rows[:, 2])
@@ -153,7 +153,7 @@ def test_a_run_beats_devices_alone_and_repeats_its_bits():
     X, y = p2pkm.grid16(points=50, seed=0)
     owner = p2pkm.partition.dirichlet(y, 5, alpha=0.3, seed=0)
     shards = p2pkm.Shards.deal(X, owner, devices=5, labels=y)
-    one, two = (p2pkm.simulate(p2pkm.FKM(16), None, shards, rounds=10, seed=0) for _ in range(2))
+    one, two = (p2pkm.simulate(p2pkm.FKM(16, tol=0.0), None, shards, rounds=10, seed=0) for _ in range(2))
     assert one.summary["centroids_sha256"] == two.summary["centroids_sha256"]
     assert one.summary["messages"] == 5 * 11 + 5 * 10
     assert one.summary["ratio_mean"] < 1.01 < one.summary["ratio_local_only"]
@@ -205,3 +205,47 @@ def test_a_row_that_found_no_points_is_none_of_the_clients_own():
     report = FKM(3, min_count=1, keep_empty=True).report(now, model)
     assert_array_equal(report.local[0], [[0.0], [9.0], [np.inf]])
     assert report.rows[0] == 2
+
+
+def test_both_seedings_give_the_better_result():
+    rng = np.random.default_rng(5)
+    devices, _ = clients_of([[[0.0, 0.0]]])
+    model = np.full((4, 2), np.inf)
+    for seed in range(20):
+        rows = np.column_stack((rng.normal(0, 4, (25, 2)), rng.integers(2, 400, 25)))
+        step = devices.at_turn(seed, 0, devices.active_devices)
+        results = {
+            seeding: FKM(4, server_n_init=1, server_seeding=seeding).aggregate(step, [rows], model)
+            for seeding in ("unweighted", "weighted", "both")
+        }
+        costs = {
+            seeding: (rows[:, 2] * ((rows[:, None, :2] - found) ** 2).sum(axis=2).min(axis=1)).sum()
+            for seeding, found in results.items()
+        }
+        assert costs["both"] == min(costs.values())
+
+
+def test_a_run_ends_when_the_centroids_settle_in_any_order():
+    """The order of the rows changes from round to round, as the seeds are drawn anew in each."""
+    X, y = p2pkm.grid16(points=30, seed=1)
+    shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(480, 4, seed=0), labels=y)
+    ended, longer = (p2pkm.simulate(p2pkm.FKM(16, tol=tol), None, shards, rounds=40) for tol in (1e-3, 0.0))
+    assert ended.summary["termination"] == "converged" and ended.summary["rounds"] < 20
+    assert (longer.summary["termination"], longer.summary["rounds"]) == ("round-limit", 40)
+    assert ended.summary["ratio_mean"] == pytest.approx(longer.summary["ratio_mean"], abs=1e-3)
+
+
+def test_settled_by_hand():
+    devices, _ = clients_of([[[0.0], [10.0]]])  # data_std 5, so the tolerance is 0.5
+    before = np.array([[[0.0], [10.0], [np.inf]]] * 2)
+    span = np.ones((2, 1, 1))
+    for rows, expected in (
+        ([10.4, 0.4, np.inf], True),
+        ([10.6, 0.0, np.inf], False),
+        ([0.0, 10.0, 5.0], False),
+        ([0.1, np.inf, np.inf], False),
+        ([np.inf] * 3, False),
+    ):
+        after = np.array([[[x] for x in rows]] * 2)
+        assert FKM(3, tol=0.1).has_settled(after, before, span, devices).tolist() == [expected] * 2
+    assert not FKM(3, tol=0.0).has_settled(before, before, span, devices).any()

@@ -37,7 +37,7 @@ def test_the_noise_is_laplace_and_symmetric_and_finite():
 @pytest.mark.parametrize("epsilon", [0.5, 20.0, None, math.inf])
 def test_a_client_says_the_centroids_of_its_noised_points(epsilon):
     data = normal(1, [30, 4, 0, 25])
-    played = serve(FKMeansCB(3, local_k=5, epsilon=epsilon), data)
+    played = serve(FKMeansCB(3, local_k=5, epsilon=epsilon, client_n_init=1), data)
     for points, key, said, local in zip(data, played.devices.keys[:4], played.uplinks[0], played.local, strict=True):
         noised = points + (0.0 if epsilon is None else noise(key, points.shape, epsilon))
         found, _, _ = cluster(compiled, int(key), noised, np.ones(len(points)), Search(5, Stream.CLIENT))

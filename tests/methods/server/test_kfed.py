@@ -15,6 +15,11 @@ from p2pkm.methods.server.kfed import KFED
 from tests.support.server import clients_of, serve
 
 
+def paper(k, **options):
+    """Return k-FED with the published options."""
+    return KFED(k, **{"local_k": "sqrt", "seeding": "plain", "finish": "one"} | options)
+
+
 def blobs(seed, sizes, d, groups=6, spread=0.3):
     rng = np.random.default_rng(seed)
     middles = rng.uniform(-10, 10, (groups, d))
@@ -80,7 +85,7 @@ def server(tables, k, first, limit):
 def test_a_run_is_what_the_paper_says(d, finish, device):
     for seed in range(5):
         data = blobs(seed, [40, 3, 25, 2, 31], d)
-        played = serve(KFED(6, local_k=3, device=device, finish=finish), data, seed=seed)
+        played = serve(paper(6, local_k=3, device=device, finish=finish), data, seed=seed)
         tables = [client(points, 3, key) for points, key in zip(data, played.devices.keys, strict=False)]
         for said, expected, local in zip(played.uplinks[0], tables, played.local, strict=True):
             assert_allclose(said, expected, atol=1e-9)
@@ -104,7 +109,7 @@ TWO = [np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[10.0, 0.0], [12.0, 0.0]])]
 )
 def test_the_server_by_hand(local_k, finish, expected):
     hub, _ = clients_of(TWO)
-    method = KFED(2, local_k=local_k, device="first", finish=finish)
+    method = paper(2, local_k=local_k, device="first", finish=finish)
     assert_allclose(method.aggregate(hub, TWO, np.full((2, 2), np.inf)), expected)
 
 
@@ -112,16 +117,18 @@ def test_the_server_starts_from_a_random_client_that_said_something():
     tables, seen = [np.zeros((0, 2)), *TWO], set()
     for seed in range(20):
         hub, _ = clients_of(tables, seed=seed)
-        seen.add(tuple(KFED(2).aggregate(hub, tables, np.full((2, 2), np.inf))[:, 0]))
+        seen.add(tuple(paper(2).aggregate(hub, tables, np.full((2, 2), np.inf))[:, 0]))
     assert seen == {(0.0, 23.0 / 3.0), (11.0 / 3.0, 12.0)}
 
 
 def test_the_farthest_row_is_the_first_on_ties_and_a_client_with_many_rows_gives_its_first():
     tables = [np.array([[0.0]]), np.array([[-3.0], [3.0]])]
     hub, _ = clients_of(tables)
-    method = KFED(2, local_k=1, device="first")
+    method = paper(2, local_k=1, device="first")
     assert_allclose(method.aggregate(hub, tables, np.full((2, 1), np.inf)), [[1.5], [-3.0]])
-    many = KFED(2, local_k=4, device="first").aggregate(hub, [np.array([[5.0], [6.0], [0.0], [1.0]])], np.zeros((2, 1)))
+    many = paper(2, local_k=4, device="first").aggregate(
+        hub, [np.array([[5.0], [6.0], [0.0], [1.0]])], np.zeros((2, 1))
+    )
     assert_allclose(many, [[2.0], [6.0]])
 
 
@@ -140,12 +147,12 @@ def test_labels_by_way_of_the_clients_centroids_enter_the_scores_and_nothing_els
     data = [part.reshape(-1, 2) for part in blobs(8, sizes, 2, groups=9)]
     truth = np.random.default_rng(8).integers(0, 4, sum(sizes))
     shards = p2pkm.Shards.deal(np.concatenate(data), np.repeat(range(len(sizes)), sizes), labels=truth)
-    result = p2pkm.simulate(KFED(6, local_k=2, labels=labels), None, shards, seed=3)
-    other = p2pkm.simulate(KFED(6, local_k=2), None, shards, seed=3).summary
+    result = p2pkm.simulate(paper(6, local_k=2, labels=labels), None, shards, seed=3)
+    other = p2pkm.simulate(paper(6, local_k=2), None, shards, seed=3).summary
     summary, model = result.summary, result.server_centroids
     expected = [int(np.argmin([squared(x, w) for w in model])) for x in shards.points]
     if labels == "induced":
-        nearest, expected = expected, induced(shards, serve(KFED(6, local_k=2), data, seed=3).uplinks[0], model)
+        nearest, expected = expected, induced(shards, serve(paper(6, local_k=2), data, seed=3).uplinks[0], model)
         assert expected != nearest and summary["ari"] != other["ari"]
     expected = np.array(expected)
     assert_array_equal(result.census.labels, expected)
@@ -164,18 +171,18 @@ def test_induced_labels_by_hand():
     """Two clients of one centroid each: 0 and 9 at 4.5, 10 and 12 at 11; 9 is nearer to 11 than to 4.5."""
     shards = p2pkm.Shards.deal([[0.0], [9.0], [10.0], [12.0]], [0, 0, 1, 1], labels=[0, 0, 1, 1])
     for labels, expected in (("induced", 1.0), ("nearest", 0.0)):
-        assert p2pkm.simulate(KFED(2, local_k=1, labels=labels), None, shards).summary["ari"] == expected
+        assert p2pkm.simulate(paper(2, local_k=1, labels=labels), None, shards).summary["ari"] == expected
 
 
 def test_a_row_that_is_there_twice_is_one_start():
     tables = [np.array([[0.0], [0.0]]), np.array([[8.0], [9.0]])]
     hub, _ = clients_of(tables)
-    found = KFED(2, local_k=2, device="first").aggregate(hub, tables, np.full((2, 1), np.inf))
+    found = paper(2, local_k=2, device="first").aggregate(hub, tables, np.full((2, 1), np.inf))
     assert_allclose(found, [[0.0], [8.5]])
 
 
 def test_messages_by_hand():
-    played = serve(KFED(4, local_k=3), blobs(1, [0, 2, 5, 30], 2))
+    played = serve(paper(4, local_k=3), blobs(1, [0, 2, 5, 30], 2))
     rows = [len(table) for table in played.uplinks[0]]
     assert rows == [0, 2, 3, 3] and played.uplinks[0][3].shape[1] == 2
     assert played.ledger == (4 + 4, (8 + 4 * 4) * 2 * 8)
@@ -184,14 +191,15 @@ def test_messages_by_hand():
 @pytest.mark.parametrize(("k", "n", "expected"), [(1, 1, 1), (9, 9, 3), (10, 10, 4), (16, 2, 8), (7, 2, 4)])
 def test_clusters_of_a_client_unless_said_otherwise(k, n, expected):
     data = blobs(2, [30] * n, 2, groups=12)
-    assert [len(table) for table in serve(KFED(k), data).uplinks[0]] == [expected] * n
+    assert [len(table) for table in serve(KFED(k, local_k="sqrt"), data).uplinks[0]] == [expected] * n
+    assert [len(table) for table in serve(KFED(k), data).uplinks[0]] == [k] * n
 
 
 def test_directions_in_which_the_points_are_small_do_not_count():
     """k' = 2 in 3 dimensions: the third axis, of small values, is not looked at before the Lloyd steps."""
     points = np.array([[x, y, z] for x in (0.0, 50.0) for y in (0.0, 20.0) for z in (0.0, 1.0)])
     for seed in range(5):
-        said = serve(KFED(4, local_k=2), [points], seed=seed).uplinks[0][0]
+        said = serve(paper(4, local_k=2), [points], seed=seed).uplinks[0][0]
         assert_allclose(said[:, 2], 0.5)
 
 
@@ -199,7 +207,7 @@ def test_hardly_any_points():
     for data in ([[[1.0, 2.0]], []], [[[1.0, 2.0]] * 9, [[1.0, 2.0]] * 2], [[[0.0, 0.0]] * 7, [[4.0, 4.0]]]):
         distinct = np.unique(np.array([x for part in data for x in part]).reshape(-1, 2), axis=0)
         for device in ("random", "first"):
-            played = serve(KFED(3, local_k=2, device=device), data)
+            played = serve(paper(3, local_k=2, device=device), data)
             assert_array_equal(np.unique(played.model, axis=0), distinct)
             assert len(played.model) == len(distinct)
 
@@ -208,21 +216,21 @@ def test_a_weight_counts_like_so_many_points():
     for seed in range(10):
         rng = np.random.default_rng(seed)
         points, weights = rng.normal(size=(25, 4)), rng.integers(1, 4, 25)
-        light = serve(KFED(4, local_k=3), [points], weights=weights.astype(float), seed=seed)
-        heavy = serve(KFED(4, local_k=3), [np.repeat(points, weights, axis=0)], seed=seed)
+        light = serve(paper(4, local_k=3), [points], weights=weights.astype(float), seed=seed)
+        heavy = serve(paper(4, local_k=3), [np.repeat(points, weights, axis=0)], seed=seed)
         assert_allclose(light.uplinks[0][0], heavy.uplinks[0][0], atol=1e-9)
 
 
 def test_a_client_looks_at_its_own_points_only():
     data = blobs(5, [20, 30, 25], 4)
-    one, other = (serve(KFED(5, local_k=3), [data[0], second, data[2]]) for second in (data[1], data[1][:7] + 1))
+    one, other = (serve(paper(5, local_k=3), [data[0], second, data[2]]) for second in (data[1], data[1][:7] + 1))
     for i in (0, 2):
         assert_array_equal(one.uplinks[0][i], other.uplinks[0][i])
 
 
 def test_both_forms_of_the_kernels_give_the_same_bits():
     data = blobs(6, [20, 0, 4, 25], 5)
-    one, other = (serve(KFED(5, local_k=3, seeding="greedy"), data, kernels=form) for form in (plain, compiled))
+    one, other = (serve(paper(5, local_k=3, seeding="greedy"), data, kernels=form) for form in (plain, compiled))
     assert_array_equal(one.model, other.model)
     assert_array_equal(np.concatenate(one.uplinks[0]), np.concatenate(other.uplinks[0]))
 
@@ -230,7 +238,7 @@ def test_both_forms_of_the_kernels_give_the_same_bits():
 def test_greedy_seeds_are_better_than_plain_ones():
     data, costs = blobs(7, [60], 2, groups=8), {}
     for seeding in ("plain", "greedy"):
-        tables = [serve(KFED(8, local_k=8, seeding=seeding), data, seed=seed).uplinks[0][0] for seed in range(30)]
+        tables = [serve(paper(8, local_k=8, seeding=seeding), data, seed=seed).uplinks[0][0] for seed in range(30)]
         costs[seeding] = sum(plain.losses(data[0], np.ones(60), np.array([0, 60]), t[None])[0][0] for t in tables)
     assert costs["greedy"] < costs["plain"]
 
@@ -245,6 +253,7 @@ def test_greedy_seeds_are_better_than_plain_ones():
         {"finish": "two"},
         {"labels": "own"},
         {"local_k": 1.5},
+        {"local_k": "root"},
     ],
 )
 def test_options_out_of_range(options):

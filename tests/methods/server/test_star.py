@@ -85,7 +85,7 @@ def test_the_summary_of_a_star_says_what_applies(name):
     assert summary["algorithm"] == name
     assert (summary["devices"], summary["schedule"]) == (4, "star")
     assert [summary[key] for key in ("objective", "descent", "alpha", "coupling", "relaxation")] == [None] * 5
-    assert summary["init"] == {"fkm": "plusplus", "kfed": "plain", "feca": "plusplus"}.get(name)
+    assert summary["init"] == {"fkm": "plusplus", "kfed": "greedy", "feca": "plusplus"}.get(name)
     assert 0 < summary["purity_clients"] <= 1
     assert (summary["rows_at_server"] is None) == (name == "local")
 
