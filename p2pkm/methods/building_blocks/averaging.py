@@ -15,11 +15,14 @@ from p2pkm.core.sorting import blocks
 from p2pkm.core.states import register
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.building_blocks.total_variation import received_edges
+from p2pkm.network.graph import Topology, find_first
 
 # Effect of link weights in methods that use `mixing_weights`, see `p2pkm.core.traits.MethodTraits`.
 WEIGHTED = "weight the mixing matrix"
 # A device whose averaged weight is below this share of its expected weight keeps its centroids, see `has_low_weight`.
 _LOW_WEIGHT = 0.25
+# Largest number of gossip turns per Lloyd step that is chosen from a graph.
+_MOST_TURNS = 100
 
 
 def local_sums(devices: Devices, centroids: Floats) -> Floats:
@@ -114,6 +117,33 @@ def relative_weights(devices: Devices) -> Floats | None:
     """Compute the weight of each link relative to the mean weight at the neighbor, float64[e]; None if all are 1."""
     means = devices.neighbor_mean_weights
     return None if means is None else devices.link_weights / means
+
+
+def count_turns(topology: Topology, least: int, unevenness: float) -> int:
+    """Count the gossip turns after which the sums of any single device are nearly even on all devices.
+
+    This is the smallest T of at least `least` with ``max_i |n (P^T e_j)_i - 1| <= unevenness`` on every component, for
+    the Metropolis weights P and a device j at an end of a long path; at most `_MOST_TURNS`.
+
+    Parameters
+    ----------
+    least : int
+    unevenness : float
+    """
+    degrees, source, target = topology.degrees, topology.sources, topology.indices
+    weights = 1.0 / (1.0 + np.maximum(degrees[source], degrees[target]))
+    self_weights = 1.0 - np.bincount(source, weights, topology.n)
+    sizes = np.bincount(topology.components)
+    shares = np.zeros(topology.n)
+    farthest = find_first(
+        topology.components, topology.layers(find_first(topology.components, np.zeros(topology.n, np.int64)))
+    )
+    shares[farthest] = sizes
+    for turn in range(_MOST_TURNS):
+        if turn >= least and np.abs(shares - 1.0).max() <= unevenness:
+            return turn
+        shares = self_weights * shares + np.bincount(source, weights * shares[target], topology.n)
+    return max(least, _MOST_TURNS)
 
 
 @register("running-sums")

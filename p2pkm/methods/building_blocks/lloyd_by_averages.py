@@ -13,13 +13,14 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Mask
 from p2pkm.core.expected_messages import EveryTurn, Known
 from p2pkm.core.messages import DenseMessages, Inbox
-from p2pkm.core.protocols import MethodBase
+from p2pkm.core.protocols import MethodBase, RunOutline
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import check_integer, check_positive
 from p2pkm.methods.building_blocks.averaging import (
     RunningSums,
     centroids_from_sums,
+    count_turns,
     has_converged,
     has_low_weight,
     local_sums,
@@ -73,12 +74,18 @@ class LloydByAverages(MethodBase):
         See `p2pkm.core.expected_messages.EveryTurn`.
     link_weights : str
         Effect of link weights, see `p2pkm.core.traits.MethodTraits`.
+    least_turns : int
+        Smallest number of turns that is chosen from the graph, if the parameter is None.
+    unevenness : float
+        Largest deviation from the mean that these turns leave of the sums of a single device, relative to the mean.
     """
 
     turns_parameter: ClassVar[str] = "gossips"
     continues: ClassVar[bool] = False
     receivers: ClassVar[Any] = "all"
     link_weights: ClassVar[str] = ""
+    least_turns: ClassVar[int] = 1
+    unevenness: ClassVar[float] = np.inf
 
     init: Init | str
 
@@ -86,14 +93,22 @@ class LloydByAverages(MethodBase):
         """Validate the parameters."""
         object.__setattr__(self, "init", Init.of(self.init))
         check_integer(self.k, 1, "clusters")
-        check_integer(self.turns, 1, self.turns_parameter)
+        if vars(self)[self.turns_parameter] is not None:
+            check_integer(self.turns, 1, self.turns_parameter)
         check_positive(self.tol, "tol", zero=True)
 
     @property
     def turns(self) -> int:
         """Turns per Lloyd step."""
-        turns: int = vars(self)[self.turns_parameter]
-        return turns
+        turns: int | None = vars(self)[self.turns_parameter]
+        return self.least_turns if turns is None else turns
+
+    def configure(self, run: RunOutline) -> Self:
+        """Choose the number of turns from the graph, if the user did not; if its links change, the smallest number."""
+        if vars(self)[self.turns_parameter] is not None or run.topology is None or run.topology.varying is not None:
+            return self
+        turns = count_turns(run.topology, self.least_turns, self.unevenness)
+        return self.replaced(**{self.turns_parameter: turns})
 
     @property
     def schedule(self) -> str:

@@ -8,12 +8,15 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Mask
 from p2pkm.core.expected_messages import EveryTurn, Known
 from p2pkm.core.messages import DenseMessages, Inbox
-from p2pkm.core.protocols import MethodBase
+from p2pkm.core.protocols import MethodBase, RunOutline
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import check_integer, check_positive
 from p2pkm.methods.building_blocks.averaging import has_converged, iter_neighbor_tables, local_sums
 from p2pkm.methods.init.value import Init
+
+# Smallest default of eta, in points.
+_LEAST_ETA = 5.0
 
 
 @register("admm")
@@ -45,8 +48,10 @@ class ADMM(MethodBase):
     ----------
     k : int
         Number of clusters.
-    eta : float, default=5.0
-        Penalty of a disagreement, in points (of mean weight, if points have weights).
+    eta : float, optional
+        Penalty of a disagreement, in points (of mean weight, if points have weights). Default: the mean number of
+        points of a cluster on a device, m / (n k), but at least 5. With a smaller penalty devices with many points
+        move little towards their neighbors in a round.
     init : Init or str, default="global:candidates=1"
         Initialization. It should give all devices the same centroids; `local` does not.
     tol : float, default=1e-5
@@ -106,7 +111,7 @@ class ADMM(MethodBase):
 
     k: int
     _: KW_ONLY
-    eta: float = 5.0
+    eta: float | None = None
     init: Init | str = "global:candidates=1"
     tol: float = 1e-5
 
@@ -118,7 +123,8 @@ class ADMM(MethodBase):
         """Validate the parameters."""
         object.__setattr__(self, "init", Init.of(self.init))
         check_integer(self.k, 1, "clusters")
-        check_positive(self.eta, "eta")
+        if self.eta is not None:
+            check_positive(self.eta, "eta")
         check_positive(self.tol, "tol", zero=True)
 
     @property
@@ -131,6 +137,12 @@ class ADMM(MethodBase):
             no_suppression="pairs rows by their number, so that none can be left out",
             follows_points=True,
         )
+
+    def configure(self, run: RunOutline) -> "ADMM":
+        """Choose the penalty from the number of points of a device and cluster, if the user did not."""
+        if self.eta is not None or run.points is None or run.topology is None:
+            return self
+        return self.replaced(eta=max(_LEAST_ETA, run.points / (run.topology.clients * self.k)))
 
     def expected_messages(self, known: Known) -> EveryTurn:
         """Count k rows per edge in every turn."""
@@ -154,7 +166,7 @@ class ADMM(MethodBase):
             shared = present[receivers] & np.isfinite(received)
             link_counts[receivers] += shared
             disagreement[receivers] += np.where(shared, local_centroids[receivers] - received, 0.0)
-        eta = self.eta * devices.unit
+        eta = (_LEAST_ETA if self.eta is None else self.eta) * devices.unit
         # The initial centroids do not minimize the augmented Lagrangian, so their disagreement changes no dual
         # variable.
         duals = state.duals + eta * disagreement if devices.round > 1 else state.duals

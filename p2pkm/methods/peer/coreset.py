@@ -22,6 +22,9 @@ from p2pkm.network.graph import Topology
 _LOCAL_INITS = 3
 # Largest number of Lloyd steps on the coreset.
 _LIMIT = 300
+# Default of the size: points per cluster, and smallest number.
+_SIZE_PER_CLUSTER = 20
+_LEAST_SIZE = 200
 # Passes along a tree, in their order.
 _COSTS_UP, _TOTAL_DOWN, _ROWS_UP, _CENTROIDS_DOWN = range(4)
 _PASSES = 4
@@ -40,10 +43,11 @@ class Coreset(MethodBase):
     ----------
     k : int
         Number of clusters.
-    size : int, default=200
-        Expected number of drawn points in a component.
-    spread : {"flood", "tree"}, default="flood"
-        "flood": costs and rows travel over all links. "tree": along a breadth-first spanning tree.
+    size : int, optional
+        Expected number of drawn points in a component. Default: 20 k, but at least 200.
+    spread : {"tree", "flood"}, default="tree"
+        "tree": costs and rows travel along a breadth-first spanning tree. "flood": over all links, which gives the same
+        centroids for several times the bytes.
     n_init : int, default=50
         Initializations of the k-means of the coreset; the best result counts.
 
@@ -96,13 +100,13 @@ class Coreset(MethodBase):
     >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
     >>> result = p2pkm.simulate(p2pkm.Coreset(3, size=9), topologies.ring(3), shards)
     >>> round(result.summary["ratio_mean"], 2), result.summary["raw_points_disclosed"]
-    (1.11, 8)
+    (1.11, 5)
     """
 
     k: int
     _: KW_ONLY
-    size: int = 200
-    spread: Literal["flood", "tree"] = "flood"
+    size: int | None = None
+    spread: Literal["tree", "flood"] = "tree"
     n_init: int = 50
 
     name: ClassVar[str] = "coreset"
@@ -119,9 +123,15 @@ class Coreset(MethodBase):
     def __post_init__(self) -> None:
         """Validate the parameters."""
         check_integer(self.k, 1, "clusters")
-        check_integer(self.size, 1, "size")
+        if self.size is not None:
+            check_integer(self.size, 1, "size")
         check_integer(self.n_init, 1, "n_init")
-        check_choice(self.spread, ("flood", "tree"), "spread")
+        check_choice(self.spread, ("tree", "flood"), "spread")
+
+    @property
+    def expected_size(self) -> int:
+        """Expected number of drawn points."""
+        return max(_LEAST_SIZE, _SIZE_PER_CLUSTER * self.k) if self.size is None else self.size
 
     def stages(self, at: Any) -> Pipeline:
         """Reject graphs that are too large for one bit per origin at every device."""
@@ -166,7 +176,7 @@ class Coreset(MethodBase):
             parts.append(self._sample(*devices.table(i), centroids, labels[points_of_device], (int(key), totals[i])))
         rows = np.array([len(part) for part in parts], np.int64)
         # All tables have the size of the largest table that may arrive.
-        tables = np.zeros((len(parts), self.k + self.size, devices.d + 1))
+        tables = np.zeros((len(parts), self.k + self.expected_size, devices.d + 1))
         for i, part in enumerate(parts):
             tables[i, : len(part)] = part
         return tables, rows
@@ -181,11 +191,11 @@ class Coreset(MethodBase):
             squared += (column - coordinates[labels]) ** 2
         cumulative = np.cumsum(np.append(0.0, weights * squared))
         # The received C may be below the local cost, so the share is capped.
-        share = self.size * min(cumulative[-1] / total, 1.0) if total > 0.0 else 0.0
+        share = self.expected_size * min(cumulative[-1] / total, 1.0) if total > 0.0 else 0.0
         count = int(share) + int(uniforms(key, Stream.CHOICE, [1], 1)[0, 0] < share % 1.0)
         draws = uniforms(key, Stream.CHOICE, [0], count)[0] * cumulative[-1]
         drawn = np.searchsorted(cumulative[1:], draws, side="right")
-        drawn_weights = total / (self.size * squared[drawn])
+        drawn_weights = total / (self.expected_size * squared[drawn])
         centroid_weights = np.bincount(labels, weights, len(centroids))
         centroid_weights = centroid_weights - np.bincount(labels[drawn], drawn_weights, len(centroids))
         rows = np.concatenate((centroids, points[drawn]))
@@ -253,7 +263,7 @@ class CoresetByFlooding(OnGraph):
         """Count the costs, then the rows of the coreset."""
         # Each device rounds its number of drawn points up at most, so the sum exceeds `size` by less than one per
         # device.
-        rows = known.clients * self.k + self.method.size + known.clients - 1
+        rows = known.clients * self.k + self.method.expected_size + known.clients - 1
         return FloodThenPool(self.hops, rows, known.features + 1)
 
     def initial_state(self, devices: Devices, start: Any) -> CoresetState:
@@ -307,7 +317,7 @@ class CoresetOnTree(OnGraph):
     def expected_messages(self, known: Known) -> ByRound:
         """Count costs up, their sum down, rows up and centroids down."""
         layers = self.tree.layer
-        size = self.method.size
+        size = self.method.expected_size
         n = known.clients
         d = known.features
         links = int((layers > 0).sum())

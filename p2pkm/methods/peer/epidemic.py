@@ -30,7 +30,7 @@ class Epidemic(LloydByAverages):
         Averaging cycles C per Lloyd step.
     init : Init or str, default="global:candidates=1"
         Initialization. It should give all devices the same centroids; `local` does not.
-    tol : float, default=1e-5
+    tol : float, default=1e-3
         Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
         tol * sqrt(total variance) in a round.
 
@@ -90,7 +90,7 @@ class Epidemic(LloydByAverages):
     _: KW_ONLY
     cycles: int = 24
     init: Init | str = "global:candidates=1"
-    tol: float = 1e-5
+    tol: float = 1e-3
 
     name: ClassVar[str] = "epidemic"
     default_rounds: ClassVar[int] = 20

@@ -29,7 +29,7 @@ class GossipSum(LloydByAverages):
         Messages M of each device per Lloyd step.
     init : Init or str, default="global:candidates=1"
         Initialization. It should give all devices the same centroids; `local` does not.
-    tol : float, default=1e-5
+    tol : float, default=1e-3
         Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
         tol * sqrt(total variance) in a round.
 
@@ -89,7 +89,7 @@ class GossipSum(LloydByAverages):
     _: KW_ONLY
     sends: int = 20
     init: Init | str = "global:candidates=1"
-    tol: float = 1e-5
+    tol: float = 1e-3
 
     name: ClassVar[str] = "gossip-sum"
     default_rounds: ClassVar[int] = 20

@@ -23,8 +23,9 @@ class TrackingLloyd(CountedLloyd):
     ----------
     k : int
         Number of clusters.
-    gossips : int, default=3
-        Gossip turns T per Lloyd step.
+    gossips : int, optional
+        Gossip turns T per Lloyd step. Default: chosen from the graph between 3 and 100, such that the sums of a single
+        device deviate by at most 100 % from their mean. T is 6 on a ring of 10 and 3 on a complete graph.
     init : Init or str, default="global:candidates=1"
         Initialization. It should give all devices the same centroids; `local` does not.
     tol : float, default=1e-5
@@ -92,12 +93,14 @@ class TrackingLloyd(CountedLloyd):
 
     k: int
     _: KW_ONLY
-    gossips: int = 3
+    gossips: int | None = None
     init: Init | str = "global:candidates=1"
     tol: float = 1e-5
     counters: bool | None = None
 
     name: ClassVar[str] = "tracking"
+    least_turns: ClassVar[int] = 3
+    unevenness: ClassVar[float] = 1.0
     default_rounds: ClassVar[int] = 150
     continues: ClassVar[bool] = True
     link_weights: ClassVar[str] = WEIGHTED

@@ -7,10 +7,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
+from p2pkm.core.protocols import RunOutline
 from p2pkm.engine.loop import Start
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.methods.peer.admm import ADMM
+from p2pkm.network.graph import Topology
 from tests.support.averages import GRAPHS, column, draw, lloyd, scene, seeds, states, sums
 from tests.support.play_rounds import arrange, last
 
@@ -151,5 +153,22 @@ def test_parameters_out_of_range_are_refused(options, message):
 
 def test_defaults():
     method = ADMM(3)
-    assert (method.schedule, str(method.init), method.eta) == ("jacobi", "global:candidates=1", 5.0)
+    assert (method.schedule, str(method.init), method.eta) == ("jacobi", "global:candidates=1", None)
     assert (method.name, method.default_rounds, method.tol) == ("admm", 150, 1e-5)
+
+
+@pytest.mark.parametrize(("points", "k", "eta"), [(120, 4, 7.5), (120, 6, 5.0), (20, 1, 5.0), (None, 4, None)])
+def test_the_default_penalty_is_the_mean_number_of_points_of_a_cluster_on_a_device(points, k, eta):
+    outline = RunOutline(Topology.from_graph(topologies.ring(4)), points=points)
+    method = ADMM(k).configure(outline)
+    assert method.eta == eta and method.configure(outline) == method
+    assert ADMM(k, eta=2.0).configure(outline).eta == 2.0
+
+
+def test_a_run_uses_the_default_penalty():
+    X, y = p2pkm.blobs(clusters=3, points=80, seed=1)
+    shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(240, 4, seed=0), labels=y)
+    given, default = (
+        p2pkm.simulate(p2pkm.ADMM(3, eta=eta), topologies.ring(4), shards, rounds=5, seed=1) for eta in (20.0, None)
+    )
+    assert_array_equal(given.centroids, default.centroids)

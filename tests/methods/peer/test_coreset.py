@@ -246,7 +246,7 @@ PATH = [column(0, 2, 10, 12), np.zeros((0, 1)), column(0, 0), column(50, 52, 60,
 
 def test_the_ledger_of_flooding_on_a_path_of_four():
     # B: 2, 0, 1 and 2 rows; costs 4, -, 0 and 4: t_i = 4, -, 0 and 4 of t = 8; three costs and 13 rows over 6 edges
-    ledger = p2pkm.simulate(Coreset(2, size=8), topologies.path(4), p2pkm.Shards.from_list(PATH)).ledger
+    ledger = p2pkm.simulate(Coreset(2, size=8, spread="flood"), topologies.path(4), p2pkm.Shards.from_list(PATH)).ledger
     assert ledger.bytes.sum() == 6 * 3 * 8 + 6 * 13 * 16 == 1392
     # who speaks: all, then 1 2 3, then 0 1 2, then 0 3; once for costs and once for rows
     assert ledger.messages.sum() == 2 * (6 + 5 + 5 + 2) == 36
@@ -279,13 +279,13 @@ def test_trees_grow_from_the_middle_of_every_component(n, links, parent, layer):
 
 def test_in_every_turn_what_a_device_holds_comes_from_one_link_farther():
     table = arrange(deal(9, empty=False), [(i, (i + 1) % 9) for i in range(9)])
-    found, _ = run(table, 2, size=9)
+    found, _ = run(table, 2, size=9, spread="flood")
     far = np.array([table.topology.layers(i) for i in range(9)])
     for turn in range(4):
         assert_array_equal(found[turn].flood.known, far <= turn)
         assert_array_equal(found[5 + turn].flood.known, far <= turn)
     other = arrange([*deal(9, empty=False)[:-1], np.full((3, 2), 7.0)], [(i, (i + 1) % 9) for i in range(9)])
-    for one, two in zip(found[:9], run(other, 2, size=9)[0], strict=False):
+    for one, two in zip(found[:9], run(other, 2, size=9, spread="flood")[0], strict=False):
         assert_array_equal(one.centroids, two.centroids)  # absent
 
 
