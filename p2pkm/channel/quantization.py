@@ -71,8 +71,8 @@ class Quantization:
         * "none": real numbers.
         * "auto": rice if it is the default of the method and can be combined with all other options, otherwise none.
     bits : int or None
-        b of the step size ``2^-b sqrt(total variance)``; None for ``ceil(log2(64 (1 + 2 c)))`` with coupling c, and for
-        12 without a coupling.
+        b of the step size ``2^-b sqrt(total variance)``; None for ``ceil(log2(64 (1 + 2 c) sqrt(d)))`` with
+        coupling c and d features, and for 12 without a coupling.
     threshold : int
         A row is sent only if one of its coordinates moves by at least this number of steps.
 
@@ -545,7 +545,7 @@ def step_bits(algorithm: Any, devices: Devices) -> int:
     # `alpha` is in units of point weight: convert it to a coupling without unit.
     if coupling is None:
         coupling = parameters["alpha"] * algorithm.k * devices.total / devices.total_weight
-    return count_bits(coupling)
+    return count_bits(coupling, devices.d)
 
 
 def _divide(values: Floats, steps: Floats) -> Floats:

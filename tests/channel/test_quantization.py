@@ -397,8 +397,10 @@ def test_the_same_bits_and_bytes_on_three_ranks(tmp_path):
 def test_alpha_and_the_equal_coupling_need_the_same_number_of_bits(alpha):
     devices = arrange([np.ones((6, 2)), np.zeros((4, 2))], [(0, 1)]).devices
     coupling = alpha * 2 * devices.total / devices.total_weight
-    assert step_bits(p2pkm.GTVMin(2, alpha=alpha), devices) == count_bits(coupling)
+    assert step_bits(p2pkm.GTVMin(2, alpha=alpha), devices) == count_bits(coupling, 2)
     assert count_bits(0.01) < count_bits(20.0)
+    # 64 steps per standard deviation of a feature at coupling 0.
+    assert [count_bits(0.0, d) for d in (1, 2, 4, 5, 64)] == [6, 7, 7, 8, 9]
 
 
 @pytest.mark.parametrize(("least", "wanted"), [(0, [1, 2, 3, 0]), (1, [1, 2, 3, 0]), (2, [0, 0, 3, 0])])

@@ -15,13 +15,14 @@ FINEST = 52
 _BASE_BITS = 6
 
 
-def count_bits(coupling: float) -> int:
-    """Compute b of the step ``2^-b sqrt(total variance)`` at a coupling c: b = ceil(log2(64 (1 + 2 c))).
+def count_bits(coupling: float, d: int = 1) -> int:
+    """Compute b of the step ``2^-b sqrt(total variance)`` at a coupling c: b = ceil(log2(64 (1 + 2 c) sqrt(d))).
 
     In a round the mean of the centroids of all devices moves by about 1 / (1 + 2 c) of its distance to the minimizer,
-    so a stronger coupling requires a finer grid.
+    so a stronger coupling requires a finer grid. The total variance adds up d features, so the spread of one of them is
+    smaller by sqrt(d).
     """
-    return min(FINEST, _BASE_BITS + int(np.ceil(np.log2(1.0 + 2.0 * coupling))))
+    return min(FINEST, _BASE_BITS + int(np.ceil(np.log2((1.0 + 2.0 * coupling) * np.sqrt(d)))))
 
 
 def count_steps(distance: Floats, relaxation: float, *, within: bool) -> Integers:
