@@ -23,6 +23,8 @@ WEIGHTED = "weight the mixing matrix"
 _LOW_WEIGHT = 0.25
 # Largest number of gossip turns per Lloyd step that is chosen from a graph.
 _MOST_TURNS = 100
+# Largest number of devices for which turns are counted, which takes up to a second. Above it the least number is used.
+_MOST_COUNTED = 100_000
 
 
 def local_sums(devices: Devices, centroids: Floats) -> Floats:
@@ -123,13 +125,15 @@ def count_turns(topology: Topology, least: int, unevenness: float) -> int:
     """Count the gossip turns after which the sums of any single device are nearly even on all devices.
 
     This is the smallest T of at least `least` with ``max_i |n (P^T e_j)_i - 1| <= unevenness`` on every component, for
-    the Metropolis weights P and a device j at an end of a long path; at most `_MOST_TURNS`.
+    the Metropolis weights P and a device j at an end of a long path; at most `_MOST_TURNS`. Link weights do not count.
 
     Parameters
     ----------
     least : int
     unevenness : float
     """
+    if topology.n > _MOST_COUNTED:
+        return least
     degrees, source, target = topology.degrees, topology.sources, topology.indices
     weights = 1.0 / (1.0 + np.maximum(degrees[source], degrees[target]))
     self_weights = 1.0 - np.bincount(source, weights, topology.n)

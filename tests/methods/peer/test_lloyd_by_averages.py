@@ -16,6 +16,7 @@ from p2pkm.core.protocols import RunOutline, Work
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.kernels.reference import philox
+from p2pkm.methods.building_blocks import averaging
 from p2pkm.methods.building_blocks.averaging import count_turns
 from p2pkm.methods.building_blocks.random_matching import match
 from p2pkm.network.graph import Topology
@@ -335,8 +336,11 @@ def test_the_turns_of_a_graph_are_the_first_that_spread_the_sums_of_one_device(g
     assert count_turns(Topology.from_graph(graph), 60, unevenness) == max(60, found)
 
 
-def test_the_turns_of_large_graphs_are_bounded_and_each_component_counts():
+def test_the_turns_of_large_graphs_are_bounded_and_each_component_counts(monkeypatch):
     assert count_turns(Topology.from_graph(topologies.path(200)), 10, 0.1) == 100
+    with monkeypatch.context() as context:
+        context.setattr(averaging, "_MOST_COUNTED", 199)
+        assert count_turns(Topology.from_graph(topologies.path(200)), 10, 0.1) == 10
     two = Topology.from_graph(nx.disjoint_union(nx.path_graph(4), nx.path_graph(8)))
     assert count_turns(two, 1, 0.1) == count_turns(Topology.from_graph(nx.path_graph(8)), 1, 0.1)
     assert count_turns(Topology.from_graph(nx.empty_graph(3)), 4, 0.1) == 4
