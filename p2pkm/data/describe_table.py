@@ -9,7 +9,16 @@ import numpy as np
 
 from p2pkm.core.errors import DataError
 from p2pkm.data.readers.columns import INDEX, ColumnRoles, FileContents, assign_roles
-from p2pkm.data.readers.intake import THOUSANDS, Categories, ColumnOptions, Problem
+from p2pkm.data.readers.intake import (
+    THOUSANDS,
+    Categories,
+    ColumnOptions,
+    Problem,
+    is_number,
+    join_names,
+    plain_numbers,
+    split_list,
+)
 from p2pkm.data.readers.raw import RawTable, read_raw
 from p2pkm.data.readers.suspicions import find_suspicions, list_codes, note_thousands
 
@@ -22,6 +31,10 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d.*)?")
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 # Largest number of categories that are encoded.
 _CATEGORIES = 30
+# Share of numbers from which other texts of a column may stand for missing values, and largest number of such texts.
+_NUMBERS, _PLACEHOLDERS = 0.7, 3
+# Ratio of the standard deviations of two features from which a common scale is suggested.
+_SPREAD = 10.0
 # Devices with fewer rows are named.
 _SMALL = 5
 # Skewness and ratio of the largest value to the median from which a logarithm is suggested.
@@ -68,7 +81,7 @@ class TableDescription(NamedTuple):
     options : dict of str to str
         Arguments of `p2pkm.read_table` that read the table.
     command : str
-        Command line that reads the table.
+        Command line that reads the table, with a common scale if the features need one.
     """
 
     rows: int
@@ -147,8 +160,12 @@ def describe_table(
               if value is not None and value != ColumnOptions._field_defaults.get(name)}  # fmt: skip
     data = ["--data", path] if isinstance(path, str) else ["--data", table.where]
     words = [part for name, value in fields.items() for part in (f"--{name.replace('_', '-')}", value)]
+    notes = _list_notes(table, columns, groups, intake)
+    if _differ_in_scale(table, columns, intake):
+        notes += ("the features have very different spreads, and the widest would decide: --scale standard",)
+        words += ["--scale", "standard"]
     return TableDescription(
-        len(table.locations.numbers), tuple(columns), groups, _list_notes(table, columns, groups, intake), fields,
+        len(table.locations.numbers), tuple(columns), groups, notes, fields,
         shlex.join(["p2pkm", *map(str, data), *words]),
     )  # fmt: skip
 
@@ -165,10 +182,31 @@ def _find_format(table: RawTable, intake: ColumnOptions) -> ColumnOptions:
             at._replace(thousands=sign) for at in list(candidates) for sign in THOUSANDS if sign != at.decimal
         ]
 
-    def count(at: ColumnOptions) -> int:
-        return sum(not isinstance(table.convert(name, at), Problem) for name in texts)
+    fields = [Counter(table.list_texts(name)) for name in texts]
+    placeholders = [[_find_placeholders(counts, at) for counts in fields] for at in candidates]
 
-    return max(candidates, key=count) if texts else intake
+    def count(at: int) -> int:
+        return sum(
+            found is not None or not isinstance(table.convert(name, candidates[at]), Problem)
+            for name, found in zip(texts, placeholders[at], strict=True)
+        )
+
+    best = max(range(len(candidates)), key=count)
+    na = [text for found in placeholders[best] for text in found or ()]
+    if not na:
+        return candidates[best]
+    return candidates[best]._replace(na=join_names(list(dict.fromkeys([*split_list(intake.na), *na]))))
+
+
+def _find_placeholders(counts: Counter[str], intake: ColumnOptions) -> list[str] | None:
+    """List the few texts among the numbers of a column, which may stand for missing values; None for other columns."""
+    known = {text: count for text, count in counts.items() if text.lower() not in intake.missing_texts}
+    plain = dict(zip(known, plain_numbers(list(known), intake), strict=True))
+    # A text with a digit is more often a number with a unit or a wrong sign.
+    odd = sorted(text for text in known if not is_number(plain[text]))
+    share = 1 - sum(known[text] for text in odd) / max(sum(known.values()), 1)
+    is_usual = len(odd) <= _PLACEHOLDERS and not any(any(map(str.isdigit, text)) or "," in text for text in odd)
+    return odd if odd and share >= _NUMBERS and is_usual else None
 
 
 def _find_device(table: RawTable, device: Any, label: Any, intake: ColumnOptions) -> Any:
@@ -200,6 +238,7 @@ def _describe_column(table: RawTable, j: int, roles: ColumnRoles, intake: Column
     counts = Counter(texts)
     kind = "date" if all(_DATE.fullmatch(text) for text in counts) else "category"
     use = {"date": "feature, in days", "category": "feature, one per category"}[kind]
+    use = "left out: constant" if len(counts) == 1 and len(texts) > 1 else use
     if kind == "category" and (len(counts) > _CATEGORIES or len(counts) > max(2, len(texts) // 2)):
         kind, use = "text", "left out: text"
         if len(counts) == len(texts):
@@ -207,6 +246,8 @@ def _describe_column(table: RawTable, j: int, roles: ColumnRoles, intake: Column
     shown = f"{min(counts)} to {max(counts)}" if kind == "date" else f"{len(counts)}: {', '.join(sorted(counts))}"
     role = _name_role(j, roles)
     suspicions: tuple[str, ...] = ()
+    if use == "ID, left out" and not role:
+        suspicions = (f"column {name!r} has a different text in every row: --keep copies it to labels.csv",)
     encoded = table.convert(name, intake, encode=True) if kind in ("date", "category") else None
     if isinstance(encoded, Problem):
         use, suspicions = "left out: dates cannot be read", (f"{encoded.text}. {encoded.remedy}",)
@@ -272,6 +313,17 @@ def _suggest(table: RawTable, columns: list[ColumnDescription], intake: ColumnOp
     )  # fmt: skip
 
 
+def _differ_in_scale(table: RawTable, columns: list[ColumnDescription], intake: ColumnOptions) -> bool:
+    """Return whether the standard deviations of the features differ by a large factor; those of categories are 1."""
+    used = [
+        (name, column) for name, column in zip(table.names, columns, strict=True) if column.use.startswith("feature")
+    ]
+    columns_used = (_as_numbers(table.convert(name, intake, encode=column.kind == "date")) for name, column in used)
+    spreads = [1.0 if values is None else float(values.std()) for values in columns_used]
+    known = [spread for spread in spreads if spread > 0]
+    return len(known) > 1 and max(known) > _SPREAD * min(known)
+
+
 def _as_numbers(values: Any) -> Any:
     return None if isinstance(values, (Problem, Categories)) else values[~np.isnan(values)]
 
@@ -290,6 +342,8 @@ def _list_notes(
     table: RawTable, columns: list[ColumnDescription], groups: dict[str, int], intake: ColumnOptions
 ) -> tuple[str, ...]:  # fmt: skip
     notes = list(table.notes)
+    if intake.na:
+        notes.append(f"missing values are also written as {intake.na}: check that these are no values")
     texts = [table.list_texts(name) for name in table.names]
     rows = list(zip(*texts, strict=True))
     if repeated := len(rows) - len(set(rows)):

@@ -94,3 +94,44 @@ def test_files_of_a_folder_are_devices(tmp_path):
     for name in ("Bonn", "Aachen"):
         (tmp_path / f"{name}.csv").write_text("x\n1.5\n2\n")
     assert p2pkm.describe_table(tmp_path).devices == {"Aachen": 2, "Bonn": 2}
+
+
+def test_texts_among_numbers_are_missing_values(tmp_path):
+    rng = np.random.default_rng(2)
+    m = 60
+    comma = [f"{value:.1f}".replace(".", ",") for value in rng.normal(60, 9, m)]
+    columns = {
+        "age": ["k.A." if i % 9 == 2 else comma[i] for i in range(m)],
+        "dose": ["<5" if i % 9 == 2 else comma[i] for i in range(m)],
+        "stage": [("I", "II", "k.A.")[i % 3] for i in range(m)],
+        "cost": [f"{int(value):,}".replace(",", ".") for value in rng.normal(15000, 900, m)],
+        "unit": ["mg/l"] * m,
+    }
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(";".join(row) for row in zip(*([k, *v] for k, v in columns.items()), strict=True)))
+    described = p2pkm.describe_table(path)
+    assert [(column.kind, column.use) for column in described.columns] == [
+        ("number", "feature"), ("text", "left out: text"), ("category", "feature, one per category"),
+        ("number", "feature"), ("category", "left out: constant"),
+    ]  # fmt: skip
+    assert described.options == {"drop": "dose,unit", "encode": "stage", "missing": "drop", "na": "k.A.",
+                                 "decimal": ",", "thousands": "."}  # fmt: skip
+    assert "missing values are also written as k.A.: check that these are no values" in described.notes
+    assert described.command.endswith("--scale standard")
+    table = p2pkm.read_table(path, **described.options)
+    assert table.features == ("age", "cost", "stage=I", "stage=II") and table.points[:, 1].min() > 10_000
+    described = p2pkm.describe_table(path, na="=II", decimal=",")
+    assert described.options["na"] == "=II,k.A."
+
+
+def test_features_of_one_scale_need_no_other():
+    rng = np.random.default_rng(0)
+    frame = {"a": rng.normal(size=30), "b": 3 * rng.normal(size=30), "c": rng.choice(["x", "y"], 30)}
+    assert "--scale" not in p2pkm.describe_table(frame).command
+    assert p2pkm.describe_table(frame | {"b": 300 * rng.normal(size=30)}).command.endswith("--scale standard")
+
+
+def test_the_options_of_a_frame_read_it():
+    frame = {"device": ["a", "b", "b"], "bmi": ["22,1", "27,9", ""], "n": ["1.200", "3.400", "900"]}
+    table = p2pkm.read_table(frame, **p2pkm.describe_table(frame).options)
+    assert table.points.tolist() == [[22.1, 1200], [27.9, 3400]]
