@@ -343,7 +343,7 @@ def _list_notes(
 ) -> tuple[str, ...]:  # fmt: skip
     notes = list(table.notes)
     if intake.na:
-        notes.append(f"missing values are also written as {intake.na}: check that these are no values")
+        notes.append(f"missing values are also written as {intake.na}: check that they are not values")
     texts = [table.list_texts(name) for name in table.names]
     rows = list(zip(*texts, strict=True))
     if repeated := len(rows) - len(set(rows)):

@@ -116,7 +116,7 @@ def test_texts_among_numbers_are_missing_values(tmp_path):
     ]  # fmt: skip
     assert described.options == {"drop": "dose,unit", "encode": "stage", "missing": "drop", "na": "k.A.",
                                  "decimal": ",", "thousands": "."}  # fmt: skip
-    assert "missing values are also written as k.A.: check that these are no values" in described.notes
+    assert "missing values are also written as k.A.: check that they are not values" in described.notes
     assert described.command.endswith("--scale standard")
     table = p2pkm.read_table(path, **described.options)
     assert table.features == ("age", "cost", "stage=I", "stage=II") and table.points[:, 1].min() > 10_000

@@ -52,6 +52,23 @@ def test_a_point_is_no_decimal_sign_beside_commas(tmp_path):
         p2pkm.read_table(tmp_path / "a.csv", decimal=",", thousands=".")
 
 
+def test_numbers_of_another_decimal_sign_are_shown_as_written(tmp_path):
+    (tmp_path / "a.csv").write_text("a;b\n7.4;1\n8;2\n")
+    with pytest.raises(DataError, match=r"column 'a' is '7\.4'; expected a number with .*\. Use --decimal \., or use"):
+        p2pkm.read_table(tmp_path / "a.csv", decimal=",")
+    (tmp_path / "a.csv").write_text("a;b\n7.4;1\n8,5;2\n")
+    with pytest.raises(DataError, match=r"Correct the fields \(1 have another decimal sign\)"):
+        p2pkm.read_table(tmp_path / "a.csv", decimal=",")
+
+
+def test_numbers_of_a_spreadsheet_have_no_decimal_sign(tmp_path):
+    pytest.importorskip("openpyxl")
+    frame = pd.DataFrame({"a": [1.5, 2, 1234.25], "b": ["0,5", "1.000,5", "7"]})
+    frame.to_excel(tmp_path / "a.xlsx", index=False)
+    table = p2pkm.read_table(tmp_path / "a.xlsx", decimal=",", thousands=".")
+    assert table.points.tolist() == [[1.5, 0.5], [2, 1000.5], [1234.25, 7]]
+
+
 def test_the_separator_line_and_quoted_headers_of_excel(tmp_path):
     (tmp_path / "a.csv").write_text('sep=;\r\n"age; years";"b,c"\r\n1;2\r\n3;x\r\n')
     with pytest.raises(DataError, match="line 4, column 'b,c' is 'x'"):

@@ -133,7 +133,7 @@ def open_text(path: Path, intake: ColumnOptions, read: Callable[[TextSource], _R
 
 def open_cells(path: Path, intake: ColumnOptions, read: Callable[[TextSource], _Read]) -> _Read:
     """Read the text of a sheet of a spreadsheet; errors as in `open_text`."""
-    source, note = open_sheet(path, intake.sheet)
+    source, note = open_sheet(path, intake.sheet, intake.decimal)
     contents = _read_table_text(source, read)
     return contents._replace(notes=(note, *contents.notes)) if note else contents
 

@@ -301,8 +301,13 @@ def read_column(
         return Problem(f"{place}; expected a finite number", f"Remove such lines, or use --drop {name}")
     if len(wrong) == len(known) and all(fields[at].lower() in _BOOLEANS for at in known):
         return _fill(len(fields), known, [_BOOLEANS[fields[at].lower()] for at in known])
-    place = f"{locations.describe(wrong[0])}, column {name!r} is {fields[wrong[0]]!r}"
+    place = f"{locations.describe(wrong[0])}, column {name!r} is {_unmark(fields[wrong[0]])!r}"
     return _explain_text(name, [fields[at] for at in known], place, locations.number_format, len(wrong))
+
+
+def _unmark(field: str) -> str:
+    """Return a number without the brackets in which `plain_numbers` writes one with another decimal sign."""
+    return field[1:-1] if field[:1] == "(" and field[-1:] == ")" and is_number(field[1:-1]) else field
 
 
 def _fill(m: int, known: list[int], numbers: list[float]) -> NDArray[np.float64]:
@@ -362,6 +367,11 @@ def _explain_text(name: str, known: list[str], place: str, number_format: str, w
             else f"Write dates as 2026-01-31 and use --encode {name}"
         )
         return Problem(f"{place}, a date; expected a number", f"{way}, or use --drop {name}")
+    if sum(_unmark(field) != field for field in known) == wrong:
+        # Of a file with decimal points only, no other field has a fraction.
+        are_points = not any("." in field and _unmark(field) == field for field in known)
+        fix = "Use --decimal ." if are_points else f"Correct the fields ({wrong:,} have another decimal sign)"
+        return Problem(f"{place}; expected a number with the decimal sign of --decimal", f"{fix}, or use --drop {name}")
     if any(is_number(field.replace(",", ".")) for field in known):
         commas = all(_DECIMAL_COMMA.fullmatch(field) for field in known)
         fix = "Use --decimal ','" if commas else f"Correct the fields ({wrong:,} are not numbers)"

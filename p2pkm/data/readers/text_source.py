@@ -88,8 +88,10 @@ def open_source(path: Path, encoding: str) -> TextSource:
     return TextSource(path, codec, is_plain=unpack is None and codec == UTF8)
 
 
-def open_sheet(path: Path, sheet: str) -> tuple[TextSource, str]:
+def open_sheet(path: Path, sheet: str, decimal: str) -> tuple[TextSource, str]:
     """Convert a sheet of a spreadsheet to text; return it and a note if one of several sheets was chosen.
+
+    Numbers are written with a decimal sign, as texts in other cells may be.
 
     Raises
     ------
@@ -113,7 +115,7 @@ def open_sheet(path: Path, sheet: str) -> tuple[TextSource, str]:
     # A damaged spreadsheet raises almost any exception.
     except Exception as error:
         raise DataError(f"{path} cannot be read as a spreadsheet: {error}. Save it again, or export CSV") from None
-    rows = [[_to_field(cell) for cell in row] for row in cells.to_numpy(object).tolist()]
+    rows = [[_to_field(cell, decimal) for cell in row] for row in cells.to_numpy(object).tolist()]
     used = [j for j in range(cells.shape[1]) if any(row[j] for row in rows)]
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -136,12 +138,14 @@ def _choose_sheet(path: Path, names: list[str], sheet: str) -> str:
     raise DataError(f"{path} has no sheet {sheet!r}; expected one of {listed}, or a number from 0. Change --sheet")
 
 
-def _to_field(cell: Any) -> str:
-    """Convert a cell to text; whole numbers without a fraction, dates as 2026-01-31."""
+def _to_field(cell: Any, decimal: str) -> str:
+    """Convert a cell to text; whole numbers without a fraction, others with a decimal sign, dates as 2026-01-31."""
     if cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ == "NaTType":
         return ""
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
         return str(int(cell))
+    if isinstance(cell, float):
+        return str(cell).replace(".", decimal)
     text = str(cell).removesuffix(" 00:00:00") if hasattr(cell, "hour") and hasattr(cell, "year") else str(cell)
     return " ".join(text.split())
 
