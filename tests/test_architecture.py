@@ -27,7 +27,6 @@ ALLOWED = {  # where a library may be imported
         "p2pkm/metrics/result.py",
         "p2pkm/storage/study_table.py",
         "p2pkm/data/readers/",
-        "p2pkm/experiments/estimators/table.py",
     ),
     "threadpoolctl": ("topologies/single_thread.py",),
     "sklearn": (
@@ -252,7 +251,6 @@ FOREIGN = {  # sniffing at what somebody else hands over, or at the system
     "p2pkm/network/link_model.py",  # a networkx graph
     "p2pkm/storage/run_folder.py",  # an OSError
     "p2pkm/storage/study_table.py",  # a pandas table
-    "p2pkm/experiments/estimators/table.py",  # a table of pandas, polars or Arrow
     "topologies/checks.py",  # a networkx graph
     "topologies/single_thread.py",  # os, threadpoolctl
     "topologies/io/matrices.py",  # a scipy matrix

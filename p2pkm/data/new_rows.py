@@ -12,7 +12,7 @@ from p2pkm.data.readers.anndata import split_part
 from p2pkm.data.readers.any_format import FRAME, SUFFIXES, check_intake, list_unsupported
 from p2pkm.data.readers.columns import list_names
 from p2pkm.data.readers.folder import format_of
-from p2pkm.data.readers.frame import is_frame
+from p2pkm.data.readers.frame import has_columns
 from p2pkm.data.readers.intake import Categories, ColumnOptions, Problem, raise_problems, split_list
 from p2pkm.data.readers.raw import RawTable, is_matrix, read_matrix, read_raw
 from p2pkm.data.schema import Schema, SchemaColumn
@@ -66,7 +66,7 @@ def read_new_rows(
     ExperimentError
         If an option is unknown or out of range.
     """
-    kind = FRAME if is_frame(source) else format_of(split_part(str(source))[0])
+    kind = FRAME if has_columns(source) else format_of(split_part(str(source))[0])
     intake = _choose_format(schema, kind, form or {})
     encoded = {column.name for column in schema.columns if column.kind != "number"}
     keeping = schema.keep if keep is None else split_list(keep)

@@ -175,7 +175,7 @@ def _content_of_data(data: Any) -> Any:
     DataError
         If the object cannot be points.
     """
-    from p2pkm.data.readers.frame_content import is_frame, join_texts, list_content
+    from p2pkm.data.readers.frame import is_frame, join_texts, list_content
     from p2pkm.data.shards import Shards
     from p2pkm.data.table import Table
 
@@ -211,7 +211,7 @@ def _content_of_partition(partition: Any) -> Any:
         If the object is not an array of device numbers or names.
     """
     from p2pkm.data.partition.by_column import read_column
-    from p2pkm.data.readers.frame_content import join_texts
+    from p2pkm.data.readers.frame import join_texts
 
     if isinstance(partition, (list, tuple)) or np.ndim(partition) != 1:
         raise DataError(

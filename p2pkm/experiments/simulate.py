@@ -269,7 +269,7 @@ def _read_shards(points: Any, missing: str, partition: Any, graph: Any) -> Shard
         If the points do not have devices, or have them twice.
     """
     from p2pkm.data.readers.any_format import read_table
-    from p2pkm.data.readers.frame_content import is_frame
+    from p2pkm.data.readers.frame import is_frame
     from p2pkm.data.table import Table
 
     if isinstance(partition, str):

@@ -7,8 +7,9 @@ import pytest
 import p2pkm
 import topologies
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.data.readers.frame_content import is_frame, list_content, name_columns
+from p2pkm.data.readers.frame import is_frame, list_columns, list_content
 from p2pkm.data.readers.intake import join_names, split_list
+from p2pkm.experiments.estimators.table import read_table as read_features
 
 polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
 
@@ -47,6 +48,16 @@ def test_all_kinds_of_columns_are_read_alike(kind):
     assert table.labels.tolist() == [1, 0, 1, 0] and table.device.tolist() == ["Turku", "Oulu", "Turku", "Oulu"]
     dropped = p2pkm.read_table(kind(PATIENTS), "class", "ward", columns=["age", "dose"], missing="drop")
     assert dropped.rows.tolist() == [0, 2, 3] and dropped.points.tolist() == [[61, 1.5], [48, 2.5], [55, 3]]
+
+
+def test_the_estimator_reads_the_values_of_the_reader(kind):
+    frame = kind(PATIENTS.drop(columns="ward"))
+    points, columns = read_features(frame)
+    table = p2pkm.read_table(frame, encode="sex,seen", missing="mean")
+    names = [name for column in columns for name in column.features]
+    assert sorted(names) == sorted(table.features)
+    np.testing.assert_array_equal(points[:, [names.index(name) for name in table.features]], table.points)
+    assert [column.kind for column in columns] == ["number", "number", "number", "category", "time", "number"]
 
 
 def test_a_frame_is_read_like_its_file(kind, tmp_path):
@@ -211,7 +222,7 @@ def test_subclasses_are_frames_and_arrays_are_not():
 
     assert is_frame(Cohort({"a": [1.0]})) and is_frame(polars.DataFrame()) and is_frame(arrow.table({"a": [1]}))
     assert not any(map(is_frame, (X, [1], "a", FRAME["x"], None, {"a": [1]})))
-    assert name_columns(Cohort({1: [1.0]})) == ["1"]
+    assert list_columns(Cohort({1: [1.0]})).names == ["1"]
     assert p2pkm.read_table(Cohort({"a": [1.0, 2.0], "b": [0.5, 1.0]})).features == ("a", "b")
 
 

@@ -32,8 +32,7 @@ from p2pkm.data.readers.columns import (
 from p2pkm.data.readers.concatenate import join_contents
 from p2pkm.data.readers.csv import read_sheet, read_text
 from p2pkm.data.readers.folder import expand_path, format_of, list_keys, name_files
-from p2pkm.data.readers.frame import is_frame, list_columns, read_frame
-from p2pkm.data.readers.frame_content import note_index
+from p2pkm.data.readers.frame import has_columns, list_columns, note_index, read_frame
 from p2pkm.data.readers.intake import TIDY, ColumnOptions, Names
 from p2pkm.data.readers.leaf import read_leaf
 from p2pkm.data.readers.npy import LABELS, LARGEST, check_regular_file, find_image, find_points, load_array, load_arrays
@@ -114,7 +113,7 @@ def read_table(  # noqa: PLR0913 - the public signature
         columns=columns, drop=drop, encode=encode, missing=missing, header=header, weight_column=weight_column,
         keep=keep, na=na, decimal=decimal, thousands=thousands, separator=separator, encoding=encoding, sheet=sheet,
     )  # fmt: skip
-    if is_frame(path):
+    if has_columns(path):
         check_intake("the data frame", FRAME, intake)
         named = {str(column) for column in (label_column, device_column) if column is not None} | intake.named
         parts = read_frame("the data frame", list_columns(path, tuple(named)), label_column, device_column, intake)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from p2pkm.core.errors import DataError
 from p2pkm.data.readers.any_format import read_table
 from p2pkm.data.readers.columns import DEVICE_NAMES, LABEL_NAMES, list_names
-from p2pkm.data.readers.frame_content import is_frame, list_columns, name_columns
+from p2pkm.data.readers.frame import is_frame, list_columns
 from p2pkm.data.table import Table
 
 _CALLER = 4  # calls from a warning to the call of `Shards.deal`
@@ -81,10 +81,10 @@ def read_for_deal(data: Any, device: Any, labels: Any, weights: Any, *, missing:
     labels = table.labels if labels is None or isinstance(labels, str) else _select(labels, table)
     weights = table.weights if weights is None else _select(weights, table)
     if device is None:
-        known = f"; its columns are {list_names(name_columns(data))}" if is_frame(data) else ""
+        known = f"; its columns are {list_names(list_columns(data).names)}" if is_frame(data) else ""
         raise DataError(f"X has no column device or client, and device is None{known}. Name a column with device=")
     # Columns that pandas only numbers have no names, as in scikit-learn.
-    names = name_columns(data) if is_frame(data) else []
+    names = list_columns(data).names if is_frame(data) else []
     features = None if names and names == [str(number) for number in range(len(names))] else table.features
     return Dealt(table.points, device, labels, weights, table.owners, features, table.names, table.rows, table.schema,
                  table.copied)  # fmt: skip
@@ -99,7 +99,7 @@ def _select(values: Any, table: Table) -> Any:
 
 def _read(frame: Any, device: Any, labels: Any, weights: Any, missing: bool) -> tuple[Any, Table]:
     """Read a frame; return the weights and the table of the rest."""
-    names, drop = name_columns(frame), list[str]()
+    names, drop = list_columns(frame).names, list[str]()
     for value, role, usual in ((device, "device", DEVICE_NAMES), (labels, "labels", LABEL_NAMES)):
         columns = [name for name in names if name.lower() in usual]
         if columns and not (value is None or isinstance(value, str)):
@@ -110,7 +110,7 @@ def _read(frame: Any, device: Any, labels: Any, weights: Any, missing: bool) -> 
     if isinstance(weights, str):
         if weights not in names:
             raise DataError(f"X has no column {weights!r} for weights; its columns are {list_names(names)}")
-        weights, drop = np.asarray(list_columns(frame)[names.index(weights)]), [weights]
+        weights, drop = np.asarray(list_columns(frame).columns[names.index(weights)]), [weights]
     table = read_table(
         frame,
         labels if isinstance(labels, str) else None,

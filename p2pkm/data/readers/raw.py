@@ -23,7 +23,7 @@ from p2pkm.data.readers.arrow import use_arrow, use_parquet
 from p2pkm.data.readers.columns import USER, list_names
 from p2pkm.data.readers.csv import locate_rows, open_cells, open_text, read_fields, read_head
 from p2pkm.data.readers.folder import TEXTS, expand_path, format_of, name_files
-from p2pkm.data.readers.frame import NamedColumns, convert_column, is_frame, list_columns, to_texts
+from p2pkm.data.readers.frame import NamedColumns, convert_column, has_columns, list_columns, to_texts
 from p2pkm.data.readers.intake import ColumnOptions, RowLocations
 from p2pkm.data.readers.npy import load_array
 from p2pkm.data.readers.text_source import TextSource
@@ -84,7 +84,7 @@ def read_raw(source: Any, intake: ColumnOptions, texts: Collection[str] = ()) ->
     DataError
         If the file cannot be read, or its columns have no names.
     """
-    if is_frame(source):
+    if has_columns(source):
         check_intake("the data frame", FRAME, intake)
         return _wrap("the data frame", list_columns(source, tuple(texts)))
     files = expand_path(str(source), SUFFIXES)
@@ -114,7 +114,7 @@ def _read_file(path: Path, intake: ColumnOptions, texts: Collection[str]) -> Raw
 
 def is_matrix(source: Any) -> bool:
     """Return whether a path names a file of a format that stores points, labels and devices apart from each other."""
-    return not is_frame(source) and format_of(split_part(str(source))[0]) in (".npz", ".json", ".h5ad")
+    return not has_columns(source) and format_of(split_part(str(source))[0]) in (".npz", ".json", ".h5ad")
 
 
 def read_matrix(source: Any, device: str | None) -> RawTable:

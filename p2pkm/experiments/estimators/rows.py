@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from p2pkm.core.batch import Floats
 from p2pkm.core.errors import DataError
-from p2pkm.experiments.estimators.table import NUMBER, Column, is_table, read_table
+from p2pkm.data.readers.frame import NUMBER, is_frame
+from p2pkm.experiments.estimators.table import Column, read_table
 from p2pkm.experiments.plan.free_memory import available_memory
 
 Points = NDArray[np.floating[Any]]
@@ -52,7 +53,7 @@ def read_rows(
     from sklearn.utils.validation import check_array, validate_data
 
     options: dict[str, Any] = {"dtype": KINDS, "order": "C", "ensure_all_finite": "allow-nan"}
-    if is_table(X):
+    if is_frame(X):
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         if not reset and columns is None:
             columns = tuple(Column(str(j), NUMBER) for j in range(X.shape[1]))

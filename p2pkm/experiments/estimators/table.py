@@ -1,8 +1,6 @@
 """Columns of data frames as features: numbers, categories and times."""
 
 from collections.abc import Sequence
-from datetime import date
-from decimal import Decimal
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -10,11 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
+from p2pkm.data.readers.frame import (
+    CATEGORY,
+    NUMBER,
+    find_kind,
+    list_columns,
+    to_days,
+    to_numbers,
+    to_series,
+)
 
 _LISTED = 5  # categories named in a message
-_DAY = np.timedelta64(1, "D")
 _UNKNOWN = -1  # code of a value that is not a category
-NUMBER, CATEGORY, TIME, DURATION = "number", "category", "time", "duration"
 
 
 class Column(NamedTuple):
@@ -36,12 +41,6 @@ class Column(NamedTuple):
     def features(self) -> list[str]:
         """Names of the features, such as ``ward=icu`` for a category."""
         return [f"{self.name}={category}" for category in self.categories] or [self.name]
-
-
-def is_table(X: Any) -> bool:  # noqa: N803
-    """Check whether X is a DataFrame of pandas or polars, or an Arrow table."""
-    kinds = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "Table"}
-    return any(kinds.get(base.__module__.partition(".")[0]) == base.__name__ for base in type(X).__mro__)
 
 
 def read_table(X: Any, columns: Sequence[Column] | None = None) -> tuple[NDArray[Any], tuple[Column, ...]]:  # noqa: N803
@@ -67,9 +66,9 @@ def read_table(X: Any, columns: Sequence[Column] | None = None) -> tuple[NDArray
         If a column is text, is of another kind than in `fit`, or has a category that is not known.
     """
     result, parts = list[Column](), list[NDArray[Any]]()
-    for j, name in enumerate(map(str, getattr(X, "column_names", getattr(X, "columns", ())))):
-        series = _to_pandas(X, j)
-        column, values = _read(name, series, None if columns is None else columns[j])
+    table = list_columns(X)
+    for j, (name, values_of_column) in enumerate(zip(table.names, table.columns, strict=True)):
+        column, values = _read(name, to_series(values_of_column), None if columns is None else columns[j])
         result.append(column)
         parts.append(values)
     if not parts:
@@ -80,7 +79,7 @@ def read_table(X: Any, columns: Sequence[Column] | None = None) -> tuple[NDArray
 
 def _read(name: str, series: Any, known: Column | None) -> tuple[Column, NDArray[Any]]:
     """Read one column, float64[m, features] or float32[m, 1]."""
-    kind = _find_kind(series)
+    kind = find_kind(series)
     if known is not None and known.kind == CATEGORY:
         return known, _encode(series, known)
     if kind is None or (known is not None and kind != known.kind and series.notna().any()):
@@ -93,71 +92,8 @@ def _read(name: str, series: Any, known: Column | None) -> tuple[Column, NDArray
     column = known or Column(name, kind, _list_categories(series) if kind == CATEGORY else ())
     if column.kind == CATEGORY:
         return column, _encode(series, column)
-    values: Any = _to_numbers(series) if column.kind == NUMBER else _to_days(series, column.kind)
+    values: Any = to_numbers(series) if column.kind == NUMBER else to_days(series, column.kind)
     return column, values[:, None]
-
-
-def _to_pandas(X: Any, j: int) -> Any:  # noqa: N803
-    """Convert one column to a Series of pandas; columns are found by position, because names may occur twice."""
-    import pandas
-
-    library = type(X).__module__.partition(".")[0]
-    if library == "pandas":
-        return X.iloc[:, j]
-    if library == "pyarrow":
-        return X.column(j).to_pandas()
-    import polars
-
-    column = X.to_series(j)
-    if column.dtype in (polars.Categorical, polars.Enum):
-        texts = column.cast(polars.String).to_list()
-        categories = column.dtype.categories.to_list() if column.dtype == polars.Enum else None
-        return pandas.Series(pandas.Categorical(texts, categories))
-    if column.dtype.is_float() or column.dtype.is_decimal():
-        dtype = polars.Float32 if column.dtype == polars.Float32 else polars.Float64
-        return pandas.Series(column.cast(dtype).to_numpy())
-    if isinstance(column.dtype, polars.Datetime) and column.dtype.time_zone is not None:
-        column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-    if column.dtype in (polars.Date, polars.Datetime, polars.Duration):
-        return pandas.Series(column.to_numpy())
-    return pandas.Series(column.to_list(), dtype=None if len(column) else object)
-
-
-def _find_kind(series: Any) -> str | None:
-    """Find the kind of a column; None for text and anything else that cannot be a feature."""
-    kinds = {"b": NUMBER, "i": NUMBER, "u": NUMBER, "f": NUMBER, "M": TIME, "m": DURATION}
-    if series.dtype.name == "category":
-        return CATEGORY
-    if series.dtype.kind in kinds:
-        return kinds[series.dtype.kind]
-    present = series.dropna()
-    if series.dtype.kind == "O":
-        for kind, types in ((NUMBER, (Real, Decimal, np.bool_)), (TIME, (date, np.datetime64))):
-            if all(isinstance(value, types) for value in present):
-                return kind
-    return None
-
-
-def _to_numbers(series: Any) -> NDArray[Any]:
-    """Convert numbers and truth values, NaN where they are missing."""
-    single = isinstance(series.dtype, np.dtype) and series.dtype.kind == "f" and series.dtype.itemsize <= 4
-    dtype = np.float32 if single else np.float64
-    if series.dtype.kind == "O":
-        series = series.where(series.notna(), np.nan)
-    return np.array(series.to_numpy(dtype=dtype, na_value=np.nan))
-
-
-def _to_days(series: Any, kind: str) -> NDArray[Any]:
-    """Convert times to days since 1970-01-01, and durations to days."""
-    import pandas
-
-    if kind == DURATION:
-        values = pandas.to_timedelta(series).to_numpy().astype("timedelta64[us]")
-        return np.where(np.isnat(values), np.nan, values / _DAY)
-    times = pandas.to_datetime(series)
-    times = times if times.dt.tz is None else times.dt.tz_convert("UTC").dt.tz_localize(None)
-    values = times.to_numpy().astype("datetime64[us]") - np.datetime64("1970-01-01", "us")
-    return np.where(np.isnat(values), np.nan, values / _DAY)
 
 
 def _list_categories(series: Any) -> tuple[str, ...]:
