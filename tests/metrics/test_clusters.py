@@ -104,6 +104,21 @@ def test_profile_is_standardized(hospitals):
     assert describe("profile", result) == words
 
 
+def test_profile_has_means_in_units_of_the_data_and_shares():
+    draw = np.random.default_rng(0)
+    kind = draw.integers(0, 2, 200)
+    points = np.column_stack((kind, 5e6 * (1 + kind) + draw.normal(size=200), 1e-3 * (1 + kind)))
+    points[:, 0] = draw.random(200) < np.array([0.2, 0.7])[kind]
+    shards = p2pkm.Shards.deal(points, np.arange(200) % 2)
+    result = p2pkm.simulate(p2pkm.TreeLloyd(2), topologies.path(2), shards, scale="standard", rounds=5)
+    (ax,) = p2pkm.viz.plot_profile(result).axes
+    for c, panel in enumerate(ax.child_axes):
+        share, large, small = points[result.labels == c].mean(axis=0)
+        expected = [f"{100 * share:.0f} %", f"{large / 1e6:.2f}e6".replace("10.00e6", "1.00e7"), f"{small:.3g}"]
+        assert [text.get_text() for text in panel.texts] == expected
+        assert [text.xy[1] for text in panel.texts] == [0, 1, 2]
+
+
 def test_points_without_true_labels_have_the_color_of_their_cluster(hospitals):
     folder, points, _, _ = hospitals
     result = p2pkm.load(folder / "run")
