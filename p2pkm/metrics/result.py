@@ -352,7 +352,8 @@ class Result:
     def _average_silhouettes(self) -> tuple[Floats | None, Floats | None]:
         """Compute the mean silhouettes of `Clusters`: of each cluster on each device, and of each device."""
         census, (n, k, _) = self.census, self.centroids.shape
-        if census.sample_silhouette is None or census.sample_number is None:
+        of_devices = census.device_silhouettes
+        if census.sample_silhouette is None or census.sample_number is None or of_devices is None:
             return None, None
         # A server may have more centroids than the devices.
         is_known = census.sample_number < k
@@ -361,7 +362,7 @@ class Result:
         sums = np.bincount(cells, census.sample_silhouette[is_known], n * k).reshape(n, k)
         counts, sums = np.vstack((counts, counts.sum(axis=0))), np.vstack((sums, sums.sum(axis=0)))
         means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-        return means, np.append(census.device_silhouettes, census.sample_silhouette.mean())
+        return means, np.append(of_devices, census.sample_silhouette.mean())
 
     @property
     def labels(self) -> Integers:

@@ -322,6 +322,8 @@ def test_gray_cells_are_distinct_from_white_and_from_all_colors_of_a_map():
         panel = next(ax for ax in list_axes(figure) if ax.images)
         assert to_hex(panel.get_facecolor()).upper() == NONE
         assert any("gray: none" in ax.get_ylabel() for ax in list_axes(figure))
+    full = viz.plot_partition_of([2, 2], np.ones((2, 2), int))
+    assert not any("gray" in ax.get_ylabel() for ax in list_axes(full))
 
 
 def test_numbers_that_touch_are_thinned_until_they_do_not():

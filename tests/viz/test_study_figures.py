@@ -3,8 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from p2pkm.metrics.registry import find
 from p2pkm.storage.study_table import Study, interval
 from p2pkm.viz import draw_study, plot_heatmap, plot_measures, plot_study_quality
+from p2pkm.viz.figure_parts import list_axes
 from p2pkm.viz.figures.study import error_bars, find_swept, separate_places, shorten_names
 
 GRAPHS = {"ring": (0.1, 5.0, 40), "grid": (0.2, 8.0, 20), "complete": (1.0, 16.0, 2)}
@@ -104,6 +106,9 @@ def test_quality_has_a_mark_per_configuration_with_its_interval():
     ends = interval([row["ratio_mean"] for row in study])
     assert bar[:, 1].tolist() == pytest.approx([100 * (end - 1) for end in ends])
     assert ends[1] < study[4]["ratio_mean"]
+    assert ax.get_xlabel() == "bytes, 8 per value"
+    labels = {panel.get_ylabel() for panel in list_axes(plot_heatmap(rows(), "coupling", "graph"))}
+    assert labels == {"graph", find("ratio_mean").label}
     ax = plot_study_quality(rows()).axes[0]
     assert len(ax.containers) == 12
     assert ax.get_xscale() == "log" and "95 % intervals" in ax.get_title(loc="left")

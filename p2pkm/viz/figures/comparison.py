@@ -92,7 +92,7 @@ def plot_quality(
         ax.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=_LINEAR, subs=[1.0, 2.0, 5.0]))
     format_tick_labels(ax.yaxis)
     title = f"Quality against {'time' if 'seconds' in against else 'bytes'}: mean over seeds, 95 % intervals"
-    label_axes(ax, title, find(against).axis, "cost above central k-means (%)")
+    label_axes(ax, title, find(against).axis + ", 8 per value" * ("bytes" in against), "cost above central k-means (%)")
     worse = any(is_worse(row["ratio_mean"], row.get("ratio_best")) and row[against] for row in rows)
     has_server_methods = any(row["graph"] == SERVED and row[against] for row in rows)
     senders = {row["algorithm"] for row in rows if row[against]}

@@ -73,7 +73,7 @@ def _draw_matrix(ax: "Axes", leak: Floats, receivers: Integers, names: Sequence[
     letters = _SHORT if is_narrow() or is_tight() else _LONG
     set_integer_ticks(ax.xaxis, n, names, letters)
     set_integer_ticks(ax.yaxis, r, [str(v) if names is None else names[v] for v in receivers], letters)
-    add_color_bar(ax, image, "leak (gray: none)", (1.03, 0.0, 0.035, 1.0))
+    add_color_bar(ax, image, "leak" + " (gray: none)" * bool((leak == 0).any()), (1.03, 0.0, 0.035, 1.0))
 
 
 def _draw_distances(ax: "Axes", leak: Floats, distances: Integers) -> None:

@@ -149,5 +149,6 @@ def _draw_map(table: Integers, ax: "Axes", names: Sequence[str] | None) -> None:
             if number:
                 ink = choose_text_color(image.cmap(norm(number)))
                 ax.text(i, j, f"{number}", ha="center", va="center", fontsize=7, color=ink)
-    label = "points (gray: none)" if step == 1 else f"points, mean of {step} devices"
+    label = "points" if step == 1 else f"points, mean of {step} devices"
+    label += " (gray: none)" * bool((columns == 0).any())
     add_color_bar(ax, image, label, (1.02, 0, 0.025, 1), counts=step == 1)

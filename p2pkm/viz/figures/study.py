@@ -209,7 +209,7 @@ def plot_heatmap(study: Any, x: str, y: str, value: str = "ratio_mean", ax: "Axe
         label.set_horizontalalignment("right" if aslant else "center")
     if max(cells.shape) <= _WRITTEN:
         _write_cells(ax, cells, norm, remarks, has_unit=bool(find(value).unit))
-    add_color_bar(ax, image, value, (1.02, 0.0, 0.03, 1.0))
+    add_color_bar(ax, image, find(value).axis, (1.02, 0.0, 0.03, 1.0))
     return finish_figure(ax)
 
 
