@@ -25,6 +25,7 @@ ALLOWED = {  # where a library may be imported
     "pandas": (
         "p2pkm/metrics/clusters.py",
         "p2pkm/metrics/result.py",
+        "p2pkm/storage/explanation.py",
         "p2pkm/storage/study_table.py",
         "p2pkm/data/readers/",
     ),
@@ -44,6 +45,7 @@ ALLOWED = {  # where a library may be imported
         "p2pkm/privacy/",
         "p2pkm/storage/study_table.py",
         "p2pkm/storage/paired_tests.py",
+        "p2pkm/storage/rank_correlations.py",
         "p2pkm/metrics/clustering.py",
         "p2pkm/core/sorting.py",
         "p2pkm/data/readers/arff.py",
@@ -94,6 +96,10 @@ NO_BLAS = {  # calls outside of `single_thread` that are none of BLAS, or whose 
     "p2pkm/deep/training.py": {"loss": "JAX"},
     "p2pkm/network/ledger.py": {"totals": "whole numbers", "wire_total": "whole numbers"},
     "p2pkm/privacy/row_space.py": {"multiply_modulo": "exact products and sums"},
+    "p2pkm/storage/rank_correlations.py": {
+        "_permute": "within correlate", "_bootstrap": "within correlate", "_choose": "within find_predictors",
+    },
+    "p2pkm/viz/figures/explained.py": {"_draw_panel": "norm of a color scale"},
     "p2pkm/viz/figures/partition.py": {"_draw_map": "norm of a color scale"},
     "p2pkm/viz/figures/study.py": {"_write_cells": "norm of a color scale"},
     "p2pkm/viz/graph_layout.py": {"_choose_plane": "within _embed"},

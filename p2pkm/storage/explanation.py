@@ -19,7 +19,7 @@ from p2pkm.core.batch import Floats
 from p2pkm.core.units import count
 from p2pkm.storage.graph_measures import DEVICES, MEASURES
 from p2pkm.storage.paired_tests import LEVEL, correct
-from p2pkm.storage.rank_correlations import Correlations, correlate, find_predictors
+from p2pkm.storage.rank_correlations import Correlations, correlate, find_predictors, rank
 from p2pkm.storage.save import write_bytes
 
 Row = dict[str, Any]
@@ -365,9 +365,7 @@ def _measure(runs: Sequence[Sequence[Row]], devices: int | None, notes: _Notes) 
 
 def _have_same_order(first: Floats, second: Floats) -> bool:
     """Return whether two measures order the graphs alike, or in reverse, with the same ties."""
-    from scipy.stats import rankdata
-
-    ranks, other_ranks = rankdata(first), rankdata(second)
+    ranks, other_ranks = rank(first), rank(second)
     return bool((ranks == other_ranks).all() or (ranks == len(first) + 1 - other_ranks).all())
 
 

@@ -9,7 +9,6 @@ from itertools import combinations, permutations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import rankdata
 
 from p2pkm.core.batch import Floats, Integers
 from topologies.single_thread import single_thread
@@ -81,11 +80,18 @@ def correlate(x: Floats, y: Floats, seed: int = 0) -> Correlations:
     seed : int, default=0
         Seed of the orders and of the bootstrap.
     """
-    first, second = (_center(rankdata(part, axis=0)) for part in (x, y))
+    first, second = (_center(rank(part)) for part in (x, y))
     scale = np.sqrt(np.outer((first**2).sum(axis=0), (second**2).sum(axis=0)))
     products = first.T @ second
     low, high = _bootstrap(x, y, seed)
     return Correlations(products / scale, low, high, _permute(first, second, products, seed))
+
+
+def rank(values: Floats) -> Floats:
+    """Compute average ranks from 1 on along the first axis."""
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(values, axis=0), np.float64)
 
 
 def _center(ranks: Floats) -> Floats:
