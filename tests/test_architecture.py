@@ -97,7 +97,9 @@ NO_BLAS = {  # calls outside of `single_thread` that are none of BLAS, or whose 
     "p2pkm/network/ledger.py": {"totals": "whole numbers", "wire_total": "whole numbers"},
     "p2pkm/privacy/row_space.py": {"multiply_modulo": "exact products and sums"},
     "p2pkm/storage/rank_correlations.py": {
-        "_permute": "within correlate", "_bootstrap": "within correlate", "_choose": "within find_predictors",
+        "_permute": "within correlate",
+        "_bootstrap": "within correlate",
+        "_choose": "within find_predictors",
     },
     "p2pkm/viz/figures/explained.py": {"_draw_panel": "norm of a color scale"},
     "p2pkm/viz/figures/partition.py": {"_draw_map": "norm of a color scale"},
