@@ -118,7 +118,7 @@ class DWFKM(ServerMethodBase):
         values, rows = pack(np.concatenate((centroids, np.where(np.isfinite(counts), counts, 0.0)[:, :, None]), axis=2))
         return Report(values, np.where(clients.sizes > 0, rows, 0), local)
 
-    def aggregate(self, hub: Devices, tables: list[Floats], model: Floats) -> Floats:
+    def aggregate(self, server: Devices, tables: list[Floats], model: Floats) -> Floats:
         """Average the rows of each number; at first, cluster all rows."""
         model = model[model[:, 0] < np.inf]
         reported = [table for table in tables if len(table)]
@@ -127,7 +127,7 @@ class DWFKM(ServerMethodBase):
         if len(model) == 0:
             rows = np.ascontiguousarray(np.concatenate(reported)[:, :-1])
             search = Search(self.k, Stream.SERVER, starts=self.server_n_init)
-            centroids, _, _ = cluster(hub.kernels, hub.shared_key, rows, np.ones(len(rows)), search)
+            centroids, _, _ = cluster(server.kernels, server.shared_key, rows, np.ones(len(rows)), search)
             return centroids[centroids[:, 0] < np.inf]
         sums, totals = np.zeros_like(model), np.zeros((len(model), 1))
         for table in reported:
