@@ -95,10 +95,10 @@ def write_latex(groups: Groups, axes: Sequence[str], figures: Sequence[str] | No
         f"% {metric.column}: {describe_test(verdicts[metric.key], margin)}" for metric in metrics if metric.better
     ]
     columns = "l" * len(sides) + "r" * len(metrics)
-    return "\n".join([*notes, *_enclose(columns, [top, r"  \midrule", *rest], caption, label)]) + "\n"
+    return "\n".join([*notes, *enclose(columns, [top, r"  \midrule", *rest], caption, label)]) + "\n"
 
 
-def _enclose(columns: str, rows: list[str], caption: str | None, label: str | None) -> list[str]:
+def enclose(columns: str, rows: list[str], caption: str | None, label: str | None) -> list[str]:
     """Enclose the rows in the environment ``tabular`` and, with a caption or a label, in ``table``."""
     body = [rf"\begin{{tabular}}{{{columns}}}", r"  \toprule", *rows, r"  \bottomrule", r"\end{tabular}"]
     if caption is None and label is None:
@@ -133,7 +133,7 @@ def write_clusters(clusters: Clusters, device: str | None, caption: str | None, 
     where = "all devices" if device is None else f"device {' '.join(str(device).split())}"
     note = f"% Points of {where}: mean ± standard deviation [median], or share. Requires booktabs."
     rows = [top, r"  \midrule", *rest]
-    return "\n".join([note, *_enclose("l" + "r" * clusters.number.shape[1], rows, caption, label)]) + "\n"
+    return "\n".join([note, *enclose("l" + "r" * clusters.number.shape[1], rows, caption, label)]) + "\n"
 
 
 def _format_moments(means: list[float], deviations: list[float], medians: list[float]) -> list[str]:

@@ -177,8 +177,8 @@ class Verdicts:
         p = self._p[i, j]
         level = self._level[i, j]
         test = "rank" if self._by_rank[i, j] else "t"
-        effect, low, high = (walsh_interval if test == "rank" else _interval)(gaps, level)
-        near_low, near_high = _interval(log_ratios, 2 * LEVEL)[1:]
+        effect, low, high = (walsh_interval if test == "rank" else t_interval)(gaps, level)
+        near_low, near_high = t_interval(log_ratios, 2 * LEVEL)[1:]
         is_significant = p <= LEVEL
         if max(-near_low, near_high) <= self._margin and self._margin:
             verdict = EQUIVALENT
@@ -202,7 +202,7 @@ class Verdicts:
         self._by_rank = np.zeros((n, n), np.bool_)
         for i in range(n - 1):
             gaps = self._scaled[i] - self._scaled[i + 1 :]
-            p, ranked = _test(gaps)
+            p, ranked = find_p_values(gaps)
             raw[i, i + 1 :], self._by_rank[i, i + 1 :] = p, ranked
         pairs = np.nonzero(~np.isnan(raw))
         corrected, levels = correct(raw[pairs])
@@ -280,7 +280,7 @@ def _from_scale(value: float, scale: str) -> float | None:
     return value if scale == "difference" else float(np.exp(min(value, 700.0)))
 
 
-def _test(gaps: Floats) -> tuple[Floats, Mask]:
+def find_p_values(gaps: Floats) -> tuple[Floats, Mask]:
     """Test each row of differences: return p-values, NaN with too few seeds, and whether the rank test was used."""
     from scipy.stats import t
 
@@ -336,7 +336,7 @@ def walsh_interval(gaps: Floats, level: float) -> tuple[float, float, float]:
     return float(np.median(walsh)), *bounds
 
 
-def _interval(values: Floats, level: float) -> tuple[float, float, float]:
+def t_interval(values: Floats, level: float) -> tuple[float, float, float]:
     """Compute the mean of values and its interval by Student's t; the width is 0 if all values are equal."""
     from scipy.stats import t
 
@@ -351,11 +351,19 @@ def _interval(values: Floats, level: float) -> tuple[float, float, float]:
 def estimate_mean(values: Sequence[float] | Any) -> tuple[float, float, float]:
     """Compute the mean of values and its 95 % interval by Student's t; the width is 0 if all values are equal."""
     known = np.asarray(values, float)
-    return (float(known[0]),) * 3 if np.ptp(known) == 0.0 else _interval(known, LEVEL)
+    return (float(known[0]),) * 3 if np.ptp(known) == 0.0 else t_interval(known, LEVEL)
 
 
-def correct(values: Sequence[float] | Floats) -> tuple[Floats, Floats]:
+def correct(values: Sequence[float] | Floats, factors: Sequence[int] | None = None) -> tuple[Floats, Floats]:
     """Correct p-values for their number by Holm's step-down method (Scand. J. Statist. 6, 1979).
+
+    Parameters
+    ----------
+    values : float64[n]
+        p-values.
+    factors : sequence of int, optional
+        Number of tests that each step corrects for, from the smallest p-value to the largest, descending; None: the
+        number of remaining p-values.
 
     Returns
     -------
@@ -366,13 +374,13 @@ def correct(values: Sequence[float] | Floats) -> tuple[Floats, Floats]:
     """
     known = np.asarray(values, float)
     order = np.argsort(known, kind="stable")
-    steps = np.arange(len(known), 0, -1)
+    steps = np.arange(len(known), 0, -1) if factors is None else np.asarray(factors)
     stepped = np.maximum.accumulate(np.minimum(known[order] * steps, 1.0)) if len(known) else known
     rejected = int(np.count_nonzero(stepped <= LEVEL))
     corrected = np.empty(len(known))
     level = np.empty(len(known))
     corrected[order] = stepped
-    level[order] = LEVEL / np.maximum(steps, len(known) - rejected)
+    level[order] = LEVEL / np.maximum(steps, steps[rejected] if rejected < len(known) else 0)
     return corrected, level
 
 
