@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from p2pkm.storage.bench_blocks import BASELINE, DONE, name_unit
+from p2pkm.storage.bench_blocks import BASELINE, DONE
 from p2pkm.storage.bench_text import list_names, write_excess, write_ratio
 from p2pkm.storage.paired_tests import EQUIVALENT
 from p2pkm.storage.study_table import Row
@@ -19,8 +19,16 @@ RULE = (
     "Considered are the methods of a class with a result in at least 95 % of their runs. Advised is the one with the "
     "lowest geometric mean of the excess; if others are equivalent to it, the one of these with the fewest bytes."
 )
-# Names of classes of tasks, by the part of a task's name that they share.
-_CLASSES = {"skew": "skewed devices", "iid": "devices with equal distributions", "poor": "poor starts"}
+# Classes of tasks, by a part of their names: parts that name the split or start, and those that name the data.
+_SPLITS = {
+    "skew": "Skewed devices", "iid": "Devices with equal distributions", "own": "Poor starts", "leader": "Poor starts",
+    "box": "Poor starts", "poor": "Poor starts",
+}  # fmt: skip
+_DATA = {
+    "dominant": "One device with most points", "few": "Few points per device", "imbalanced": "Clusters of unequal size",
+    "tails": "Heavy tails", "overlap": "Overlapping clusters", "outliers": "Outliers", "blobs50": "50 features",
+    "digits50": "50 clusters",
+}  # fmt: skip
 _TRUSTS = {
     "no server": "No server", "server": "With a server", "private": "Differential privacy",
     "raw points leave": "Raw points may leave their device",
@@ -48,7 +56,8 @@ class Advice(NamedTuple):
 def advise(summary: "BenchSummary") -> list[Advice]:
     """List the advice for each class of trust, for few bytes, and for each class of tasks.
 
-    Classes of tasks are those with a common part of their names after the first hyphen, such as ``skew``.
+    Classes of tasks are those with a common part of their names, such as ``skew``; their advice names a method without
+    a server and one with a server, and `entry` is the former.
     """
     main = {entry.entry: entry for entry in summary.main if not entry.is_start}
     rows = [row for row in summary.rows if row["entry"] in main]
@@ -58,28 +67,31 @@ def advise(summary: "BenchSummary") -> list[Advice]:
         if any(row["trust"] == trust for row in rows)
     ]
     few = {name for name, entry in main.items() if _is_few(entry)}
-    advice.append(
-        _advise(f"At most {_FEW:.0%} of the bytes of the points".replace("%", " %"),
-                [row for row in rows if row["entry"] in few], summary)
-    )  # fmt: skip
-    for part, title in list_classes(summary.rows).items():
-        members = [row for row in rows if part in _split(row["task"])]
-        for trust in ("no server", "server"):
-            listed = [row for row in members if row["trust"] == trust]
-            if listed:
-                advice.append(_advise(f"{title[0].upper()}{title[1:]}, {_TRUSTS[trust].lower()}", listed, summary))
+    advice.append(_advise(f"At most {100 * _FEW:g} % of the bytes of the points",
+                          [row for row in rows if row["entry"] in few], summary))  # fmt: skip
+    for title, tasks in list_classes(summary.rows).items():
+        members = [row for row in rows if row["task"] in tasks]
+        parts = {
+            trust: [row for row in members if row["trust"] == trust] for trust in ("no server", "server")
+        }  # fmt: skip
+        advised = [_advise(_TRUSTS[trust].lower(), part, summary) for trust, part in parts.items() if part]
+        if advised:
+            sentence = "; ".join(part.sentence.removesuffix(".") for part in advised)
+            advice.append(Advice(title, advised[0].entry, f"{title}: {sentence}."))
     return advice
 
 
-def list_classes(rows: Sequence[Row]) -> dict[str, str]:
-    """List the parts of names that tasks of several data share, but not all tasks, with the names of their classes."""
-    tasks = {str(row["task"]): name_unit(row) for row in rows}
-    titles = {}
-    for part in dict.fromkeys(part for task in tasks for part in _split(task)):
-        members = [task for task in tasks if part in _split(task)]
-        if len(members) < len(tasks) and len({tasks[task] for task in members}) > 1:
-            titles[part] = _CLASSES.get(part, f"tasks named {part}")
-    return titles
+def list_classes(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """List the classes of tasks that not all tasks belong to, with their tasks."""
+    tasks = sorted({str(row["task"]) for row in rows})
+    classes: dict[str, list[str]] = {title: [] for title in (*_SPLITS.values(), *_DATA.values())}
+    for task in tasks:
+        first, *splits = task.split("-")
+        titles = [_SPLITS[part] for part in splits if part in _SPLITS]
+        titles += [_DATA[first]] if first in _DATA else []
+        for title in dict.fromkeys(titles):
+            classes[title].append(task)
+    return {title: members for title, members in classes.items() if 0 < len(members) < len(tasks)}
 
 
 def choose(rows: Sequence[Row], margin: float) -> "tuple[BenchEntry | None, BenchSummary | None]":
@@ -110,9 +122,7 @@ def _advise(situation: str, rows: Sequence[Row], summary: "BenchSummary") -> Adv
             groups.setdefault("undecided" if other.verdict == "undecided" else EQUIVALENT, []).append(other.entry)
     notes = [f"{verdict}: {list_names(names)}" for verdict, names in groups.items()]
     rest = "; ".join(notes) or ("all others are worse" if len(ranking.main) > 1 else "the only method that qualifies")
-    size = (
-        "" if entry.bytes_over_raw is None else f", {write_ratio(entry.bytes_over_raw)} times the bytes of the points"
-    )
+    size = "" if entry.bytes_over_raw is None else f", {write_ratio(entry.bytes_over_raw)} times the raw bytes"
     return Advice(
         situation, entry.entry, f"{situation}: {entry.entry}, excess {write_excess(entry.excess)} %{size} ({rest})."
     )
@@ -124,8 +134,3 @@ def _is_few(entry: "BenchEntry") -> bool:
 
 def _count_bytes(entry: "BenchEntry") -> float:
     return float("inf") if entry.bytes_over_raw is None else entry.bytes_over_raw
-
-
-def _split(task: object) -> list[str]:
-    """Return the parts of the name of a task after its first hyphen."""
-    return str(task).split("-")[1:]

@@ -78,11 +78,15 @@ class Blocks(NamedTuple):
 
 
 def name_unit(row: Mapping[str, Any]) -> str:
-    """Return the data of a task, the unit that counts as independent: column ``data``, else the name of the task.
+    """Return the data of a task, the unit that counts as independent.
 
-    The part of a task's name after the last hyphen names the partition, such as ``skew`` in ``grid16-skew``.
+    These are the column ``points`` without the number of clusters and the seed, such as ``digits`` of ``digits k=10``;
+    without this column, the name of the task without its last part, the partition, such as ``grid16`` of
+    ``grid16-skew``.
     """
-    return str(row.get("data") or str(row["task"]).rpartition("-")[0] or row["task"])
+    parts = str(row.get("points") or "").split()
+    data = " ".join(part for part in parts if not part.startswith(("k=", "seed=")))
+    return data or str(row["task"]).rpartition("-")[0] or str(row["task"])
 
 
 def name_method(entry: str) -> str:

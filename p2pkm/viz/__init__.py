@@ -17,7 +17,11 @@ from typing import Any
 from p2pkm.core.late_binding import provide
 from p2pkm.viz.all_figures import draw_all, overview
 from p2pkm.viz.animation import animate
+from p2pkm.viz.bench import draw_bench
 from p2pkm.viz.figures.attack import plot_attack
+from p2pkm.viz.figures.bench_fronts import plot_bench_fronts
+from p2pkm.viz.figures.bench_map import plot_bench_map
+from p2pkm.viz.figures.bench_profiles import plot_bench_profiles
 from p2pkm.viz.figures.bytes_per_device import plot_bytes
 from p2pkm.viz.figures.comparison import draw_comparison, plot_quality
 from p2pkm.viz.figures.convergence import plot_convergence
@@ -44,11 +48,15 @@ __all__ = [
     *_DEEP_FIGURES,
     "animate",
     "draw_all",
+    "draw_bench",
     "draw_comparison",
     "draw_study",
     "overlay",
     "overview",
     "plot_attack",
+    "plot_bench_fronts",
+    "plot_bench_map",
+    "plot_bench_profiles",
     "plot_bytes",
     "plot_convergence",
     "plot_coupling_path",

@@ -19,7 +19,7 @@ _TAG = re.compile(r"<[^>]*>")
 _PLACES = re.compile(r'\b(?:d|points|x[12]?|y[12]?|width|height)="[^"]*"|(?:translate|rotate)\([^)]*\)')
 
 
-def draw_inline(draw: "Callable[[], Axes | Figure]", name: str) -> str:
+def draw_inline(draw: "Callable[[], Axes | Figure]", name: str, look: str | None = None) -> str:
     """Draw a figure as an ``<svg>`` element without background, in the fonts of the page.
 
     Parameters
@@ -28,6 +28,8 @@ def draw_inline(draw: "Callable[[], Axes | Figure]", name: str) -> str:
         Returns the figure or its axes.
     name : str
         Prefix of all ids, because ids must be unique within a page.
+    look : str, optional
+        Figure style, see `p2pkm.style`.
     """
     from matplotlib import rc_context
 
@@ -35,7 +37,7 @@ def draw_inline(draw: "Callable[[], Axes | Figure]", name: str) -> str:
     from p2pkm.viz.settings import use_own_settings
 
     target = io.StringIO()
-    with style(None), use_own_settings(), rc_context({"svg.hashsalt": name}):
+    with style(look), use_own_settings(), rc_context({"svg.hashsalt": name}):
         figure: Any = draw().figure
         figure.savefig(target, format="svg", dpi=_DPI, metadata={"Date": None})
     text = target.getvalue()

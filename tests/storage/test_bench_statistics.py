@@ -88,7 +88,7 @@ def test_partitions_of_the_same_data_are_one_unit():
     assert (
         name_unit(row("breast-cancer-skew", "a", 0.1)) == "breast-cancer" and name_unit(row("wine", "a", 1)) == "wine"
     )
-    assert name_unit(row("x-skew", "a", 0.1, data="y")) == "y"
+    assert name_unit(row("x-skew", "a", 0.1, points="digits k=50 scale=standard seed=3")) == "digits scale=standard"
     few = [row(f"data{i}-{part}", name, 0.1, seed=seed)
            for i in range(4) for part in ("iid", "skew") for name in "ab" for seed in range(6)]  # fmt: skip
     ranking = summarize(few)
@@ -243,9 +243,10 @@ def test_csv_latex_and_text_have_every_entry(ranking, tmp_path):
 
 def test_advice_follows_its_rule(drawn, ranking):
     titles = list_classes(drawn)
-    assert titles == {"skew": "skewed devices", "iid": "devices with equal distributions"}
+    assert list(titles) == ["Skewed devices", "Devices with equal distributions", "Outliers"]
+    assert titles["Outliers"] == ["outliers-iid", "outliers-skew"]
     advice = {item.situation: item for item in ranking.advice()}
-    assert advice["No server"].entry == "treelloyd" and "Skewed devices, with a server" in advice
+    assert advice["No server"].entry == "treelloyd" and "with a server: " in advice["Skewed devices"].sentence
     assert advice["Differential privacy"].entry is None
     equal = [item for name, size in (("a", 9.0), ("b", 1.0), ("c", 5.0)) for item in
              series(name, [0.001 * (1 + (name != "a") / 1000)] * 6, bytes_over_raw=size)]  # fmt: skip

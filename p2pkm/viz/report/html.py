@@ -19,8 +19,15 @@ class Html(NamedTuple):
     text: str
 
 
+class Number(NamedTuple):
+    """Number in a table with its own text; tables sort by the value."""
+
+    value: float
+    text: str
+
+
 Content = str | Html
-Cell = str | int | float | Html | None
+Cell = str | int | float | Number | Html | None
 
 
 def tag(name: str, *inner: Content, **attributes: str | float | bool | None) -> Html:
@@ -62,7 +69,7 @@ def tabulate(caption: str, head: Sequence[Content], rows: Iterable[Sequence[Cell
     rows = list(rows)
     titles = list[Html]()
     for column, title in enumerate(head):
-        numbers = column > 0 and any(isinstance(row[column], (int, float)) for row in rows)
+        numbers = column > 0 and any(isinstance(row[column], (int, float, Number)) for row in rows)
         inner = tag("button", title, type="button") if sortable and title else title
         titles.append(tag("th", inner, scope="col", class_="n" if numbers else None))
     labels = [_read_text(title) for title in head]
@@ -93,6 +100,8 @@ def _cell(cell: Cell, label: str | None) -> Html:
     name, scope = ("th", "row") if label is None else ("td", None)
     if isinstance(cell, (str, Html)):
         return tag(name, cell, scope=scope, data_label=label)
+    if isinstance(cell, Number):
+        return tag(name, cell.text, scope=scope, class_="n", data_value=repr(cell.value), data_label=label)
     value = None if cell is None else repr(float(cell))
     return tag(name, write(cell), scope=scope, class_="n", data_value=value, data_label=label)
 
