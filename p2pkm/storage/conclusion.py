@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from p2pkm.core.units import count
@@ -17,6 +18,7 @@ from p2pkm.storage.paired_tests import (
     Verdicts,
     estimate_mean,
     list_standings,
+    split_points,
 )
 
 Groups = Mapping[str, Mapping[int, Mapping[str, Any]]]
@@ -27,6 +29,8 @@ _SCALES = {"excess": "log excess", "ratio": "log ratios", "difference": "differe
 def conclude(groups: Groups, figure: str = "ratio_mean", margin: float = MARGIN) -> str:
     """Summarize a study in sentences to quote: the best configuration, and the verdict on each of the others.
 
+    Configurations on different points are not compared: each block on the same points has its sentences.
+
     Parameters
     ----------
     groups : mapping of str to mapping of int to dict
@@ -36,6 +40,18 @@ def conclude(groups: Groups, figure: str = "ratio_mean", margin: float = MARGIN)
     margin : float
         Log ratio within which two configurations are equivalent.
     """
+    blocks = split_points(groups)
+    if len(blocks) < 2:
+        return _conclude_block(groups, figure, margin)
+    return " ".join(
+        f"For {label}: {sentences[0].lower()}{sentences[1:]}"
+        for label, block in blocks.items()
+        if (sentences := _conclude_block(block, figure, margin))
+    )
+
+
+def _conclude_block(groups: Groups, figure: str, margin: float) -> str:
+    """Summarize the configurations on the same points."""
     verdicts = Verdicts(groups, figure, margin)
     standings = list_standings(verdicts)
     metric = find(figure)
@@ -91,10 +107,10 @@ def format_effect(gap: PairedTest, figure: str) -> str:
 
 
 def list_verdicts(groups: Groups, figures: Sequence[str], margin: float = MARGIN) -> list[dict[str, Any]]:
-    """List a row per metric and configuration, the best first, with the comparison with the best."""
+    """List a row per metric and configuration, with the comparison with the best; in each block on the same points."""
     rows = []
-    for figure in figures:
-        standings = list_standings(Verdicts(groups, figure, margin))
+    for figure, block in product(figures, split_points(groups).values()):
+        standings = list_standings(Verdicts(block, figure, margin))
         empty = dict.fromkeys(PairedTest._fields)
         for standing in standings:
             gap = {**empty, "verdict": UNDECIDED} if standing.gap is None else standing.gap._asdict()

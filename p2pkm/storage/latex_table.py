@@ -22,6 +22,7 @@ from p2pkm.storage.paired_tests import (
     estimate_mean,
     is_unique_best,
     list_standings,
+    split_points,
 )
 
 Groups = Mapping[str, Mapping[int, Mapping[str, Any]]]
@@ -74,11 +75,12 @@ def write_latex(groups: Groups, axes: Sequence[str], figures: Sequence[str] | No
     metrics = [find(name) for name in _choose(rows, figures)]
     sides = axes or ["algorithm"]
     head = [*(escape(name.replace("_", " ")) for name in sides), *(escape(metric.column) for metric in metrics)]
-    verdicts = {metric.key: Verdicts(groups, metric.key, margin) for metric in metrics}
-    marks = {
-        name: _find_marks(metric_verdicts, groups) if find(name).better else {}
-        for name, metric_verdicts in verdicts.items()
-    }
+    blocks = list(split_points(groups).values())
+    verdicts = {metric.key: [Verdicts(block, metric.key, margin) for block in blocks] for metric in metrics}
+    marks: dict[str, dict[str, str]] = {metric.key: {} for metric in metrics}
+    for metric in metrics:
+        for block, of_block in zip(blocks, verdicts[metric.key], strict=True):
+            marks[metric.key] |= _find_marks(of_block, block) if metric.better else {}
     lines = [head]
     for name, group in groups.items():
         first = next(iter(group.values()))
@@ -92,7 +94,7 @@ def write_latex(groups: Groups, axes: Sequence[str], figures: Sequence[str] | No
         f"{_UNDECIDED_MARK}: not distinguished from it. Requires booktabs."
     ]
     notes += [
-        f"% {metric.column}: {describe_test(verdicts[metric.key], margin)}" for metric in metrics if metric.better
+        f"% {metric.column}: {describe_test(verdicts[metric.key][0], margin)}" for metric in metrics if metric.better
     ]
     columns = "l" * len(sides) + "r" * len(metrics)
     return "\n".join([*notes, *enclose(columns, [top, r"  \midrule", *rest], caption, label)]) + "\n"

@@ -14,7 +14,7 @@ is significant.
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -45,7 +45,14 @@ _MOST = 10_000
 # Verdicts on a lower and a higher value, by the direction in which a metric is better.
 _WORDS = {"lower": ("better", "worse"), "higher": ("worse", "better"), "": ("lower", "higher")}
 
+# Options that determine the points of a run; its seed does, too.
+_POINTS = (
+    "data", "scale", "columns", "drop", "encode", "missing", "keep", "label_column", "device_column", "weight_column",
+    "header", "na", "decimal", "thousands", "separator", "encoding", "sheet", "stream",
+)  # fmt: skip
+
 Runs = Mapping[int, Mapping[str, Any]]
+Name = TypeVar("Name", bound=Hashable)
 
 
 class PairedTest(NamedTuple):
@@ -211,6 +218,23 @@ class Verdicts:
         self._p[pairs], self._level[pairs] = corrected, levels
         self._p.T[pairs], self._level.T[pairs], self._by_rank.T[pairs] = corrected, levels, self._by_rank[pairs]
         self._strictest = LEVEL / max(n * (n - 1) // 2, 1)
+
+
+def split_points(groups: Mapping[Name, Runs]) -> dict[str, dict[Name, Runs]]:
+    """Split configurations into blocks on the same points: metrics on different points are never compared.
+
+    Returns
+    -------
+    dict of str to dict
+        Configurations by the options that determine the points and differ, such as "data wine"; "" if none differs.
+    """
+    firsts = {name: next(iter(group.values()), {}) for name, group in groups.items()}
+    names = [key for key in _POINTS if len({str(row.get(key)) for row in firsts.values()}) > 1]
+    blocks: dict[str, dict[Name, Runs]] = {}
+    for name, group in groups.items():
+        label = ", ".join(f"{key.replace('_', ' ')} {firsts[name].get(key)}" for key in names)
+        blocks.setdefault(label, {})[name] = group
+    return blocks or {"": {}}
 
 
 def check_margin(margin: float) -> float:

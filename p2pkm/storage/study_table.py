@@ -176,6 +176,8 @@ class Study:
         * Equivalent: the 90 % interval of the log ratio is within `margin`.
         * Not distinguished: otherwise, with the number of seeds for a verdict. At least 5 common seeds are required.
 
+        Runs on different points are not compared: with several data, each has sentences of its own.
+
         Parameters
         ----------
         figure : str
@@ -187,6 +189,8 @@ class Study:
 
     def verdicts(self, figure: str = "ratio_mean") -> list[Row]:
         """List a row per configuration, the best first, with its mean and the comparison with the best.
+
+        Each block of configurations on the same points has its own best one.
 
         Parameters
         ----------

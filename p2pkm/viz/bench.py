@@ -55,6 +55,9 @@ def draw_bench(rows: Any, folder: str | os.PathLike[str], kinds: Sequence[str] =
         "report.html": draw_page(summary),
     }  # fmt: skip
     for name, text in texts.items():
-        content = text.encode("utf-8", "replace")
-        write_bytes(target, name, lambda file, content=content: file.write(content))
+        write_bytes(target, name, partial(_write, text))
     return [*paths, *(target / name for name in texts)]
+
+
+def _write(text: str, file: Any) -> None:
+    file.write(text.encode("utf-8", "replace"))

@@ -396,3 +396,47 @@ def test_small_differences_are_not_rounded_to_zero():
     for value in (0.0, 0.5):
         assert conclusion.write_value(value, "ari") == f"{value:.3f}"
     assert conclusion.write_value(1e-9, "ari") == "1.0e-09"
+
+
+# --- different points
+
+
+def rows_on(data, **costs):
+    return [
+        {"algorithm": algorithm, "graph": "ring", "data": data, "seed": seed, "ratio_mean": value, "bytes": 8,
+         "error": None}
+        for algorithm, values in costs.items() for seed, value in enumerate(values)
+    ]  # fmt: skip
+
+
+WINE = rows_on("wine", gtvmin=NOISY, fkm=FAR)
+GRID = rows_on("grid16", gtvmin=[value + 3 for value in FAR], fkm=[value + 3 for value in NOISY])
+
+
+def test_runs_on_different_points_are_never_compared():
+    both = Study(WINE + GRID)
+    for part, reference in ((WINE, "gtvmin on ring, data wine"), (GRID, "fkm on ring, data grid16")):
+        data = part[0]["data"]
+        alone = {one["configuration"]: one for one in Study(part).verdicts()}
+        table = [one for one in both.verdicts() if data in one["configuration"]]
+        assert [one["verdict"] for one in table] == [one["verdict"] for one in alone.values()] == ["best", "worse"]
+        assert {one["reference"] for one in table} == {reference}
+        assert [one["p"] for one in table] == [one["p"] for one in alone.values()]
+        sentence = Study(part).conclusion()
+        expected = f"For data {data}: o{sentence[1:]}".replace("on ring", f"on ring, data {data}")
+        assert expected in both.conclusion()
+
+
+def test_tables_and_figures_have_a_best_one_for_each_data(tmp_path):
+    both = Study(WINE + GRID)
+    assert both.to_latex(["ratio_mean"]).count(r"\mathbf") == 2
+    notes = [text.get_text() for text in plot_differences(both).axes[0].texts]
+    assert notes == ["best", "worse", "best", "worse"]
+    (tmp_path / "study.jsonl").write_text("\n".join(json.dumps(row) for row in WINE + GRID))
+    page = write_report(tmp_path, {"algorithm": "", "graph": "", "data": ""}).path.read_text()
+    assert "Relative to the best for data wine" in page and "data grid16: " in page
+
+
+def test_options_that_keep_the_points_are_compared():
+    rows = [row | {"data": "wine", "coupling": 1 + (row["algorithm"] == "fkm")} for row in WINE]
+    assert [one["verdict"] for one in Study(rows).verdicts()] == ["best", "worse"]

@@ -61,7 +61,8 @@ def plot_bench_fronts(bench: Any, ax: "Axes | None" = None, *, against: str = "b
                     linewidth=0.6, alpha=0.5, zorder=1)  # fmt: skip
     ax.set_xscale("log")
     ax.set_yscale("log")
-    for axis, values in zip((ax.xaxis, ax.yaxis), zip(*points.values(), strict=True), strict=True):
+    axes: tuple[Any, Any] = (ax.xaxis, ax.yaxis)
+    for axis, values in zip(axes, zip(*points.values(), strict=True), strict=True):
         low, high = min(values), max(values)
         getattr(ax, f"set_{axis.axis_name}lim")(low / 1.7, high * 1.7)
         axis.set_major_locator(LogLocator(subs=choose_steps(low, high)))
@@ -99,8 +100,8 @@ def _draw_class(
     for encoding in dict.fromkeys(entry.encoding for entry in members):
         filled = encoding == _INTEGER
         marks = [points[entry.entry] for entry in members if entry.encoding == encoding]
-        ax.scatter(*zip(*marks, strict=True), s=34, color=color, facecolors=color if filled else "white",
-                   linewidths=1.2, zorder=3)  # fmt: skip
+        x, y = zip(*marks, strict=True)
+        ax.scatter(x, y, s=34, color=color, facecolors=color if filled else "white", linewidths=1.2, zorder=3)
 
 
 def _draw_legend(ax: "Axes", trusts: Sequence[str]) -> None:

@@ -104,7 +104,7 @@ def _choose_size(columns: int) -> float:
 
 def _write_cells(ax: "Axes", values: Floats, shares: Floats, size: float) -> None:
     """Write the numbers of a map, with a star if some runs have no result."""
-    image = ax.images[0]
+    image: Any = ax.images[0]
     for (row, column), value in np.ndenumerate(values) if size else ():
         text = "–" if np.isnan(value) else write_excess(value / 100) + "*" * bool(shares[row, column] > 0)
         ink = INK if np.isnan(value) else choose_text_color(image.cmap(image.norm(value)))
@@ -131,4 +131,5 @@ def average_tasks(blocks: Blocks, entries: Sequence[str]) -> tuple[list[str], Fl
     logs = np.log(blocks.excess[numbers]) @ averages
     failed = np.where(blocks.is_missing[numbers].all(axis=1, keepdims=True), 1.0, blocks.is_missing[numbers] @ averages)
     order = np.argsort(logs.mean(axis=0), kind="stable")
-    return [tasks[i] for i in order], np.exp(logs[:, order]), np.round(failed[:, order], 9)
+    excess: Floats = np.exp(logs[:, order])
+    return [tasks[i] for i in order], excess, np.asarray(np.round(failed[:, order], 9), np.float64)

@@ -106,8 +106,8 @@ def _draw_panel(panel: "Axes", curves: dict[str, tuple[Floats, Floats]], names: 
     """Draw the profiles of a class in color with their names, and all others in gray."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-    for x in _GUIDES:
-        panel.axvline(x, color="#E6E6E6", linewidth=0.8, zorder=0)
+    for guide in _GUIDES:
+        panel.axvline(guide, color="#E6E6E6", linewidth=0.8, zorder=0)
     for name, (x, y) in curves.items():
         if name not in names:
             grid = np.geomspace(100 * FLOOR, _TOP, _COARSE)

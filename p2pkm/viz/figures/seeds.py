@@ -7,7 +7,7 @@ import numpy as np
 
 from p2pkm.metrics.registry import find
 from p2pkm.storage.conclusion import format_verdict
-from p2pkm.storage.paired_tests import EQUIVALENT, UNDECIDED, Verdicts, list_standings
+from p2pkm.storage.paired_tests import EQUIVALENT, UNDECIDED, Verdicts, list_standings, split_points
 from p2pkm.storage.study_table import SERVED, Row, find_axes, group_runs, is_local_only, read_ended, read_margin
 from p2pkm.viz.looks import finish_figure, is_narrow
 from p2pkm.viz.names import break_name, keep_names
@@ -111,18 +111,21 @@ def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str = "rat
     matplotlib.figure.Figure
     """
     rows = read_ended(study, figure)
-    verdicts = Verdicts(group_runs(rows, find_axes(rows)), figure, read_margin(study))
-    standings = list_standings(verdicts)
+    blocks = split_points(group_runs(rows, find_axes(rows))).values()
+    verdicts = [Verdicts(block, figure, read_margin(study)) for block in blocks]
+    standings = [standing for of_block in verdicts for standing in list_standings(of_block)]
+    best = {name for of_block in verdicts for name in of_block.names[:1]}
     shown = standings[:_MOST]
     left = 0.4 + _LETTER * max((len(standing.name) for standing in shown), default=0)
     right = _SHORT if is_narrow() else _VERDICT
     width, height = left + 4.6 + right, 1.15 + _LINE * max(len(shown), 2)
     ax = open_axes(ax, width, height, left=left / width, right=1 - right / width, bottom=0.6 / height,
                    top=1 - 0.4 / height)  # fmt: skip
-    equal = 0.0 if verdicts.scale == "difference" else 1.0
+    scales = list(dict.fromkeys(of_block.scale for of_block in verdicts))
+    equal = 0.0 if "difference" in scales else 1.0
     ends = [equal]
     for y, standing in enumerate(shown):
-        if y == 0:
+        if standing.name in best:
             ax.plot(equal, y, marker="D", color=INK, markersize=6, zorder=3)
             _note(ax, y, "best" if len(shown) > 1 else "")
             continue
@@ -145,7 +148,8 @@ def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str = "rat
         "excess": "excess over central k-means, relative to the best",
         "ratio": f"{what}, relative to the best",
     }
-    label = labels.get(verdicts.scale, f"difference of {find(figure).axis}")
+    label = labels.get(scales[0], f"difference of {find(figure).axis}")
+    label = label if len(scales) == 1 else "excess or cost, relative to the best"
     label_axes(ax, f"Relative to the best, same seeds, corrected 95 % intervals{left_out}", label, "")
     return finish_figure(ax, in_rows=True)
 

@@ -24,6 +24,7 @@ from p2pkm.storage.paired_tests import (
     Verdicts,
     check_margin,
     list_standings,
+    split_points,
 )
 from p2pkm.storage.study_table import (
     Row,
@@ -100,22 +101,22 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], settings: dict[str, Any]
     means = average_seeds(good, [name for name in axes if name != "seed"])
     groups = {name_row(row, [name for name in axes if name != "seed"]): runs_by_seed(row) for row in means}
     margin = check_margin(settings.get("margin", MARGIN))
-    verdicts = Verdicts(groups, "ratio_mean", margin)
+    blocks = {label: Verdicts(block, "ratio_mean", margin) for label, block in split_points(groups).items()}
     sentence = conclude(groups, margin=margin)
     explanation = explain(good, find_axes(good), len(bad))
     figures = [
         *_draw_seeds(Study(good, margin=margin), sentence),
         *_collect_figures(kind, folder, settings.get("table", ())),
     ]
+    paragraphs = _judge_blocks(means, axes, (len(good), len(bad)), blocks)
+    paragraphs[-1] += _describe_faults(settings)
     title = f"{kind.capitalize()} of {count(len(rows), 'run')} over {', '.join(axes) or 'nothing'}"
     body: list[Content] = [
         tag("header", tag("p", f"p2pkm: report of a {kind}", class_="kind"), tag("h1", title)),
         section(
             "Verdict",
             tag("blockquote", tag("p", sentence), class_="quote"),
-            tag(
-                "p", judge(means, axes, (len(good), len(bad)), verdicts) + _describe_faults(settings), class_="verdict"
-            ),
+            *(tag("p", text, class_="verdict") for text in paragraphs),
         ),
         _name_failures(bad, axes),
         section(
@@ -130,8 +131,8 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], settings: dict[str, Any]
         section(
             "Tables",
             _list_means(means, axes),
-            *_list_standings(verdicts, margin),
-            *_list_differences(verdicts, settings),
+            *(table for label, verdicts in blocks.items() for table in _list_standings(verdicts, margin, label)),
+            *(table for verdicts in blocks.values() for table in _list_differences(verdicts, settings)),
             _list_runs(good, axes),
         ),
         _repeat(kind, folder, settings),
@@ -214,7 +215,28 @@ def name_row(row: Row, axes: Sequence[str]) -> str:
     return ", ".join([name_run(_write_option(row.get("algorithm")), _write_option(row.get("graph"))), *parts])
 
 
-def judge(means: Sequence[Row], axes: Sequence[str], runs: tuple[int, int], verdicts: Verdicts) -> str:
+def _judge_blocks(
+    means: Sequence[Row], axes: Sequence[str], runs: tuple[int, int], blocks: dict[str, Verdicts]
+) -> list[str]:  # fmt: skip
+    """Summarize the configurations of each block on the same points in a paragraph."""
+    name = partial(name_row, axes=[axis for axis in axes if axis != "seed"])
+    if len(blocks) < 2:
+        return [judge(means, axes, runs, verdicts) for verdicts in blocks.values()]
+    return [
+        _describe_runs(runs),
+        *(
+            f"{label}: {judge([row for row in means if name(row) in verdicts.names], axes, None, verdicts)}"
+            for label, verdicts in blocks.items()
+        ),
+    ]
+
+
+def _describe_runs(runs: tuple[int, int]) -> str:
+    good, bad = runs
+    return f"{good} run{'s' * (good != 1)} completed" + (f", {bad} failed." if bad else ", none failed.")
+
+
+def judge(means: Sequence[Row], axes: Sequence[str], runs: tuple[int, int] | None, verdicts: Verdicts) -> str:
     """Summarize a study: the best, the cheapest within 1 % of it, the worst, and the rounds to central k-means.
 
     Parameters
@@ -223,13 +245,12 @@ def judge(means: Sequence[Row], axes: Sequence[str], runs: tuple[int, int], verd
         See `average_seeds`.
     axes : sequence of str
         Options that differ between runs.
-    runs : tuple of int
-        Numbers of completed and failed runs.
+    runs : tuple of int or None
+        Numbers of completed and failed runs; None: not shown.
     verdicts : Verdicts
     """
     name = partial(name_row, axes=[axis for axis in axes if axis != "seed"])
-    good, bad = runs
-    words = [f"{good} run{'s' * (good != 1)} completed" + (f", {bad} failed." if bad else ", none failed.")]
+    words = [] if runs is None else [_describe_runs(runs)]
     rated = sorted((row for row in means if row["ratio_mean"] is not None), key=lambda row: row["ratio_mean"])
     if not rated:
         return " ".join([*words, "None was compared with central k-means."])
@@ -292,8 +313,8 @@ def _draw_seeds(study: Study, sentence: str) -> list[Html]:
     ]
 
 
-def _list_standings(verdicts: Verdicts, margin: float) -> list[Html]:
-    """Build a table of all configurations relative to the best: effects, intervals and verdicts."""
+def _list_standings(verdicts: Verdicts, margin: float, label: str) -> list[Html]:
+    """Build a table of the configurations on the same points relative to the best: effects, intervals and verdicts."""
     rows: list[list[Cell]] = []
     for place, standing in enumerate(list_standings(verdicts)):
         cells: list[Cell] = [None, None, None, None, None]
@@ -307,7 +328,8 @@ def _list_standings(verdicts: Verdicts, margin: float) -> list[Html]:
         "configuration", label_column("ratio_mean"), "mean difference", *_head_effect(verdicts.scale),
         "90 % interval of the log ratio", "verdict",
     ]  # fmt: skip
-    caption = f"Relative to the best, same seeds. {describe_test(verdicts, margin)}"
+    where = f" for {label}" if label else ""
+    caption = f"Relative to the best{where}, same seeds. {describe_test(verdicts, margin)}"
     return [tabulate(caption, head, rows, sortable=True)]
 
 
