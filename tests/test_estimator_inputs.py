@@ -166,6 +166,32 @@ def test_sparse_rows_are_those_of_the_dense_array(form, dtype):
     assert_array_equal(sparse.partial_fit(form(rows)).labels_, dense.partial_fit(rows).labels_)
 
 
+@pytest.mark.parametrize("values", [30, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 1000))])
+def test_large_sparse_rows_are_read_in_blocks(monkeypatch, values):
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(60, 7)) * (rng.random((60, 7)) < 0.3)
+    devices, weights = np.arange(60) % 4, rng.random(60) + 0.5
+    model = P2PKMeans(3, n_devices=4, random_state=0).fit(rows, devices=devices)
+    expected = [(model.predict(rows, d), model.transform(rows, d), model.score(rows, devices=d, sample_weight=weights))
+                for d in (None, devices)]  # fmt: skip
+    monkeypatch.setattr("p2pkm.experiments.estimators.rows._DENSE_VALUES", values)
+    # The dense form of all rows does not fit, but each block does.
+    monkeypatch.setattr("p2pkm.experiments.estimators.rows.available_memory", lambda: 16 * max(values, 7) + 1)
+    sparse = scipy.sparse.csc_array(rows)
+    for d, (labels, distances, score) in zip((None, devices), expected, strict=True):
+        assert_array_equal(model.predict(sparse, d), labels)
+        assert_array_equal(model.transform(sparse, d), distances)
+        assert_allclose(model.score(sparse, devices=d, sample_weight=weights), score, rtol=1e-13)
+    if values < 1000:
+        with pytest.raises(ValueError, match=r"devices has shape \(59,\)"):
+            model.predict(sparse, devices[1:])
+        rows[50, 2] = np.nan
+        with pytest.raises(ValueError, match=r"in the rows of X from row .* on, of which it is 0: X contains NaN"):
+            model.predict(scipy.sparse.csr_array(rows))
+        with pytest.raises(ValueError, match="a run would take"):
+            P2PKMeans(3).fit(sparse)
+
+
 def test_sparse_rows_that_do_not_fit_into_memory_are_refused_with_their_size(monkeypatch):
     rows = scipy.sparse.random_array((20_000, 50_000), density=1e-6, format="csr", rng=0)
     monkeypatch.setenv("P2PKM_MEMORY", "4G")

@@ -3,7 +3,7 @@
 Imported when ``p2pkm.P2PKMeans`` is first used, because its base classes require scikit-learn.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, Self, cast
@@ -34,7 +34,7 @@ from p2pkm.experiments.estimators.parameters import (
     split_init,
 )
 from p2pkm.experiments.estimators.rounds_text import list_rounds
-from p2pkm.experiments.estimators.rows import KINDS, Points, fill_in, read_rows
+from p2pkm.experiments.estimators.rows import KINDS, Points, fill_in, read_rows, split_rows
 from p2pkm.experiments.estimators.warn_once import warn
 from p2pkm.experiments.simulate import simulate
 from p2pkm.kernels import select_kernels
@@ -186,7 +186,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         X : array_like, sparse matrix or table of shape (n_samples, n_features)
             Tables are DataFrames of pandas and polars and Arrow tables. Each category of a column of categories is a
             feature of 0 and 1. Times are days since 1970-01-01. float32 and float64 are not converted. A sparse matrix
-            is clustered as a dense array; an error says if that does not fit into memory.
+            is clustered as a dense array; an error says if that does not fit into memory. `predict`, `transform` and
+            `score` read a large one in blocks of rows.
         y : Ignored
             A warning is issued if it looks like the devices of the rows: whole numbers or text with more than one
             different value, at most half as many values as rows, and not exactly `n_clusters`.
@@ -296,8 +297,9 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             Device of each row, by its name in `device_names_`, or by its number from 0. Labels then refer to the rows
             of `device_centers_` of this device, -1 if all its centroids are absent. None: to `cluster_centers_`.
         """
-        points = self._check(X)
-        return self._label(points, unweighted(len(points)), devices)[0]
+        parts = [self._label(points, unweighted(len(points)), owner)[0]
+                 for points, owner, *_ in self._read_blocks(X, devices)]  # fmt: skip
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def transform(self, X: Any, devices: Any = None) -> Points:  # noqa: N803
         """Return the distance of each row to each centroid, of shape (n_samples, n_clusters).
@@ -310,15 +312,16 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             centroids. Equal columns of different devices need not be the same cluster. None: distances to
             `cluster_centers_`.
         """
-        points, (sets, owner) = self._check(X), (self.cluster_centers_[None], None)
-        if devices is not None:
-            sets, owner = self.device_centers_, _find_owners(devices, len(points), self.device_names_)
-        sets, distances = sets.astype(np.float64), np.empty((len(points), sets.shape[1]), points.dtype)
-        for block in blocks(*points.shape):
-            for j in range(sets.shape[1]):
-                center = sets[0, j] if owner is None else sets[owner[block], j]
-                distances[block, j] = np.sqrt(((points[block] - center) ** 2).sum(axis=1))
-        return distances
+        sets = (self.cluster_centers_[None] if devices is None else self.device_centers_).astype(np.float64)
+        parts = list[Points]()
+        for points, owner, *_ in self._read_blocks(X, devices):
+            distances = np.empty((len(points), sets.shape[1]), points.dtype)
+            for block in blocks(*points.shape):
+                for j in range(sets.shape[1]):
+                    center = sets[0, j] if owner is None else sets[owner[block], j]
+                    distances[block, j] = np.sqrt(((points[block] - center) ** 2).sum(axis=1))
+            parts.append(distances)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def score(self, X: Any, y: Any = None, *, devices: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
         """Return the negative inertia of the rows: larger is better.
@@ -333,8 +336,11 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         sample_weight : array_like of shape (n_samples,), optional
             As in `fit`.
         """
-        points = self._check(X)
-        return -self._label(points, check_weights(sample_weight, len(points)), devices)[1]
+        inertia, weights = 0.0, None
+        for points, owner, rows, m in self._read_blocks(X, devices):
+            weights = check_weights(sample_weight, m) if weights is None else weights
+            inertia += self._label(points, weights[rows], owner)[1]
+        return -inertia
 
     def report(self) -> Any:
         """Create the HTML report of the last fit, for notebooks; see `Result.report`."""
@@ -353,11 +359,27 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
 
-    def _label(self, points: Points, weights: Floats, devices: Any) -> tuple[Integers, float]:
+    def _read_blocks(self, X: Any, devices: Any) -> Iterator[tuple[Points, Integers | None, slice, int]]:  # noqa: N803
+        """Check rows, in blocks if they are sparse; yield points, their devices, rows and the number of all rows."""
+        check_is_fitted(self)
+        owner = None
+        for rows, block, total in split_rows(X):
+            try:
+                points = self._check(block)
+            except DataError as error:
+                if not rows.start:
+                    raise
+                raise DataError(f"in the rows of X from row {rows.start} on, of which it is 0: {error}") from None
+            m = len(points) if total is None else total
+            if devices is not None and owner is None:
+                owner = _find_owners(devices, m, self.device_names_)
+            yield points, None if owner is None else owner[rows], rows, m
+
+    def _label(self, points: Points, weights: Floats, owner: Integers | None) -> tuple[Integers, float]:
         """Find the nearest centroid of each row, int64[m], and the inertia."""
-        if devices is None:
+        if owner is None:
             return _assign(points, weights, self.cluster_centers_)
-        n, owner = len(self.device_centers_), _find_owners(devices, len(points), self.device_names_)
+        n = len(self.device_centers_)
         rows, offsets = sort_by(owner, n)
         sets, labels = self.device_centers_.astype(np.float64), np.empty(len(points), np.int64)
         kernels = select_kernels(1, n, points.size * sets.shape[1])

@@ -1,5 +1,6 @@
 """Conversion of X to rows: arrays, sparse matrices and tables, with missing values."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from p2pkm.experiments.plan.free_memory import available_memory
 
 Points = NDArray[np.floating[Any]]
 KINDS = (np.float64, np.float32)  # types of rows that are not converted
+_DENSE_VALUES = 1 << 24  # largest number of values of a block of a sparse matrix: 128 MB as an array
 _COPIES = 2  # of all rows during a run: in the order of X, and in the order of devices
 _GIGABYTE = 1e9
 
@@ -71,6 +73,32 @@ def read_rows(
     if not missing:
         _refuse_missing(points)
     return points, columns
+
+
+def split_rows(X: Any) -> Iterator[tuple[slice, Any, int | None]]:  # noqa: N803
+    """Split a large sparse matrix into blocks of rows, of which each fits into memory as an array; yield other X whole.
+
+    Yields
+    ------
+    rows : slice
+    block : sparse matrix or X
+    total : int or None
+        Number of rows of X; None if X is whole.
+
+    Notes
+    -----
+    The blocks depend on the shape alone, so that sums over them do not differ between computers.
+    """
+    from scipy.sparse import issparse
+
+    is_matrix = issparse(X) and X.ndim == 2
+    if not is_matrix or X.shape[0] * X.shape[1] <= _DENSE_VALUES:
+        yield slice(None), X, None
+        return
+    matrix, step = X.tocsr(), max(1, _DENSE_VALUES // X.shape[1])
+    for first in range(0, X.shape[0], step):
+        rows = slice(first, first + step)
+        yield rows, matrix[rows], X.shape[0]
 
 
 def _to_dense(matrix: Any) -> Points:
