@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.errors import DataError
+from p2pkm.data.identifiers import identify, to_raw
 from p2pkm.data.readers.columns import INDEX, ColumnRoles, FileContents, assign_roles
 from p2pkm.data.readers.intake import (
     THOUSANDS,
@@ -81,7 +82,8 @@ class TableDescription(NamedTuple):
     options : dict of str to str
         Arguments of `p2pkm.read_table` that read the table.
     command : str
-        Command line that reads the table, with a common scale if the features need one.
+        Command line that reads the table, with a common scale if the features need one; empty if no column can be a
+        feature.
     """
 
     rows: int
@@ -153,7 +155,7 @@ def describe_table(
     roles = assign_roles(table.where, table.names, label_column, device, intake)
     columns = [_describe_column(table, j, roles, intake) for j in range(len(table.names))]
     intake = _suggest(table, columns, intake)
-    groups = _count_devices(table, roles)
+    groups = _count_devices(table, roles, intake)
     names = {"label_column": label_column, "device_column": device}
     fields = {name: value if isinstance(value, str) else ",".join(value) if isinstance(value, tuple) else str(value)
               for name, value in (names | intake._asdict()).items()
@@ -164,10 +166,11 @@ def describe_table(
     if _differ_in_scale(table, columns, intake):
         notes += ("the features have very different spreads, and the widest would decide: --scale standard",)
         words += ["--scale", "standard"]
-    return TableDescription(
-        len(table.locations.numbers), tuple(columns), groups, notes, fields,
-        shlex.join(["p2pkm", *map(str, data), *words]),
-    )  # fmt: skip
+    command = shlex.join(["p2pkm", *map(str, data), *words])
+    if not any(column.use.startswith("feature") for column in columns):
+        command = ""
+        notes += ("no column can be a feature: correct the columns that are left out",)
+    return TableDescription(len(table.locations.numbers), tuple(columns), groups, notes, fields, command)
 
 
 def _find_format(table: RawTable, intake: ColumnOptions) -> ColumnOptions:
@@ -228,12 +231,18 @@ def _find_device(table: RawTable, device: Any, label: Any, intake: ColumnOptions
 
 def _describe_column(table: RawTable, j: int, roles: ColumnRoles, intake: ColumnOptions) -> ColumnDescription:
     name = table.names[j]
+    role = _name_role(j, roles)
+    if role in ("label", "device"):
+        known = _list_known(table, name, intake)
+        kinds = list(map(str, identify(to_raw(known, name, frozenset())).kinds.tolist()))
+        missing = 1 - len(known) / len(table.locations.numbers)
+        return ColumnDescription(name, "category", missing, f"{len(kinds)}: {', '.join(kinds)}"[:40], role)
     values = table.convert(name, intake)
     if not isinstance(values, Problem):
         is_plain = intake.decimal == "." and not intake.thousands and table.locations.unit == "line"
         thousands = note_thousands(name, table.list_texts(name)) if is_plain else ""
-        return _describe_numbers(name, values, _name_role(j, roles) or "feature", name in intake.encode, thousands)
-    texts = [text for text in table.list_texts(name) if text.lower() not in intake.missing_texts]
+        return _describe_numbers(name, values, role or "feature", name in intake.encode, thousands)
+    texts = _list_known(table, name, intake)
     missing = 1 - len(texts) / len(table.locations.numbers)
     counts = Counter(texts)
     kind = "date" if all(_DATE.fullmatch(text) for text in counts) else "category"
@@ -244,15 +253,18 @@ def _describe_column(table: RawTable, j: int, roles: ColumnRoles, intake: Column
         if len(counts) == len(texts):
             use = "ID, left out"
     shown = f"{min(counts)} to {max(counts)}" if kind == "date" else f"{len(counts)}: {', '.join(sorted(counts))}"
-    role = _name_role(j, roles)
     suspicions: tuple[str, ...] = ()
     if use == "ID, left out" and not role:
         suspicions = (f"column {name!r} has a different text in every row: --keep copies it to labels.csv",)
     encoded = table.convert(name, intake, encode=True) if kind in ("date", "category") else None
     if isinstance(encoded, Problem):
         use, suspicions = "left out: dates cannot be read", (f"{encoded.text}. {encoded.remedy}",)
-    kind = "category" if role == "device" and kind == "text" else kind
     return ColumnDescription(name, kind, missing, shown[:40], role or use, suspicions)
+
+
+def _list_known(table: RawTable, name: str, intake: ColumnOptions) -> list[str]:
+    """List the values of a column that are not missing, as text."""
+    return [text for text in table.list_texts(name) if text.lower() not in intake.missing_texts]
 
 
 def _name_role(j: int, roles: ColumnRoles) -> str:
@@ -328,9 +340,9 @@ def _as_numbers(values: Any) -> Any:
     return None if isinstance(values, (Problem, Categories)) else values[~np.isnan(values)]
 
 
-def _count_devices(table: RawTable, roles: ColumnRoles) -> dict[str, int]:
+def _count_devices(table: RawTable, roles: ColumnRoles, intake: ColumnOptions) -> dict[str, int]:
     if roles.device is not None:
-        counts = Counter(text for text in table.list_texts(table.names[roles.device]) if text)
+        counts = Counter(_list_known(table, table.names[roles.device], intake))
         return dict(sorted(counts.items()))
     if table.file is None:
         return {}

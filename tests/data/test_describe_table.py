@@ -135,3 +135,21 @@ def test_the_options_of_a_frame_read_it():
     frame = {"device": ["a", "b", "b"], "bmi": ["22,1", "27,9", ""], "n": ["1.200", "3.400", "900"]}
     table = p2pkm.read_table(frame, **p2pkm.describe_table(frame).options)
     assert table.points.tolist() == [[22.1, 1200], [27.9, 3400]]
+
+
+def test_identifiers_are_described_as_written(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,label,device\n1,008,0\n2,8,NA\n3,250.0,1\n5,8,0\n")
+    described = p2pkm.describe_table(path)
+    assert [(column.kind, column.range, column.use) for column in described.columns[1:]] == [
+        ("category", "3: 008, 8, 250.0", "label"), ("category", "2: 0, 1", "device")]  # fmt: skip
+    assert described.devices == {"0": 2, "1": 1} and described.columns[2].missing == 0.25
+    assert len(p2pkm.read_table(path, **described.options).points) == 3
+
+
+def test_a_table_without_features_has_no_command(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("when,y\n2026-01-31T00:00:00,1\n2026-01-31T18:00:00+05:00,1\n")
+    described = p2pkm.describe_table(path)
+    assert described.command == "" and "no column can be a feature" in described.notes[-1]
+    assert here("data", path).code == 0

@@ -242,3 +242,21 @@ def test_rows_without_devices_are_mentioned(run, tmp_path):
     pd.read_csv(run / "a.csv").drop(columns="hospital").to_csv(tmp_path / "b.csv", index=False)
     ending = here("predict", str(run / "run"), str(tmp_path / "b.csv"))
     assert ending.code == 0 and "without a column 'hospital' of devices: all rows get the centroids of" in ending.err
+
+
+def test_signs_of_the_run_are_used_unless_the_new_file_has_others(tmp_path):
+    rows = [(f"{1000 * (1 + 8 * (i % 2)) + i},5", i % 2) for i in range(20)]
+    signs = "cost;device\n" + "".join(f"{cost[0]}.{cost[1:]};{device}\n" for cost, device in rows)
+    (tmp_path / "a.csv").write_text(signs)
+    (tmp_path / "b.csv").write_text("cost,device\n" + "".join(f"{c.replace(',', '.')},{d}\n" for c, d in rows))
+    said = here("--data", str(tmp_path / "a.csv"), "--decimal", ",", "--thousands", ".", "-k", "2", "--out",
+                str(tmp_path / "run"), "--no-plot", "-q", "--no-baselines")  # fmt: skip
+    assert said.code == 0, said.err
+    same = here("predict", str(tmp_path / "run"), str(tmp_path / "a.csv"))
+    assert same.code == 0 and len(set(pd.read_csv(tmp_path / "run" / "labels.csv")["cluster"])) == 2
+    assert same.out == here("predict", str(tmp_path / "run"), str(tmp_path / "b.csv"), "--decimal", ".").out
+    frame = pd.read_csv(tmp_path / "b.csv")
+    assert (
+        p2pkm.load(tmp_path / "run").predict(frame).tolist()
+        == p2pkm.load(tmp_path / "run").predict(tmp_path / "a.csv").tolist()
+    )
