@@ -190,12 +190,12 @@ def _find_format(table: RawTable, intake: ColumnOptions) -> ColumnOptions:
 
     def count(at: int) -> int:
         return sum(
-            found is not None or not isinstance(table.convert(name, candidates[at]), Problem)
-            for name, found in zip(texts, placeholders[at], strict=True)
+            codes is not None or not isinstance(table.convert(name, candidates[at]), Problem)
+            for name, codes in zip(texts, placeholders[at], strict=True)
         )
 
     best = max(range(len(candidates)), key=count)
-    na = [text for found in placeholders[best] for text in found or ()]
+    na = [text for codes in placeholders[best] for text in codes or ()]
     if not na:
         return candidates[best]
     return candidates[best]._replace(na=join_names(list(dict.fromkeys([*split_list(intake.na), *na]))))
