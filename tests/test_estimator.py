@@ -251,7 +251,7 @@ def test_a_spec_goes_before_the_defaults_of_the_other_parameters():
 def test_convergence_is_missed_only_where_a_method_looks_for_it():
     with pytest.warns(ConvergenceWarning, match="gtvmin did not converge within max_iter=1 rounds"):
         fitted(init="local", max_iter=1)
-    assert fitted(algorithm="fkm", max_iter=3).n_iter_ == 3  # runs its rounds
+    assert fitted(algorithm="fkm:defaults=paper", max_iter=3).n_iter_ == 3  # runs its rounds
     assert fitted(algorithm="kfed").n_iter_ == 1
 
 

@@ -421,7 +421,7 @@ def test_fit_transform_takes_devices_and_weights():
     [
         ({"algorithm": "gtvmin"}, "inertia and penalty ", "Converged at iteration {}: center shift"),
         ({"algorithm": "treelloyd"}, "inertia ", "Converged at iteration {}: center shift"),
-        ({"algorithm": "fkm", "max_iter": 3}, "", "Ended at {}: round-limit."),
+        ({"algorithm": "fkm:defaults=paper", "max_iter": 3}, "", "Ended at {}: round-limit."),
     ],
 )
 def test_rounds_are_printed_in_the_form_of_kmeans(capsys, options, cost, end):

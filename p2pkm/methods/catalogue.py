@@ -57,9 +57,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "deepfeca": CatalogueEntry("deep", "network weights", "none", "learned features and clusters, with a server"),
     "deepgossip": CatalogueEntry("deep", "network weights", "none", "learned features and clusters, without a server"),
     "fedlloyd": CatalogueEntry("server", "sums", "none", "Lloyd steps on pooled points, integer sums at a server"),
-    "dwfkm": CatalogueEntry(
-        "server", "centroids", "few", "local Lloyd steps, weighted means at the server (DWF k-means)"
-    ),
+    "dwfkm": CatalogueEntry("server", "centroids", "few", "local Lloyd steps, weighted means at the server (DWF)"),
     "fkm": CatalogueEntry("server", "centroids", "sample", "local Lloyd steps, weighted k-means at the server"),
     "kfed": CatalogueEntry("server", "centroids", "few", "one-shot k-FED: averages around k local centroids"),
     "fkmeanscb": CatalogueEntry("server", "centroids", "none", "one-shot k-means of points with Laplace noise"),

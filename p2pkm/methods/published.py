@@ -95,6 +95,10 @@ def accept_key(name: str, kind: Callable[..., Any]) -> Callable[..., Any]:
     values, _, excluded_by = PUBLISHED[name]
 
     def build(k: int, *, defaults: Literal["ours", "paper"] = "ours", **options: Any) -> Any:
+        # Imported here, because it imports NumPy, which completion of names on the command line does without.
+        from p2pkm.core.validation import check_choice, check_scalar
+
+        check_choice(check_scalar(defaults, KEY), CHOICES, KEY)
         if defaults == "ours":
             return kind(k, **options)
         return kind(k, **{key: value for key, value in values.items() if excluded_by.get(key) not in options} | options)

@@ -22,7 +22,9 @@ from topologies import ring
 
 FOLLOWERS = (
     "treelloyd", "gtvmin", "consensus", "pushsum", "tracking", "admm", "gossip", "dgc", "gossip-sum", "epidemic", "fkm",
+    "dwfkm",
 )  # fmt: skip
+SERVED = ("fkm", "dwfkm")
 RING = topologies.ring(6)
 
 
@@ -64,7 +66,7 @@ def test_who_follows_ends_near_a_new_run_on_the_last_points(name, tmp_path):
     rounds = 250 if name == "dgc" else 40  # of which each takes a gradient step
     options = {"rounds": rounds, "stream": write(tmp_path / "t.jsonl", *events), "seed": 1}
     method = find(name)(4)
-    result = p2pkm.simulate(method, None if name == "fkm" else RING, shards, **options)
+    result = p2pkm.simulate(method, None if name in SERVED else RING, shards, **options)
     assert result.summary["rounds"] == rounds and result.summary["termination"] == "all-rounds"
     ratios = [record["ratio_mean"] for record in result.rounds if record["stage"] == name]
     assert ratios[3] > 1.5 * ratios[2] and ratios[-1] < 1.1 * max(ratios[2], 1.0)
@@ -75,8 +77,8 @@ def test_who_follows_ends_near_a_new_run_on_the_last_points(name, tmp_path):
 def test_a_stream_in_which_nothing_happens_changes_no_bit(name):
     if name == "treelloyd":
         pytest.skip("it tracks, with or without changes")
-    graph, options = None if name == "fkm" else RING, {"rounds": 5, "seed": 2}
-    keys: dict[str, object] = {} if name == "fkm" else {"tol": 0.0}
+    graph, options = None if name in SERVED else RING, {"rounds": 5, "seed": 2}
+    keys: dict[str, object] = {"tol": 0.0}
     if name == "gtvmin":  # whose default is another one without a stream
         keys |= {"coupling": 10, "accept": False}
     method = find(name)(4, **keys)

@@ -15,8 +15,9 @@ from p2pkm.experiments.plan.patterns import SentByRound, TrafficInputs, add_up, 
 from p2pkm.methods.init.pipelines import Stage, find_method_stage
 
 VolumeByRound = Callable[[int], MessageVolume]
-# Approximate bits per integer: moves on a grid, int8 or messages outside the method, all other differences.
-_MOVE, _INT8, _DIFFERENCE = 4, 8, 10
+# Approximate bits per integer: moves on a grid, messages outside the method, all other differences; and fixed width,
+# which is 16 bits for large numbers and 8 for others.
+_MOVE, _OUTSIDE, _DIFFERENCE, _FIXED = 4, 8, 10, 12
 
 
 class StageTraffic(NamedTuple):
@@ -84,8 +85,10 @@ def _encode(volume: VolumeByRound, stage: Stage, plan: RunPlan) -> VolumeByRound
         traits.moves_on_grid or traits.counts_on_grid or stage is find_method_stage(plan.stages)
     ):
         return volume
-    if str(spec).startswith("int8") or traits.counts_on_grid:
-        bits = _INT8
+    if str(spec).startswith("int8"):
+        bits = _FIXED
+    elif traits.counts_on_grid:
+        bits = _OUTSIDE
     else:
         bits = _MOVE if traits.moves_on_grid else _DIFFERENCE
 

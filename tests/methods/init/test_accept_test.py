@@ -77,7 +77,7 @@ def test_on_a_grid_it_sends_whole_numbers_that_can_be_decoded(monkeypatch, code)
         return bits
 
     monkeypatch.setattr(accept_test, "number_bits", record)
-    found, real = (run(AUTO, n=10, quantize=code) for code in (code, "none"))
+    found, real = (run(AUTO, n=10, quantize=code) for code in (f"{code}:bits=12", "none"))
     assert max(abs(table).max() for table in tables) > 100
     links, k, d = 9, 16, 2
     records = found.rounds[-3::2]
