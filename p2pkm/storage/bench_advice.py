@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from p2pkm.storage.bench_blocks import BASELINE, DONE
-from p2pkm.storage.bench_text import list_names, write_excess, write_ratio
+from p2pkm.storage.bench_text import list_names, write_excess, write_percent, write_ratio
 from p2pkm.storage.paired_tests import EQUIVALENT
 from p2pkm.storage.study_table import Row
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 # Smallest share of runs with a result.
 _RELIABLE = 0.95
 # Largest encoded bytes over those of the points that are few.
-_FEW = 0.1
+_FEW = 1.0
+# Most names of other methods in an advice.
+_NAMED = 3
 RULE = (
     "Considered are the methods of a class with a result in at least 95 % of their runs. Advised is the one with the "
     "lowest geometric mean of the excess; if others are equivalent to it, the one of these with the fewest bytes."
@@ -29,9 +31,10 @@ _DATA = {
     "tails": "Heavy tails", "overlap": "Overlapping clusters", "outliers": "Outliers", "blobs50": "50 features",
     "digits50": "50 clusters",
 }  # fmt: skip
+_RAW = "raw points leave"
 _TRUSTS = {
     "no server": "No server", "server": "With a server", "private": "Differential privacy",
-    "raw points leave": "Raw points may leave their device",
+    _RAW: "Raw points may leave their device",
 }  # fmt: skip
 
 
@@ -67,8 +70,7 @@ def advise(summary: "BenchSummary") -> list[Advice]:
         if any(row["trust"] == trust for row in rows)
     ]
     few = {name for name, entry in main.items() if _is_few(entry)}
-    advice.append(_advise(f"At most {100 * _FEW:g} % of the bytes of the points",
-                          [row for row in rows if row["entry"] in few], summary))  # fmt: skip
+    advice.append(_advise("Fewer bytes than the points", [row for row in rows if row["entry"] in few], summary))
     for title, tasks in list_classes(summary.rows).items():
         members = [row for row in rows if row["task"] in tasks]
         parts = {
@@ -98,10 +100,7 @@ def choose(rows: Sequence[Row], margin: float) -> "tuple[BenchEntry | None, Benc
     """Choose the entry that the rule advises, and return it with the ranking of the entries that qualify."""
     from p2pkm.storage.bench_statistics import summarize
 
-    counts: dict[str, list[bool]] = {}
-    for row in rows:
-        counts.setdefault(row["entry"], []).append(row["status"] == DONE)
-    reliable = {name for name, done in counts.items() if sum(done) >= _RELIABLE * len(done)}
+    reliable = {name for name, share in _count_results(rows).items() if share >= _RELIABLE}
     listed = [row for row in rows if row["entry"] in reliable and row["trust"] != BASELINE]
     if not listed:
         return None, None
@@ -111,16 +110,33 @@ def choose(rows: Sequence[Row], margin: float) -> "tuple[BenchEntry | None, Benc
     return min(equal, key=_count_bytes), ranking
 
 
+def _count_results(rows: Sequence[Row]) -> dict[str, float]:
+    """Compute the share of runs with a result by entry."""
+    counts: dict[str, list[bool]] = {}
+    for row in rows:
+        counts.setdefault(row["entry"], []).append(row["status"] == DONE)
+    return {name: sum(done) / len(done) for name, done in counts.items()}
+
+
+def _describe_reliability(rows: Sequence[Row]) -> str:
+    """Describe the entry with most results, of those that do not qualify; empty without entries."""
+    shares = _count_results(rows)
+    if not shares:
+        return ""
+    name = max(shares, key=lambda entry: shares[entry])
+    return f"; {name} has most results, in {write_percent(shares[name])} % of its runs"
+
+
 def _advise(situation: str, rows: Sequence[Row], summary: "BenchSummary") -> Advice:
     """Write the advice for the rows of a class of situations."""
     entry, ranking = choose(rows, summary.margin)
     if entry is None or ranking is None:
-        return Advice(situation, None, f"{situation}: no method qualifies.")
+        return Advice(situation, None, f"{situation}: no method qualifies{_describe_reliability(rows)}.")
     groups: dict[str, list[str]] = {}
     for other in ranking.main:
         if other is not entry and other.verdict in ("undecided", EQUIVALENT, "best"):
             groups.setdefault("undecided" if other.verdict == "undecided" else EQUIVALENT, []).append(other.entry)
-    notes = [f"{verdict}: {list_names(names)}" for verdict, names in groups.items()]
+    notes = [f"{verdict}: {list_names(names, _NAMED)}" for verdict, names in groups.items()]
     rest = "; ".join(notes) or ("all others are worse" if len(ranking.main) > 1 else "the only method that qualifies")
     size = "" if entry.bytes_over_raw is None else f", {write_ratio(entry.bytes_over_raw)} times the raw bytes"
     return Advice(
@@ -129,7 +145,7 @@ def _advise(situation: str, rows: Sequence[Row], summary: "BenchSummary") -> Adv
 
 
 def _is_few(entry: "BenchEntry") -> bool:
-    return entry.bytes_over_raw is not None and entry.bytes_over_raw <= _FEW
+    return entry.trust != _RAW and entry.bytes_over_raw is not None and entry.bytes_over_raw < _FEW
 
 
 def _count_bytes(entry: "BenchEntry") -> float:

@@ -113,11 +113,11 @@ def _count_entries(number: int) -> str:
     return "1 entry" if number == 1 else f"{number:,} entries"
 
 
-def list_names(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str], most: int = _NAMED) -> str:
     """Join names; of many, the first ones and the number of the others."""
-    if len(names) <= _NAMED + 1:
+    if len(names) <= most + 1:
         return ", ".join(names)
-    return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} others"
+    return f"{', '.join(names[:most])} and {len(names) - most} others"
 
 
 def describe_rules(summary: "BenchSummary") -> str:

@@ -8,7 +8,7 @@ from p2pkm.core.validation import check_choice
 from p2pkm.storage.bench_blocks import FLOOR
 from p2pkm.storage.bench_statistics import BenchEntry
 from p2pkm.viz.figures.bench_map import open_bench
-from p2pkm.viz.looks import finish_figure
+from p2pkm.viz.looks import finish_figure, is_narrow
 from p2pkm.viz.names import write_device_names
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import BLUE, GRAY, GREEN, ORANGE, RED, choose_steps, format_tick_labels, label_axes, open_axes
@@ -52,7 +52,8 @@ def plot_bench_fronts(bench: Any, ax: "Axes | None" = None, *, against: str = "b
     entries = [entry for entry in summary.entries if entry.trust in COLORS and getattr(entry, against)]
     if not entries:
         raise DataError("no entry of the benchmark has sent bytes; expected at least one. Run it with other methods")
-    ax = open_axes(ax, 8.0, 5.4, left=0.09, right=0.97, bottom=0.11, top=0.93)
+    width, height = (4.8, 5.6) if is_narrow() else (8.0, 5.4)
+    ax = open_axes(ax, width, height, left=0.09, right=0.97, bottom=0.11, top=0.93)
     points = {entry.entry: (float(getattr(entry, against)), 100 * entry.excess) for entry in entries}
     main = {entry.method: points[entry.entry] for entry in entries if entry.place is not None}
     for entry in entries:
