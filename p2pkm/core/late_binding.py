@@ -8,6 +8,11 @@ from importlib import import_module
 from typing import Any
 
 _PROVIDERS = {
+    "bench_advice": ("p2pkm.storage.bench_advice", "advise"),
+    "bench_conclusion": ("p2pkm.storage.bench_text", "conclude"),
+    "bench_csv": ("p2pkm.storage.bench_text", "write_csv"),
+    "bench_latex": ("p2pkm.storage.bench_text", "write_latex"),
+    "bench_text": ("p2pkm.storage.bench_text", "write_text"),
     "card": ("p2pkm.viz.notebook", "card"),
     "clusters_latex": ("p2pkm.storage.latex_table", "write_clusters"),
     "learned": ("p2pkm.deep.learned_features", "collect_learned"),

@@ -104,8 +104,6 @@ def check_rows(rows: Any) -> list[Row]:
     DataError
         If `rows` is empty.
     """
-    if hasattr(rows, "to_dict"):
-        rows = rows.to_dict(orient="records")
     listed = list(rows) if isinstance(rows, Iterable) and not isinstance(rows, (Mapping, str)) else [rows]
     if not listed:
         raise DataError("the benchmark has no rows; expected at least one run. Run the benchmark first")

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers, Mask
+from p2pkm.core.late_binding import call
 from p2pkm.storage.bench_blocks import BASELINE, DONE, Blocks, check_rows, list_main, name_method, read_blocks
 from p2pkm.storage.paired_tests import (
     EQUIVALENT,
@@ -29,6 +30,7 @@ from p2pkm.storage.paired_tests import (
     t_interval,
 )
 from p2pkm.storage.study_table import Row
+from topologies.single_thread import single_thread
 
 BEST = "best"
 BETTER = "better"
@@ -161,36 +163,26 @@ class BenchSummary:
 
     def text(self) -> str:
         """Format the table, its rules and the verdicts for a terminal."""
-        from p2pkm.storage.bench_text import write_text
-
-        return write_text(self)
+        return str(call("bench_text", self))
 
     def to_latex(self, *, caption: str | None = None, label: str | None = None) -> str:
         """Format the table in LaTeX with booktabs rules; with a caption or label, in a ``table`` environment."""
-        from p2pkm.storage.bench_text import write_latex
-
-        return write_latex(self, caption, label)
+        return str(call("bench_latex", self, caption, label))
 
     def to_csv(self, path: str | Path | None = None) -> str:
         """Format the table as CSV, and write it to a file if there is a path."""
-        from p2pkm.storage.bench_text import write_csv
-
-        text = write_csv(self)
+        text = str(call("bench_csv", self))
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
 
     def advice(self) -> list[Any]:
         """List one sentence per class of situations, see `p2pkm.storage.bench_advice.Advice`."""
-        from p2pkm.storage.bench_advice import advise
-
-        return advise(self)
+        return list(call("bench_advice", self))
 
     def conclusion(self) -> str:
         """Summarize the ranking in sentences to quote."""
-        from p2pkm.storage.bench_text import conclude
-
-        return conclude(self)
+        return str(call("bench_conclusion", self))
 
     def __repr__(self) -> str:
         """Return the conclusion."""
@@ -202,7 +194,7 @@ def summarize(rows: Any, *, margin: float = MARGIN) -> BenchSummary:
 
     Parameters
     ----------
-    rows : list of dict or pandas.DataFrame
+    rows : list of dict
         Rows of the benchmark, one per run.
     margin : float, default=0.005
         Log ratio of the costs within which two entries are equivalent; 0: never.
@@ -231,7 +223,7 @@ def summarize(rows: Any, *, margin: float = MARGIN) -> BenchSummary:
     listed = check_rows(rows)
     blocks = read_blocks(listed, _NUMBERS)
     logs = np.log(blocks.excess)
-    means = dict(zip(blocks.entries, (logs @ blocks.weights).tolist(), strict=True))
+    means = dict(zip(blocks.entries, multiply(logs, blocks.weights).tolist(), strict=True))
     order, references = _order(blocks, means)
     main = [name for name in order if name in list_main(blocks)]
     unit, averages = _choose_units(blocks)
@@ -239,10 +231,10 @@ def summarize(rows: Any, *, margin: float = MARGIN) -> BenchSummary:
     for group, steps in ((main, list_steps(len(main))), ([name for name in order if name not in main], None)):
         names = [name for name in group if name in references]
         pairs = [(blocks.entries.index(name), blocks.entries.index(references[name])) for name in names]
-        tests = judge(logs @ averages, blocks.log_costs @ averages, pairs, margin, steps)
+        tests = judge(multiply(logs, averages), multiply(blocks.log_costs, averages), pairs, margin, steps)
         verdicts |= dict(zip(names, tests, strict=False))
     draws = resample(blocks, logs)
-    ranks = dict(zip(main, (_rank(blocks, main) @ blocks.weights).tolist(), strict=True))
+    ranks = dict(zip(main, multiply(_rank(blocks, main), blocks.weights).tolist(), strict=True))
     entries = []
     for name in order:
         entry = _describe(blocks, name, means[name], draws)
@@ -269,6 +261,13 @@ def _order(blocks: Blocks, means: dict[str, float]) -> tuple[list[str], dict[str
     variants.sort(key=lambda name: (place[name_method(name)], means[name]))
     references = {name: main[0] for name in main[1:]} | {name: main[place[name_method(name)]] for name in variants}
     return [*main, *variants, *sorted(baselines, key=lambda name: means[name])], references
+
+
+def multiply(values: Floats, weights: Floats) -> Floats:
+    """Multiply matrices on one thread, so that the bits do not depend on their number."""
+    with single_thread():
+        product: Floats = values @ weights
+    return product
 
 
 def list_steps(entries: int) -> list[int]:
@@ -359,17 +358,17 @@ def resample(blocks: Blocks, logs: Floats, count: int = _RESAMPLES) -> Floats:
         known, number = np.unique(seeds[members], return_inverse=True)
         counts: Integers = draw.multinomial(times[:, unit] * len(known), np.full(len(known), 1.0 / len(known)))
         weights[:, members] = counts[:, number] * blocks.weights[members]
-    sampled: Floats = logs @ weights.T
-    return sampled
+    return multiply(logs, weights.T)
 
 
 def _rank(blocks: Blocks, names: Sequence[str]) -> Floats:
     """Rank entries in each block by their excess with its floor, float64[names, blocks]; without a result last."""
-    from scipy.stats import rankdata
-
     numbers = [blocks.entries.index(name) for name in names]
     values = np.where(blocks.is_missing, np.inf, blocks.excess)[numbers]
-    return np.asarray(rankdata(values, axis=0), np.float64)
+    lower = (values[:, None] > values).sum(axis=1)
+    equal = (values[:, None] == values).sum(axis=1)
+    ranks: Floats = lower + (equal + 1) / 2
+    return ranks
 
 
 def _describe(blocks: Blocks, name: str, mean: float, draws: Floats) -> BenchEntry:

@@ -27,7 +27,7 @@ def draw_bench(rows: Any, folder: str | os.PathLike[str], kinds: Sequence[str] =
 
     Parameters
     ----------
-    rows : BenchSummary, list of dict or pandas.DataFrame
+    rows : BenchSummary or list of dict
         Ranking of a benchmark, or its rows.
     folder : path
         Created if it does not exist. A file appears under its name only when it is complete.

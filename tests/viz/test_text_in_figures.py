@@ -2,7 +2,7 @@
 
 import csv
 import io
-from functools import partial
+from functools import cache, partial
 
 import networkx as nx
 import numpy as np
@@ -12,12 +12,14 @@ from matplotlib.figure import Figure
 import p2pkm
 import topologies
 from p2pkm import viz
+from p2pkm.storage.bench_statistics import summarize
 from p2pkm.viz import settings
 from p2pkm.viz.drawn_text import has_conflicts
 from p2pkm.viz.figure_data import write_table
 from p2pkm.viz.figures.graph_comparison import _MEASURES, Panel
 from p2pkm.viz.looks import FIGURE_STYLES
 from p2pkm.viz.names import break_name, name_graph, name_run
+from tests.support.bench_rows import draw_rows
 from tests.support.drawn_text import find_outside, find_overlaps
 from tests.viz.test_explained_figure import explained
 from tests.viz.test_looks import ATTACK, PATH
@@ -81,6 +83,11 @@ def quality():
     ]  # fmt: skip
 
 
+@cache
+def ranking():
+    return summarize(draw_rows(seeds=1))
+
+
 def panels(runs):
     topology = runs["mesh"].topology
     figures = {key: {"value": 1234.5, "exact": False} for key in _MEASURES}
@@ -128,6 +135,9 @@ DRAWN = {
     "seeds": lambda runs, ax=None: viz.plot_seeds(rows((1.0,)), ax),
     "differences": lambda runs, ax=None: viz.plot_differences(rows((1.0,)), ax),
     "explained": lambda runs, ax=None: viz.plot_explained(explained(("tracking:gossips=1,init=leader", "gtvmin")), ax),
+    "bench map": lambda runs, ax=None: viz.plot_bench_map(ranking(), ax),
+    "bench profiles": lambda runs, ax=None: viz.plot_bench_profiles(ranking(), ax),
+    "bench fronts": lambda runs, ax=None: viz.plot_bench_fronts(ranking(), ax),
     "graphs": lambda runs, ax=None: viz.plot_graphs(panels(runs), ax),
     "overlay": draw_overlay,
     "overlay of bytes": partial(draw_overlay, show="bytes"),

@@ -34,7 +34,7 @@ def plot_bench_fronts(bench: Any, ax: "Axes | None" = None, *, against: str = "b
 
     Parameters
     ----------
-    bench : BenchSummary, list of dict or pandas.DataFrame
+    bench : BenchSummary or list of dict
         Ranking or rows of a benchmark.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into; None: a new figure.

@@ -8,7 +8,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats
 from p2pkm.storage.bench_blocks import BASELINE, FLOOR, Blocks, check_rows, read_blocks
-from p2pkm.storage.bench_statistics import BenchSummary, summarize
+from p2pkm.storage.bench_statistics import BenchSummary, multiply, summarize
 from p2pkm.storage.bench_text import write_excess
 from p2pkm.viz.looks import current_style, finish_figure
 from p2pkm.viz.settings import with_own_settings
@@ -46,7 +46,7 @@ def plot_bench_map(bench: Any, ax: "Axes | None" = None, *, tasks: Sequence[str]
 
     Parameters
     ----------
-    bench : BenchSummary, list of dict or pandas.DataFrame
+    bench : BenchSummary or list of dict
         Ranking or rows of a benchmark.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into; None: a new figure.
@@ -105,9 +105,10 @@ def _choose_size(columns: int) -> float:
 def _write_cells(ax: "Axes", values: Floats, shares: Floats, size: float) -> None:
     """Write the numbers of a map, with a star if some runs have no result."""
     image: Any = ax.images[0]
+    scale = image.norm
     for (row, column), value in np.ndenumerate(values) if size else ():
         text = "–" if np.isnan(value) else write_excess(value / 100) + "*" * bool(shares[row, column] > 0)
-        ink = INK if np.isnan(value) else choose_text_color(image.cmap(image.norm(value)))
+        ink = INK if np.isnan(value) else choose_text_color(image.cmap(scale(value)))
         ax.text(column, row, text, ha="center", va="center", fontsize=size, color=ink)
 
 
@@ -128,8 +129,12 @@ def average_tasks(blocks: Blocks, entries: Sequence[str]) -> tuple[list[str], Fl
     tasks = sorted(set(names.tolist()))
     averages = blocks.weights[:, None] * (names[:, None] == np.array(tasks))
     averages /= averages.sum(axis=0)
-    logs = np.log(blocks.excess[numbers]) @ averages
-    failed = np.where(blocks.is_missing[numbers].all(axis=1, keepdims=True), 1.0, blocks.is_missing[numbers] @ averages)
+    logs = multiply(np.log(blocks.excess[numbers]), averages)
+    failed = np.where(
+        blocks.is_missing[numbers].all(axis=1, keepdims=True),
+        1.0,
+        multiply(blocks.is_missing[numbers].astype(float), averages),
+    )
     order = np.argsort(logs.mean(axis=0), kind="stable")
     excess: Floats = np.exp(logs[:, order])
     return [tasks[i] for i in order], excess, np.asarray(np.round(failed[:, order], 9), np.float64)

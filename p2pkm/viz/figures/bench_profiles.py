@@ -42,7 +42,7 @@ def plot_bench_profiles(bench: Any, ax: "Axes | None" = None) -> "Figure":
 
     Parameters
     ----------
-    bench : BenchSummary, list of dict or pandas.DataFrame
+    bench : BenchSummary or list of dict
         Ranking or rows of a benchmark.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into; None: a new figure.
