@@ -1,5 +1,6 @@
 """Figures and report of a benchmark: numbers in them by hand, and files that are complete and repeatable."""
 
+import json
 import re
 
 import numpy as np
@@ -12,6 +13,7 @@ from p2pkm.storage.bench_statistics import summarize
 from p2pkm.viz.figures.bench_fronts import find_front
 from p2pkm.viz.figures.bench_map import average_tasks
 from p2pkm.viz.report.bench_page import draw_page
+from p2pkm.viz.report.write import write_report
 from tests.support.bench_rows import draw_rows, row
 from tests.support.drawn_text import find_outside, find_overlaps
 
@@ -118,3 +120,17 @@ def test_nothing_is_written_for_wrong_input(tmp_path):
         with pytest.raises((DataError, ExperimentError)):
             viz.draw_bench(rows, tmp_path / "new", kinds)
     assert not (tmp_path / "new").exists()
+
+
+def test_the_report_of_a_folder_is_that_of_its_rows(tmp_path, monkeypatch):
+    rows = [row("wine-iid", "a", 0.1), row("wine-iid", "b", 0.2)]
+    (tmp_path / "bench.json").write_text("{}")
+    with pytest.raises(DataError, match=r"rows.jsonl: this benchmark has not ended"):
+        write_report(tmp_path, {})
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    monkeypatch.setattr("p2pkm.viz.report.bench_page.draw_page", lambda ranking: ranking.conclusion())
+    report = write_report(tmp_path, {})
+    assert report.kind == "benchmark" and report.path.read_text() == summarize(rows).conclusion()
+    (tmp_path / "rows.jsonl").write_text("{")
+    with pytest.raises(DataError, match="cannot be read"):
+        write_report(tmp_path, {})

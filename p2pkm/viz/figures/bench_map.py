@@ -130,11 +130,7 @@ def average_tasks(blocks: Blocks, entries: Sequence[str]) -> tuple[list[str], Fl
     averages = blocks.weights[:, None] * (names[:, None] == np.array(tasks))
     averages /= averages.sum(axis=0)
     logs = multiply(np.log(blocks.excess[numbers]), averages)
-    failed = np.where(
-        blocks.is_missing[numbers].all(axis=1, keepdims=True),
-        1.0,
-        multiply(blocks.is_missing[numbers].astype(float), averages),
-    )
+    failed = multiply(blocks.is_missing[numbers].astype(np.float64), averages)
     order = np.argsort(logs.mean(axis=0), kind="stable")
     excess: Floats = np.exp(logs[:, order])
     return [tasks[i] for i in order], excess, np.asarray(np.round(failed[:, order], 9), np.float64)

@@ -1,18 +1,22 @@
 """Report of a folder, which may contain a run, a comparison or a study."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from p2pkm.core.errors import DataError, ExperimentError, NetworkError
+from p2pkm.storage.bench_statistics import summarize
 from p2pkm.storage.run_status import describe_run_collection
 from p2pkm.storage.save import write_bytes
 
 _NAME = "report.html"
+# File that marks the folder of a benchmark, and its table.
+_BENCHMARK, _ROWS = "bench.json", "rows.jsonl"
 
 
 class WrittenReport(NamedTuple):
-    """Path, kind (run, comparison or study) and size in bytes of a report, and whether it contains a replay."""
+    """Path, kind (run, comparison, study, benchmark) and size in bytes of a report, and whether it has a replay."""
 
     path: Path
     kind: str
@@ -59,7 +63,7 @@ def write_report(folder: Path, defaults: dict[str, Any], out: Path | None = None
 
 
 def detect_kind(folder: Path) -> str:
-    """Detect whether a folder contains a run, a comparison or a study.
+    """Detect whether a folder contains a run, a comparison, a study or a benchmark.
 
     Raises
     ------
@@ -69,6 +73,8 @@ def detect_kind(folder: Path) -> str:
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise DataError(f"{folder} {what}; expected the folder of a run, a comparison or a study")
+    if (folder / _BENCHMARK).is_file():
+        return "benchmark"
     if (folder / "study.jsonl").is_file():
         return "study"
     if (folder / "comparison.json").is_file():
@@ -97,6 +103,21 @@ def _draw(kind: str, folder: Path, defaults: dict[str, Any]) -> tuple[str, bool]
         from p2pkm.viz.report.run_page import draw_run
 
         return draw_run(folder)
+    if kind == "benchmark":
+        from p2pkm.viz.report.bench_page import draw_page
+
+        return draw_page(summarize(_read_rows(folder))), False
     from p2pkm.viz.report.study_page import draw_rows
 
     return draw_rows(kind, folder, defaults), False
+
+
+def _read_rows(folder: Path) -> list[dict[str, Any]]:
+    """Read the rows of a benchmark."""
+    path = folder / _ROWS
+    if not path.is_file():
+        raise DataError(f"{folder} does not contain {_ROWS}: this benchmark has not ended. Run the same command again")
+    try:
+        return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line]
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read: {error}. Restore a copy") from None
