@@ -10,12 +10,13 @@ from p2pkm.viz import draw_study, plot_explained
 
 
 def explained(methods=("gossip",), graphs=9, devices=(16,)):
-    """Return rows whose bytes follow the diameter, and whose rounds follow it at the first number of devices only."""
+    """Return rows whose bytes follow the diameter; rounds and busiest device follow it at the first size only."""
     rng = np.random.default_rng(0)
     measures = [{"diameter": i + 1.0, "hub_load": rng.uniform()} for i in range(graphs)]
     return [
         {"algorithm": method, "graph": f"g{i}", "seed": 0, "error": None, "devices": n, **dict.fromkeys(MEASURES),
-         **measures[i], "wire_bytes": 3.0 ** i, "rounds": i if n == devices[0] else rng.uniform(),
+         **measures[i], "wire_bytes": 3.0 ** i, "rounds": i if n == devices[0] else i % 5,
+         "bytes_busiest": i if n == devices[0] else 50 - i,
          "ratio_mean": 1.0, "rounds_to_1pct": None}
         for method in methods for n in devices for i in range(graphs)
     ]  # fmt: skip
@@ -30,15 +31,16 @@ def test_a_panel_per_method_with_a_row_per_measure_and_a_column_per_outcome():
     first, second, _ = ax.child_axes
     assert [panel.get_title(loc="left") for panel in (first, second)] == ["a", "b"]
     assert labels(first.yaxis) == ["diameter", "hub load"] and labels(second.yaxis) == ["", ""]
-    assert labels(first.xaxis) == labels(second.xaxis) == ["encoded bytes", "rounds"]
-    assert first.images[0].get_array()[0].tolist() == [1.0, 1.0]
+    assert labels(first.xaxis) == labels(second.xaxis) == ["encoded bytes", "busiest device", "rounds"]
+    assert first.images[0].get_array()[0].tolist() == [1.0, 1.0, 1.0]
     assert "9 graphs" in ax.get_title(loc="left")
 
 
 def test_numbers_are_those_that_are_significant_at_every_number_of_devices():
     panel = plot_explained(explained(devices=(16, 32))).axes[0].child_axes[0]
     assert [(text.get_position(), text.get_text()) for text in panel.texts] == [((0, 0), "+1.00")]
-    assert 0.0 < panel.images[0].get_array()[0, 1] < 1.0
+    _, opposite, weak = panel.images[0].get_array()[0]
+    assert opposite == 0.0 and 0.5 < weak < 1.0
 
 
 def test_many_methods_are_named_in_the_title():
