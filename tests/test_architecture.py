@@ -90,8 +90,8 @@ BLAS = {  # what may reach BLAS or LAPACK, whose bits depend on the number of th
     "LogisticRegression",
 }  # fmt: skip
 NO_BLAS = {  # calls outside of `single_thread` that are none of BLAS, or whose caller has the limit
-    "p2pkm/privacy/run_attack.py": {"noisy_sums": "norm of whole numbers, compared"},
     "p2pkm/privacy/pair_leaks.py": {"combine": "within pair_leaks"},
+    "p2pkm/methods/building_blocks/private_releases.py": {"_second_moments": "whole numbers, exact in any order"},
     "p2pkm/methods/tree/regrown_tree.py": {"_compare_offers": "whole numbers"},
     "p2pkm/deep/networks.py": {"_apply_linear": "JAX", "_apply_dense": "JAX"},
     "p2pkm/deep/training.py": {"loss": "JAX"},

@@ -225,7 +225,7 @@ class TreePasses:
 
 @dataclass(frozen=True)
 class TreeSums:
-    """Pattern: one table up and one down each tree link per round; at the initial exchange keys over all links.
+    """Pattern: at most one table up and one down each tree link per round; at the start keys over all links.
 
     Parameters
     ----------
@@ -234,13 +234,16 @@ class TreeSums:
     keys : int
         Columns of the row that every device sends at the initial exchange; 0: no message.
     tables : tuple of (int, int)
-        Rows and columns of the tables of each round; later rounds send nothing.
+        Largest numbers of values of the tables up and down in each round; later rounds send nothing.
+    certain : int
+        Number of rounds that certainly take place.
     """
 
     parent: Integers
     layer: Integers
     keys: int
     tables: tuple[tuple[int, int], ...]
+    certain: int
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,7 @@ def format_rounds(summary: Summary) -> Row:
     reason = TERMINATIONS.get(summary["termination"], str(summary["termination"]))
     is_private = summary["epsilon"] is not None
     if is_private and summary["termination"] == "converged":
-        reason = "all sums are complete; their number does not depend on the points"
+        reason = "all sums are complete; their number follows from noisy totals"
     elif is_private and summary.get("noise_seed") is None and summary["termination"] in STOPPED:
         reason = "interrupted; the noise was secret, so the run cannot be resumed"
     before = summary.get("rounds_before")

@@ -13,6 +13,8 @@ from p2pkm.experiments.graphs.graph_report import build_graph, check_figure_path
 from topologies.single_thread import single_thread
 
 if TYPE_CHECKING:
+    from p2pkm.core.batch import Integers
+    from p2pkm.methods.building_blocks.private_releases import Release
     from p2pkm.methods.peer.private import Private
     from p2pkm.privacy.attacks import Audit, NoisySum
 
@@ -128,6 +130,7 @@ def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS
         If the method is not `private`, or the method, the graph or an option is invalid.
     """
     from p2pkm.core.protocols import PointCount, RunOutline
+    from p2pkm.methods.building_blocks.private_releases import Kind
     from p2pkm.methods.init.pipelines import check_links
     from p2pkm.methods.peer.private import Private
     from p2pkm.network.graph import Topology
@@ -145,6 +148,8 @@ def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS
     method.check(RunOutline(topology), PointCount(topology.n, 1, features))
     n = topology.n
     sums = noisy_sums(method, features, n)
+    plan = method.plan(n, features)
+    cells = sums[list(plan.shares).index(Kind.CELLS)]
     masked, rows = method.trust == "masks", []
     hidden = n - method.curious if masked else 1
     # With masks, the claim holds against the curious devices. If all others collude, less noise protects a device.
@@ -154,41 +159,53 @@ def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS
         attack = attacks.judge(trials, claimed, method.delta)
         rows.append({"against": attacker, "hidden": honest, **asdict(attack), "holds": attack.holds})
     facts = {"what": "private", "graph": str(spec), "algorithm": str(chosen), "devices": n, "mu": method.mu}
-    return _finish(facts, rows, _audit_seeds(method, sums[1], hidden, query.seed), query)
+    return _finish(facts, rows, _audit_seeds(method, cells, hidden, query.seed), query)
 
 
 def noisy_sums(method: "Private", features: int, n: int) -> "list[NoisySum]":
-    """List the sums of a run with the noise of one device and the largest change by a point.
-
-    If one point replaces another (relation=exchange), the change is the larger one of two cases: the points are in
-    different rows, or at opposite sides of one row.
-    """
+    """List the sums of a run, with one step in all dimensions, the noise of one device, and the largest change."""
+    from p2pkm.methods.building_blocks.private_plan import LEAST_CELLS
     from p2pkm.methods.building_blocks.secure_sums import SumName
     from p2pkm.privacy.attacks import NoisySum
 
-    sums = []
-    for number in range(1, method.sums + 1):
-        shape = method.shape_of(number, method.radius or 1.0, features)
-        change = np.zeros(shape.width, np.int64)
-        change[0] = np.rint(shape.clip_radius / shape.grain.unit)
-        change[-1] = int(shape.point_units)
-        if method.relation == "exchange":
-            two_rows, one_row = np.concatenate((change, -change)), 2 * change
-            # The count of a row does not change.
-            one_row[-1] = 0
-            change = max(two_rows, one_row, key=lambda candidate: float(np.linalg.norm(candidate)))
-        sd = method.noise_of(number, shape, n)[0] / shape.grain.unit
-        sums.append(NoisySum(SumName(method.name, number), change, sd))
+    plan, sums = method.plan(n, features), []
+    for number, known in enumerate(plan.outline(LEAST_CELLS, 1)[:-1], 1):
+        release = plan.release(known)
+        sd = method.noise_of(release, 1.0, n, features)[0] / release.grain.unit
+        sums.append(NoisySum(SumName(method.name, number), _largest_change(release, method.relation), sd))
     return sums
+
+
+def _largest_change(release: "Release", relation: str) -> "Integers":
+    """Compute the numbers by which a point changes a table most, in units.
+
+    If one point replaces another, the change is the larger one of two cases: the points are in different rows, or at
+    opposite sides of one row. Second moments change in the entries of the diagonal.
+    """
+    from p2pkm.methods.building_blocks.private_releases import Kind
+
+    if release.kind == Kind.MOMENTS:
+        square = int(np.rint(release.clip_radius / np.sqrt(release.grain.unit))) ** 2
+        return np.array([square] if relation == "add" else [square, -square])
+    change = np.zeros(release.width, np.int64)
+    change[0] = np.rint(release.clip_radius / release.grain.unit)
+    change[-1] = int(release.point_units)
+    if relation == "add":
+        return change
+    one_row, two_rows = 2 * change, np.concatenate((change, -change))
+    # The count of a row does not change.
+    one_row[-1] = 0
+    return max([one_row, two_rows] if release.rows > 1 else [one_row], key=np.linalg.norm)
 
 
 @single_thread()
 def _audit_seeds(method: "Private", seeds: "NoisySum", hidden: int, seed: int) -> "Audit":
     """Audit the sum over cells of the initialization: each cell contains a canary with probability 1/2."""
+    from p2pkm.methods.building_blocks.private_plan import LEAST_CELLS
     from p2pkm.methods.building_blocks.secure_sums import draw_noise
     from p2pkm.privacy.attacks import audit
 
-    rng, rows = np.random.default_rng(seed), method.shape_of(2, 1.0, 2).rows
+    rng, rows = np.random.default_rng(seed), LEAST_CELLS * method.k
     included = rng.random(rows) < 0.5
     keys = rng.integers(0, 2**64, hidden, dtype=np.uint64)
     totals = draw_noise(keys, seeds.name, seeds.sd, (rows, len(seeds.change))).sum(axis=0)

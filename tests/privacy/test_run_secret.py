@@ -67,7 +67,7 @@ def test_noise_and_words_follow_from_the_secret_and_not_from_the_seed(trust, mon
     for fixed, seed in ((b"a", 0), (b"a", 1), (b"b", 0)):
         monkeypatch.setattr(secrets, "token_bytes", lambda count, fixed=fixed: fixed * count)
         play(trust, seed=seed)
-    first, other_seed, other_secret = kept[:4], kept[4:8], kept[8:]
+    first, other_seed, other_secret = kept[:5], kept[5:10], kept[10:]
     assert first == other_seed
     assert not set(first[0][0]) & set(other_secret[0][0]) and first[0][1] != other_secret[0][1]
     assert (trust != "masks") or not set(first[0][2]) & set(other_secret[0][2])

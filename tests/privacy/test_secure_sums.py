@@ -1,5 +1,6 @@
 """Masks hide everything but totals: what is sent of any tables is sent of any others with the same totals, too."""
 
+import math
 from dataclasses import replace
 from itertools import combinations
 
@@ -12,6 +13,7 @@ import p2pkm
 import topologies
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.kernels import reference
+from p2pkm.methods.building_blocks.gdp import delta_of
 from p2pkm.methods.building_blocks.secure_sums import (
     SumName,
     add_masks,
@@ -154,8 +156,23 @@ def test_masks_are_fresh_for_every_sum_stage_link_and_seed():
 def test_a_unit_is_small_and_rounding_is_counted_in():
     for sensitivity in (1.0, 0.3, 1e-9, 1e12, 4095.9):
         grain = grain_of(sensitivity, 9)
-        assert sensitivity / 8192 < grain.unit <= sensitivity / 4096
+        assert sensitivity / 8192 < 3 * grain.unit <= sensitivity / 4096
         assert np.log2(grain.unit) % 1 == 0 and grain.sensitivity == sensitivity + 3 * grain.unit
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3, 5])
+@pytest.mark.parametrize("change", [1, 3, 11])
+def test_a_sum_of_rounded_noise_hides_a_change_as_well_as_normal_noise(devices, change):
+    """The exact delta of the sum of rounded normal variables of 4 units is at most that of their normal sum."""
+    whole = np.arange(-200, 201)
+    one = norm.sf(whole - 0.5, scale=4.0) - norm.sf(whole + 0.5, scale=4.0)
+    law = one
+    for _ in range(devices - 1):
+        law = np.convolve(law, one)
+    before, after = np.append(law, np.zeros(change)), np.append(np.zeros(change), law)
+    for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0, 4.0):
+        exact = np.maximum(before - math.exp(epsilon) * after, 0.0).sum()
+        assert exact <= delta_of(change / (4.0 * math.sqrt(devices)), epsilon) + 1e-14
 
 
 def test_noise_is_normal():
@@ -177,7 +194,7 @@ def test_a_resumed_run_covers_nothing_new_with_old_masks_or_noise(tmp_path, monk
         return found
 
     monkeypatch.setattr(private.PrivateOnGraph, "cover", keep)
-    words = ("--algorithm", "private:epsilon=20,radius=40,steps=3,noise_seed=0", "--graph", "ring", "--devices", 5,
+    words = ("--algorithm", "private:epsilon=20,radius=40,noise_seed=0", "--graph", "ring", "--devices", 5,
              "-k", 3, "--data", "grid16:points=6", "--no-plot", "--quiet", "--checkpoint-every", 1)  # fmt: skip
     with monkeypatch.context() as patched:
         keep_all(patched, tmp_path / "run", tmp_path / "copies")

@@ -149,6 +149,7 @@ compare --out full                        | does not hold a comparison
 --algorithm private:epsilon=1,radius=1,center=1e15 | private:center is 1000000000000000.0 with a radius of 1
 --algorithm private:epsilon=1,radius=30,delta=0.1 | expected less than 1 /
 --algorithm private:epsilon=1,radius=30,noise_seed=-1 | noise_seed is -1
+--algorithm private:epsilon=1,radius=30,relation=exchange | Known: add, replace
 --algorithm private:epsilon=1,radius=30 --checkpoint-every 2 | cannot be combined with private without noise_seed
 --algorithm private:epsilon=1,radius=30 --init leader | method 'private' has no key init
 --algorithm private:epsilon=1,radius=30 --scale minmax | --scale none

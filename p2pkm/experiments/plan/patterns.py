@@ -277,16 +277,18 @@ def _tree_pass(parent: Integers, way: TreePass, children: Mask) -> SentTables:
 
 
 def _tree_sums(inputs: TrafficInputs, sent: TreeSums) -> tuple[SentByRound, bool]:
-    """Predict keys over all links in round 0, then one table up and one down each tree link in every round."""
+    """Predict keys over all links in round 0, then at most one table up and one down each tree link in every round."""
     n = inputs.topology.n
-    exact = np.ones(n, np.bool_)
+    bounds = np.zeros(n, np.bool_)
     keys = (SentTables(inputs.topology.degrees, np.ones(n, np.int64), sent.keys),) if sent.keys else ()
 
     def predict(t: int) -> Sent:
         if not 1 <= t <= len(sent.tables):
             return () if t else keys
-        rows, columns = sent.tables[t - 1]
-        ways = (TreePass(up, np.full(n, rows), columns, exact) for up in (True, False))
+        ways = (
+            TreePass(up, np.full(n, values), 1, bounds, certain=t <= sent.certain)
+            for up, values in zip((True, False), sent.tables[t - 1], strict=True)
+        )
         return tuple(_tree_pass(sent.parent, way, sent.layer > 0) for way in ways)
 
     return predict, False

@@ -81,10 +81,11 @@ class Grain(NamedTuple):
 def grain_of(sensitivity: float, width: int) -> Grain:
     """Compute unit and sensitivity of a sum with rows of `width` numbers, from its sensitivity D without rounding.
 
-    The unit is ``q = 2^floor(log2(D / 4096))``. Rounding increases D by ``sqrt(width) q``: each coordinate of a point
-    changes by at most q / 2, and neighboring data sets differ in at most two points.
+    The unit is ``q = 2^floor(log2(D / (4096 sqrt(width))))``. Rounding increases D by at most ``sqrt(width) q``, which
+    is at most D / 4096: each coordinate of a point changes by at most q / 2, and neighboring data sets differ in at
+    most two points.
     """
-    unit = 2.0 ** math.floor(math.log2(sensitivity)) / FINEST
+    unit = 2.0 ** math.floor(math.log2(sensitivity / (FINEST * math.sqrt(width))))
     return Grain(unit, sensitivity + math.sqrt(width) * unit)
 
 
@@ -138,8 +139,11 @@ def add_masks(tables: Keys, devices: Devices, masks: Keys) -> Keys:
     return masked.reshape(n, r, w)
 
 
-def draw_noise(keys: Keys, name: SumName, sd: float, shape: tuple[int, int]) -> Integers:
-    """Draw normal noise, rounded to units, int64[len(keys), *shape], with standard deviation `sd` in units."""
+def draw_noise(keys: Keys, name: SumName, sd: Floats | float, shape: tuple[int, int]) -> Integers:
+    """Draw normal noise, rounded to units, int64[len(keys), *shape], with standard deviation `sd` in units.
+
+    `sd` may be one number for each number of the table, float64[shape[0] * shape[1]].
+    """
     drawn = standard_normals(keys, name.number, name.purpose(Stream.PRIVACY), shape[0] * shape[1])
     return np.rint(sd * drawn).astype(np.int64).reshape(len(keys), *shape)
 

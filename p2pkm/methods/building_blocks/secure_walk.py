@@ -4,11 +4,9 @@
 each 64-bit word is sent as the 8 bytes of a float64.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from p2pkm.core.batch import Devices, Floats, Integers, Keys
+from p2pkm.core.batch import Devices, Floats, Keys
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.methods.building_blocks.secure_sums import WORDS, SumName, add_masks, link_masks, public_words
 
@@ -35,9 +33,13 @@ def cover(tables: Keys, devices: Devices, edge_keys: Keys, name: SumName) -> Key
     return add_masks(tables, devices, link_masks(edge_keys, name, tables.shape[1] * tables.shape[2]))
 
 
-def group_equal_totals(totals: Keys, sizes: Floats) -> Iterator[Integers]:
-    """Yield groups of devices with the same total and size: one group, unless messages were changed."""
-    groups: dict[tuple[bytes, float], list[int]] = {}
-    for i, total in enumerate(totals):
-        groups.setdefault((total.tobytes(), float(sizes[i])), []).append(i)
-    yield from (np.array(members) for members in groups.values())
+def receive_command(commands: Floats, inbox: Inbox, devices: Devices) -> Floats:
+    """Replace commands, float64[n, r, 1], by those received from the parents, which may have another length."""
+    edges = np.flatnonzero(inbox.fresh)
+    if not len(edges):
+        return commands
+    received = inbox.tables_of(edges, int(inbox.rows_of(edges).max()), 1)
+    is_new = commands.shape[1:] != received.shape[1:]
+    updated = np.zeros((len(devices), *received.shape[1:])) if is_new else commands.copy()
+    updated[devices.sources[edges]] = received
+    return updated

@@ -1,7 +1,8 @@
-"""Private k-means: differential privacy for every point from a few noisy sums along a spanning tree."""
+"""Private k-means: differential privacy for every point from noisy sums along a spanning tree."""
 
 import math
 from dataclasses import KW_ONLY, dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -14,12 +15,20 @@ from p2pkm.core.protocols import MethodBase, OnGraph, PointCount, RunOutline, Wo
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import FARTHEST, LARGEST, SMALLEST, check_choice, check_integer, check_positive
-from p2pkm.methods.building_blocks import private_tables as tables
 from p2pkm.methods.building_blocks import secure_walk, tree_sums
 from p2pkm.methods.building_blocks.gdp import epsilon_of, mu_of
-from p2pkm.methods.building_blocks.private_tables import SumLayout
+from p2pkm.methods.building_blocks.private_plan import LEAST_CELLS, MOST_CELLS, MOST_STEPS, Draws, Plan, Total, lift
+from p2pkm.methods.building_blocks.private_releases import (
+    Facts,
+    Kind,
+    Knowledge,
+    Release,
+    decode,
+    encode,
+    local_table,
+    noise_scale,
+)
 from p2pkm.methods.building_blocks.secure_sums import (
-    FINEST,
     WORDS,
     SumName,
     as_totals,
@@ -30,12 +39,6 @@ from p2pkm.methods.building_blocks.secure_sums import (
 from p2pkm.methods.building_blocks.spanning_tree import Tree, build_spanning_tree
 from p2pkm.network.graph import Topology
 
-# Shares of the squared budget mu^2 for size, seeds and all steps together. Squared budgets of Gaussian differential
-# privacy add up, so these add up to 1.
-_SIZE_SHARE = 0.05
-_SEEDS_SHARE = 0.57
-_STEPS_SHARE = 0.38
-_MOST_STEPS = 100
 # Least standard deviation of a device's noise, in units of the integer sums. From there on rounded normal noise
 # protects as well as normal noise (Kairouz, Liu and Steinke 2021).
 _LEAST_NOISE = 4.0
@@ -43,26 +46,33 @@ _LEAST_NOISE = 4.0
 
 @register("private")
 class PrivateState(NamedTuple):
-    """State of a batch.
+    """State of a batch; the fields after `converged` are the `Knowledge` of each device, see there.
 
     Attributes
     ----------
     centroids : float64[n, k, d]
-        +inf before the second sum.
+        +inf before the first Lloyd step.
     converged : bool[n]
-    size : float64[n]
-        Radius R' of the ball that contains the centroids; `radius` before the first sum.
-    up, down : uint64[n, r, w]
-        Tables of the current sum on their way up and down the tree; one word between two sums.
+    facts : float64[n, 8]
+    mean : float64[n, d]
+    basis : float64[n, q, d + 1]
+    origins : float64[n, r, w]
+    up : uint64[n, r, 1]
+        Table of the current sum on its way up the tree, flat; one word between two sums.
+    down : float64[n, r, 1]
+        Command of the root on its way down the tree; one number between two sums.
     edge_keys : uint64[e]
         Keys from which the masks of each edge are drawn; 0 without masks.
     """
 
     centroids: Floats
     converged: Mask
-    size: Floats
+    facts: Floats
+    mean: Floats
+    basis: Floats
+    origins: Floats
     up: Keys
-    down: Keys
+    down: Floats
     edge_keys: Keys
 
 
@@ -92,10 +102,8 @@ class Private(MethodBase):
         that forward sums.
     curious : int, default=1
         Number of colluding devices tolerated with ``trust="masks"``; less than the number that disconnects the graph.
-    steps : int, default=2
-        Lloyd steps after the seeds; at most 100.
-    relation : {"add", "exchange"}, default="add"
-        Neighboring data sets. "add": one point more or less. "exchange": one point replaced.
+    relation : {"add", "replace"}, default="add"
+        Neighboring data sets. "add": one point more or less. "replace": one point replaced.
     noise_seed : int, optional
         Seed of noise and masks instead of the secret of the operating system, for tests and studies of accuracy. With
         it the guarantee is void: the noise can be computed from `noise_seed` and seed, and subtracted.
@@ -115,36 +123,38 @@ class Private(MethodBase):
     Notes
     -----
     **Update.** Points x are taken relative to `center` and clipped to the ball. Each sum has one pass up and one pass
-    down a breadth-first spanning tree. There are three kinds:
+    down a breadth-first spanning tree. The root computes from the noisy total what the next sum needs, and sends it
+    down. With mu of Gaussian differential privacy [1]_ from epsilon and delta, the sums have these shares of mu^2:
 
-    1. Size, once: numbers of points in 41 rings of radius ``R_j = radius 2^(-j/4)``. R' is the smallest R_j beyond
-       which at most 0.5 % of the points lie, or not more than the noise may be.
-    2. Seeds, once: 6 k cells of the ball R', equal on all devices. The points nearest to cell w_c add
-       ``(sum of clip(x - w_c, reach), a n_c)`` with ``reach = a = R' (6 k)^(-1/d)``. Cells with more points than noise
-       are clustered into k.
-    3. `steps` Lloyd steps: the same rows for the k centroids with ``reach = min(R', 0.6 R' k^(-1/d))`` and
-       ``a = reach sqrt(0.3) / d^(1/4)``; then ``w_c <- w_c + clip(S_c / n_c, reach)``.
+    1. Mean m of the points, 4 %, shrunk according to its noise.
+    2. Points in 41 rings around m, 8 %: their number n, and the radii of all and of half of the points.
+    3. With many features (d > 3 and d > 1.5 (k - 1), with little budget d > k - 1), second moments of the points
+       clipped to the half radius, 30 %: a subspace of q <= k - 1 dimensions whose eigenvalues exceed the noise [4]_;
+       then rings of the projected points, 3 %.
+    4. Cells in the subspace, 6 k to 60 k, more with more points, placed with the second moments: 20 % in three sums of
+       ``(sum of clip(y - cell, reach), a n)``, which keep cells with more points than noise and move them. Their
+       weighted k-means gives k centroids.
+    5. A Lloyd step in the subspace [2]_, [3]_, 10 %, and 1 to 8 in all dimensions, 25 %. There the part of a centroid
+       outside of the subspace is shrunk according to its noise.
 
-    One point changes a table by at most ``D = sqrt(reach^2 + a^2)`` with "add". Each device adds to each number normal
-    noise of standard deviation ``D / (mu_i sqrt(h))``, with h = n - `curious` for "masks" and h = 1 otherwise. mu of
-    Gaussian differential privacy [1]_ follows from epsilon and delta. mu^2 is split into 5, 57 and 38 % for size, seeds
-    and steps;
-    without steps into 5 : 57.
+    Without projection 4. has 45.8 % and 5. two steps with 42.2 %. With d <= 3 the mean is left out, rings have 6.1 %,
+    two sums of cells 60.3 %, and two steps 33.6 %. Each device adds to each number normal noise of standard
+    deviation ``D / (mu_i sqrt(h))``, with the sensitivity D, h = n - `curious` for "masks" and h = 1 otherwise.
 
-    **Messages.** 32 bytes over every link and direction once (only "masks"). Then per sum one table up and one down per
-    tree link, 8 bytes per number. The number of sums does not depend on the points.
+    **Messages.** 32 bytes over every link and direction once (only "masks"). Then per sum one table up and one command
+    down per tree link, 8 bytes per number. The number of sums, 5 to 16, depends on noisy totals only.
 
-    **Convergence.** Ends after 2 + `steps` sums, even if centroids still move: otherwise the end would disclose
-    something. The cost may increase.
+    **Convergence.** Ends after all sums, even if centroids still move: otherwise the end would disclose something. The
+    cost may increase.
 
     **Privacy.** (epsilon, delta)-differential privacy for each point of the other devices, against any `curious`
-    colluding devices ("masks"), any number of them ("none"), or recipients of the centroids ("server"). This is stated,
-    not proven here. If all other devices collude, "masks" leaves `epsilon_alone`. Noise and masks come from a secret of
-    the operating system, new in every run and stored in memory only, so a run writes no checkpoints and cannot be
-    resumed or repeated. The centroids may be published; the number of points only with "exchange". Not protected:
-    participation of a device, all points of a device together, and the run folder, scores, labels and figures, which
-    the monitor computes from the points. Assumes that devices follow the protocol, and ignores the rounding of
-    floating-point numbers.
+    colluding devices ("masks"), any number of them ("none"), or recipients of the centroids ("server"); proof in
+    docs/explain/proofs.md. If all other devices collude, "masks" leaves `epsilon_alone`. Noise and masks come from a
+    secret of the operating system, new in every run and stored in memory only, so a run writes no checkpoints and
+    cannot be resumed or repeated. The centroids may be published; the number of points only with "replace". Not
+    protected: participation of a device, all points of a device together, and the run folder, scores, labels and
+    figures, which the monitor computes from the points. Assumes that devices follow the protocol, and ignores the
+    rounding of floating-point numbers.
 
     **Faults.** Rejected: a lost message breaks a sum, and repeating a sum would spend the budget twice.
 
@@ -154,6 +164,8 @@ class Private(MethodBase):
        2022.
     .. [2] D. Su et al., "Differentially private k-means clustering", CODASPY 2016.
     .. [3] A. Diaa, T. Humphries, F. Kerschbaum, "FastLloyd", 2024: offsets from the last centroids, bounded in radius.
+    .. [4] C. Dwork et al., "Analyze Gauss: optimal bounds for privacy-preserving principal component analysis", STOC
+       2014.
 
     Examples
     --------
@@ -174,12 +186,11 @@ class Private(MethodBase):
     center: float = 0.0
     trust: Literal["masks", "none", "server"] = "masks"
     curious: int = 1
-    steps: int = 2
-    relation: Literal["add", "exchange"] = "add"
+    relation: Literal["add", "replace"] = "add"
     noise_seed: int | None = None
 
-    # R' of a run, for the summary; `settle` sets it.
-    _size: ClassVar[float | None] = None
+    # Facts of the final state, for the summary; `settle` sets them.
+    _facts: ClassVar[Facts | None] = None
     name: ClassVar[str] = "private"
     default_rounds: ClassVar[int] = 150
     schedule: ClassVar[str] = "jacobi"
@@ -200,9 +211,10 @@ class Private(MethodBase):
             )
         check_choice(self.trust, ("masks", "none", "server"), "private:trust")
         check_integer(self.curious, 1, "private:curious")
-        if not 0 <= check_integer(self.steps, 0, "private:steps") <= _MOST_STEPS:
-            raise ExperimentError(f"private:steps is {self.steps}; expected at most {_MOST_STEPS}")
-        check_choice(self.relation, ("add", "exchange"), "private:relation")
+        relation: str = self.relation
+        if relation == "exchange":
+            raise ExperimentError("private:relation is 'exchange', which is now called 'replace'. Use relation=replace")
+        check_choice(self.relation, ("add", "replace"), "private:relation")
         if self.noise_seed is not None:
             check_integer(self.noise_seed, 0, "private:noise_seed")
 
@@ -236,11 +248,6 @@ class Private(MethodBase):
         )
 
     @property
-    def sums(self) -> int:
-        """Number of sums."""
-        return 2 + self.steps
-
-    @property
     def mu(self) -> float:
         """Budget mu of Gaussian differential privacy for all sums together."""
         return mu_of(self.epsilon or 0.0, self.delta)
@@ -261,12 +268,16 @@ class Private(MethodBase):
             )
         if self.trust == "masks":
             self._check_masks(topology)
-        self._check_noise(topology.n)
+        self._check_noise(topology.n, points.d)
 
-    def _check_noise(self, n: int) -> None:
+    def _check_noise(self, n: int, d: int) -> None:
         """Reject an epsilon for which rounding would remove the noise of a device."""
-        shapes = [(number, self.shape_of(number, 1.0, 1)) for number in range(1, self.sums + 1)]
-        least = min(self.noise_of(number, shape, n)[0] / shape.grain.sensitivity for number, shape in shapes) * FINEST
+        plan = self.plan(n, d)
+        least = math.inf
+        for known in plan.outline(LEAST_CELLS, 1)[:-1]:
+            release = plan.release(known)
+            sd = self.noise_of(release, 1.0, n, d)[0] * float(np.min(noise_scale(release)))
+            least = min(least, sd / release.grain.unit)
         if least < _LEAST_NOISE:
             raise ExperimentError(
                 f"private:epsilon is {self.epsilon:g} with {n:,} devices, which gives noise of {least:.2g} units per "
@@ -296,39 +307,42 @@ class Private(MethodBase):
                 "smaller curious, or trust=none."
             )
 
-    def shape_of(self, number: int, size: float, d: int) -> SumLayout:
-        """Create the layout and sensitivity of sum `number`, from 1."""
-        if number == 1:
-            return tables.ring_layout(self.relation)
-        kind = tables.cell_layout if number == 2 else tables.step_layout
-        return kind(self.k, d, size, self.relation)
+    def plan(self, n: int, d: int) -> Plan:
+        """Create the plan of the sums over n devices."""
+        excess = self._shares(n) * math.sqrt(1 if self.trust == "server" else n)
+        return Plan(self.k, d, self.radius or 1.0, self.relation, self.mu, excess)
 
-    def noise_of(self, number: int, shape: SumLayout, n: int) -> tuple[float, float]:
-        """Compute the standard deviations of the noise of one device and of the total."""
-        share = {1: _SIZE_SHARE, 2: _SEEDS_SHARE}.get(number, _STEPS_SHARE / max(self.steps, 1))
-        if not self.steps:
-            share /= _SIZE_SHARE + _SEEDS_SHARE
-        required = shape.grain.sensitivity / (math.sqrt(share) * self.mu)
+    def _shares(self, n: int) -> float:
+        """Compute the standard deviation of the noise of one device, relative to that required of a total."""
         # With masks, n - curious honest devices together add the required noise, even if the others add none.
-        per_device = required / math.sqrt(n - self.curious) if self.trust == "masks" else required
-        return per_device, per_device * math.sqrt(1 if self.trust == "server" else n)
+        return 1.0 / math.sqrt(max(n - self.curious, 1)) if self.trust == "masks" else 1.0
+
+    def noise_of(self, release: Release, steps: float, n: int, d: int) -> tuple[float, float]:
+        """Compute the standard deviations of the noise of one device and of the total of a release."""
+        plan = self.plan(n, d)
+        required = plan.noise(release, steps)
+        return required * self._shares(n), required * plan.excess
 
     def settle(self, state: Any) -> "Private":
-        """Store the radius R' of the final state, for the summary."""
-        return self.replaced(_size=float(state.size[0]) if len(state.size) else None)
+        """Store the facts of the final state, for the summary."""
+        return self.replaced(_facts=Facts(*state.facts[0].tolist()) if len(state.facts) else None)
 
     def resolved_parameters(self, devices: Devices) -> dict[str, Any]:
         """Collect the parameters, the guarantee and the noise of a count, for the summary."""
-        n = devices.clients
-        size = self._size or self.radius or 1.0
-        shape = self.shape_of(self.sums, size, devices.d)
+        n, d = devices.clients, devices.d
+        plan = self.plan(n, d)
+        facts = self._facts or plan.start().facts
+        last = plan.outline(LEAST_CELLS, 1)[-2]
+        release = plan.release(last._replace(facts=facts._replace(kind=last.facts.kind)))
+        steps = sum(plan.repeats(kind, facts.steps) for kind in (Kind.INNER_STEP, Kind.STEP) if kind in plan.shares)
         alone = {"masks": math.sqrt(max(n - self.curious, 1)), "none": 1.0, "server": math.inf}[self.trust]
         epsilon = epsilon_of(self.mu * alone, self.delta)
         return {
             "epsilon": self.epsilon, "delta": self.delta, "radius": self.radius, "center": self.center,
-            "trust": self.trust, "curious": self.curious, "steps": self.steps, "relation": self.relation,
+            "trust": self.trust, "curious": self.curious, "steps": steps, "relation": self.relation,
             "noise_seed": self.noise_seed, "mu": self.mu,
-            "size": self._size, "noise_count": self.noise_of(self.sums, shape, n)[1] / shape.weight,
+            "size": facts.size if self._facts else None,
+            "noise_count": self.noise_of(release, facts.steps, n, d)[1] / release.weight,
             "epsilon_alone": None if math.isinf(epsilon) else epsilon,
         }  # fmt: skip
 
@@ -360,9 +374,14 @@ class PrivateOnGraph(OnGraph):
         return f"jacobi*{2 * self.depth + 1}"
 
     def expected_messages(self, known: Known) -> TreeSums:
-        """Count keys over every link, then one table up and one down per tree link and round."""
-        shapes = (self.method.shape_of(number, 1.0, known.features) for number in range(1, self.method.sums + 1))
-        return TreeSums(*self.tree, WORDS * self.masks, tuple((shape.rows, shape.width) for shape in shapes))
+        """Count keys over every link, then at most one table up and one command down per tree link and round."""
+        plan = self.method.plan(len(self.tree.parent), known.features)
+        least, most = (plan.outline(cells, steps) for cells, steps in ((LEAST_CELLS, 1), (MOST_CELLS, MOST_STEPS)))
+        tables = []
+        for before, after in pairwise(most):
+            release = plan.release(before)
+            tables.append((release.rows * release.width, len(encode(after, release.kind))))
+        return TreeSums(*self.tree, WORDS * self.masks, tuple(tables), len(least) - 1)
 
     def finds_all(self, known: Known, before: bool) -> bool:
         """Return True: noisy sums give k clusters for any points."""
@@ -375,30 +394,31 @@ class PrivateOnGraph(OnGraph):
     def initial_state(self, devices: Devices, start: Any) -> PrivateState:
         """Create a state without centroids and keys."""
         n = len(devices)
+        known = self.method.plan(devices.total, devices.d).start()
+        facts, mean, basis, origins = (_for_each(n, np.asarray(part)) for part in known)
         return PrivateState(
             centroids=np.full((n, self.k, devices.d), np.inf),
             converged=np.zeros(n, np.bool_),
-            size=np.full(n, self.method.radius or 0.0),
+            facts=facts, mean=mean, basis=basis, origins=origins,
             up=np.zeros((n, 1, 1), np.uint64),
-            down=np.zeros((n, 1, 1), np.uint64),
+            down=np.zeros((n, 1, 1)),
             edge_keys=np.zeros(len(devices.indices), np.uint64),
-        )
+        )  # fmt: skip
 
     def message(self, state: PrivateState, devices: Devices) -> DenseMessages:
         """Send keys over all links in the initial exchange, then tables, if it is the turn of the layer."""
         if devices.round == 0:
             return secure_walk.send_keys(devices) if self.masks else secure_walk.send_nothing(devices)
         position = tree_sums.PassPosition(devices.turn, self.depth)
-        if not position.is_in_pass or devices.round > self.method.sums:
+        if not position.is_in_pass:
             return no_messages(len(devices), 1, 1)
-        words = state.up if position.up else state.down
-        return tree_sums.send_tables(
-            position, self.tree, devices, words.view(np.float64), np.ones(len(devices), np.bool_)
-        )
+        words = state.up.view(np.float64) if position.up else state.down
+        # The root's rank knows the length of a command before the others do.
+        return tree_sums.send_tables(position, self.tree, devices, words, ~state.converged)._replace(ragged=True)
 
     def update(self, state: PrivateState, inbox: Inbox, devices: Devices) -> PrivateState:
-        """Prepare the local table at the start of a round, receive tables, and apply the total at the end."""
-        if devices.round > self.method.sums:
+        """Prepare the local table at the start of a round, receive tables, and apply the command at the end."""
+        if state.converged.all():
             return state
         position = tree_sums.PassPosition(devices.turn - 1, self.depth)
         if devices.turn == 0:
@@ -408,71 +428,81 @@ class PrivateOnGraph(OnGraph):
         if position.up:
             state = state._replace(up=tree_sums.add_child_tables(state.up, inbox, devices))
         else:
-            state = state._replace(down=tree_sums.receive_from_parents(state.down, inbox, devices)[1])
+            state = state._replace(down=secure_walk.receive_command(state.down, inbox, devices))
         if position.at_roots:
-            roots = (self.tree.parent[devices.ids] < 0)[:, None, None]
-            state = state._replace(down=np.where(roots, state.up, state.down))
-        return self.apply_total(state, devices) if position.is_last else state
-
-    def _choose_origins(self, state: PrivateState, devices: Devices, size: float) -> Floats:
-        """Choose the origins of the offsets in this sum, cells or centroids, float64[n, r, d] relative to `center`."""
-        if devices.round > 2:
-            return state.centroids - self.method.center
-        cells = size * tables.make_cells(devices.kernels, devices.shared_key, self.k, devices.d)
-        return np.broadcast_to(cells, (len(devices), *cells.shape))
+            state = self.compute_command(state, devices)
+        return self.apply_command(state, devices) if position.is_last else state
 
     def cover(self, state: PrivateState, devices: Devices) -> PrivateState:
         """Compute the table of each device for this sum, with noise and masks, into `up`."""
-        number = devices.round
-        method = self.method
-        n = len(devices)
-        rows, width = method.shape_of(number, 1.0, devices.d)[:2]
-        local = np.zeros((n, rows, width), np.int64)
+        method, n = self.method, len(devices)
+        if not n:
+            return state
+        known = _knowledge(state)
+        release = method.plan(devices.total, devices.d).release(known)
+        local = local_table(devices, (method.center, method.radius or 0.0), known, release)
         noisy = np.ones(n, np.bool_) if method.trust != "server" else self.tree.parent[devices.ids] < 0
-        # All devices have received the same size, unless messages were changed; so this loop runs once.
-        for size in np.unique(state.size).tolist():
-            same_size = state.size == size
-            shape = method.shape_of(number, size, devices.d)
-            if number == 1:
-                sums = tables.count_rings(devices, method.center, size) * int(shape.point_units)
-            else:
-                origins = self._choose_origins(state, devices, size)
-                sums = tables.sum_offsets(devices, (method.center, method.radius or 0.0), origins, shape)
-            sd = method.noise_of(number, shape, devices.total)[0] / shape.grain.unit
-            sums[noisy] += draw_noise(secrets_of(devices).keys[noisy], self._name(number), sd, (rows, width))
-            local[same_size] = sums[same_size]
-        words = local.view(np.uint64)
+        sd = method.noise_of(release, known.facts.steps, devices.total, devices.d)[0] / release.grain.unit
+        name = SumName(method.name, devices.round)
+        keys = secrets_of(devices).keys[noisy]
+        local[noisy] += draw_noise(keys, name, sd * noise_scale(release), (release.rows, release.width))
+        words = local.view(np.uint64).reshape(n, -1, 1)
         if self.masks:
-            words = secure_walk.cover(words, devices, state.edge_keys, self._name(number))
-        return state._replace(up=words, down=np.zeros_like(words))
+            words = secure_walk.cover(words, devices, state.edge_keys, name)
+        return state._replace(up=words, down=np.zeros((n, 1, 1)))
 
-    def apply_total(self, state: PrivateState, devices: Devices) -> PrivateState:
-        """Apply the total of a sum, which all devices hold in `down`, to sizes and centroids."""
-        number = devices.round
-        method = self.method
+    def compute_command(self, state: PrivateState, devices: Devices) -> PrivateState:
+        """Compute the command of the root from the noisy total, into `down`."""
+        roots = np.flatnonzero(self.tree.parent[devices.ids] < 0)
+        if not len(roots):
+            return state
+        method, known = self.method, _knowledge(state)
+        plan = method.plan(devices.total, devices.d)
+        release = plan.release(known)
+        sd = method.noise_of(release, known.facts.steps, devices.total, devices.d)[1]
+        values = as_totals(state.up[roots[0]].reshape(release.rows, release.width), release.grain)
+        after = plan.advance(known, Total(values, sd), Draws(devices.kernels, devices.shared_key))
+        command = encode(after, release.kind)
+        down = np.zeros((len(devices), len(command), 1))
+        down[roots, :, 0] = command
+        return state._replace(down=down)
+
+    def apply_command(self, state: PrivateState, devices: Devices) -> PrivateState:
+        """Apply the command, which all devices hold in `down`, to what they know and to the centroids."""
         n = len(devices)
-        size, centroids = state.size.copy(), state.centroids.copy()
-        for members in secure_walk.group_equal_totals(state.down, state.size):
-            before = float(state.size[members[0]])
-            total = state.down[members[0]]
-            shape = method.shape_of(number, before, devices.d)
-            sd = method.noise_of(number, shape, devices.total)[1]
-            values = as_totals(total, shape.grain)
-            if number == 1:
-                size[members] = tables.choose_radius(values[:, 0], before, sd)
-            elif number == 2:
-                cells = self._choose_origins(state, devices, before)[members[0]]
-                seeds = tables.initial_centroids(
-                    values, cells, shape, sd, (devices.kernels, devices.shared_key, self.k)
-                )
-                centroids[members] = tables.clip(seeds, before) + method.center
-            else:
-                origins = self._choose_origins(state, devices, before)[members]
-                centroids[members] = tables.lloyd_step(origins, values, shape, sd, before) + method.center
-        converged = np.full(n, number == method.sums)
-        no_words = np.zeros((n, 1, 1), np.uint64)
-        return PrivateState(centroids, converged, size, no_words, no_words, state.edge_keys)
+        if not n:
+            return state
+        known = decode(_knowledge(state), state.down[0, :, 0])
+        kind = Kind(int(known.facts.kind))
+        centroids = state.centroids
+        if kind >= Kind.INNER_STEP:
+            rows = lift(known, known.origins) if kind == Kind.INNER_STEP else known.origins
+            centroids = _for_each(n, known.mean + rows + self.method.center)
+        facts, mean, basis, origins = (_for_each(n, np.asarray(part)) for part in known)
+        return PrivateState(
+            centroids=centroids,
+            converged=np.full(n, kind == Kind.END),
+            facts=facts, mean=mean, basis=basis, origins=origins,
+            up=np.zeros((n, 1, 1), np.uint64),
+            down=np.zeros((n, 1, 1)),
+            edge_keys=state.edge_keys,
+        )  # fmt: skip
 
-    def _name(self, number: int) -> SumName:
-        """Name a sum, so that its noise and masks are drawn once."""
-        return SumName(self.method.name, number)
+
+def _for_each(n: int, values: Floats) -> Floats:
+    """Repeat values for n devices, float64[n, ...]."""
+    return np.repeat(np.asarray(values, np.float64)[None], n, axis=0)
+
+
+def _knowledge(state: PrivateState) -> Knowledge:
+    """Get what the devices know, which is equal at all of them.
+
+    Raises
+    ------
+    RuntimeError
+        If devices received different commands.
+    """
+    for part in (state.facts, state.mean, state.basis, state.origins):
+        if (part != part[:1]).any():
+            raise RuntimeError("devices received different commands; expected that of the root")
+    return Knowledge(Facts(*state.facts[0].tolist()), state.mean[0], state.basis[0], state.origins[0])
