@@ -352,6 +352,17 @@ def test_many_features_are_projected_and_cost_little(trust):
     assert p2pkm.simulate(method, topologies.complete(4), spread(40, 5, 4000)).summary["ratio_mean"] < 1.01
 
 
+def test_replacing_a_point_takes_more_noise_than_adding_one():
+    add, replace = (
+        p2pkm.simulate(
+            Private(5, epsilon=4.0, radius=12.0, relation=relation), topologies.complete(4), spread(20, 5, 4000)
+        )
+        for relation in ("add", "replace")
+    )
+    assert 1.3 < replace.summary["noise_count"] / add.summary["noise_count"] < 2.1
+    assert replace.summary["ratio_mean"] < 1.01
+
+
 def test_centroids_stay_in_the_ball():
     for shards, radius in ((deal(9), 10.0), (spread(9, 4, 300, 9), 3.0)):
         method = Private(4, epsilon=0.05, radius=radius, trust="none", center=2.0)
@@ -449,6 +460,19 @@ def test_the_same_bits_on_ranks_some_of_them_without_devices(count):
         one, many = solve(*words), there(*ranks(count), "-m", "p2pkm", *words).summary
         for key in ("centroids_sha256", "chain_sha256", "bytes", "messages", "size", "mu", "noise_count"):
             assert one[key] == many[key], key
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_the_same_bits_on_ranks_with_second_moments(trust):
+    words = ("--algorithm", f"private:epsilon=20,radius=2000,noise_seed=0,trust={trust}", "--devices", 5, "--data",
+             "wine", "-k", 3, "--format", "json", "--out", "none", "--graph", "complete")  # fmt: skip
+    summary = solve(*words)
+    assert summary["rounds"] >= 9
+    for count in (2, 3):
+        other = there(*ranks(count), "-m", "p2pkm", *words).summary
+        for key in ("centroids_sha256", "chain_sha256", "bytes", "messages", "size", "noise_count"):
+            assert summary[key] == other[key], key
 
 
 # --- how good it is
