@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from p2pkm.channel.quantization import Quantization as Quantization
     from p2pkm.channel.sampled_faults import Faults as Faults
     from p2pkm.channel.stale_policy import StalePolicy as StalePolicy
+    from p2pkm.core.cache import shared_cache as shared_cache
     from p2pkm.core.errors import DataError as DataError
     from p2pkm.core.errors import ExperimentError as ExperimentError
     from p2pkm.core.errors import NetworkError as NetworkError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from p2pkm.data.shards import Shards as Shards
     from p2pkm.data.sources import balls as balls
     from p2pkm.data.sources import blobs as blobs
+    from p2pkm.data.sources import breast_cancer as breast_cancer
     from p2pkm.data.sources import digits as digits
     from p2pkm.data.sources import grid16 as grid16
     from p2pkm.data.sources import iris as iris
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from p2pkm.data.sources import wine as wine
     from p2pkm.data.stream import DataStream as DataStream
     from p2pkm.data.synthetic_communities import communities as communities
+    from p2pkm.data.synthetic_mixture import mixture as mixture
     from p2pkm.data.synthetic_shapes import shapes as shapes
     from p2pkm.deep.deep_table import DeepTable as DeepTable
     from p2pkm.deep.deepfeca import DeepFeCA as DeepFeCA
@@ -122,6 +125,7 @@ _MODULES = {
     "PushSumLloyd": "p2pkm.methods.peer.pushsum",
     "TrackingLloyd": "p2pkm.methods.peer.tracking",
     "TreeLloyd": "p2pkm.methods.tree.treelloyd",
+    "shared_cache": "p2pkm.core.cache",
     "communities": "p2pkm.data.synthetic_communities",
     "Shards": "p2pkm.data.shards",
     "DataStream": "p2pkm.data.stream",
@@ -148,7 +152,10 @@ _MODULES = {
         ("DataError", "ExperimentError", "NetworkError", "P2PKMError", "TopologyError", "TrainingError"),
         "p2pkm.core.errors",
     ),
-    **dict.fromkeys(("balls", "blobs", "digits", "grid16", "iris", "slike", "wine"), "p2pkm.data.sources"),
+    **dict.fromkeys(
+        ("balls", "blobs", "breast_cancer", "digits", "grid16", "iris", "slike", "wine"), "p2pkm.data.sources"
+    ),
+    "mixture": "p2pkm.data.synthetic_mixture",
     "shapes": "p2pkm.data.synthetic_shapes",
 }
 _PACKAGES = {"partition": "p2pkm.data.partition", "viz": "p2pkm.viz"}

@@ -10,7 +10,7 @@ nothing. Rows of any other method are rounded when they are sent.
 """
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -48,7 +48,7 @@ from p2pkm.network.transport import Network
 
 _ROWS = (MessageContent.CENTROIDS, MessageContent.SUMS)
 _CODES = ("rice", "int8")
-_OPEN, _REAL = "auto", "none"
+_OPEN, _POSSIBLE, _REAL = "auto", "possible", "none"
 # b of the step size of methods without a coupling.
 _DEFAULT_BITS = 12
 # Differences, in steps, below which float64 holds every integer. A table with a larger one is sent unrounded.
@@ -63,13 +63,14 @@ class Quantization:
 
     Attributes
     ----------
-    code : {"auto", "none", "rice", "int8"}
+    code : {"auto", "possible", "none", "rice", "int8"}
         See `p2pkm.core.wire_format` for the codes.
 
         * "rice": Rice or adaptive code, whichever is shorter.
         * "int8": fixed width of 8 bits, or 16, 32 or 64 where required.
         * "none": real numbers.
         * "auto": rice if it is the default of the method and can be combined with all other options, otherwise none.
+        * "possible": rice if it can be combined with the method and all other options, otherwise none.
     bits : int or None
         b of the step size ``2^-b sqrt(total variance)``; None for ``ceil(log2(64 (1 + 2 c) sqrt(d)))`` with
         coupling c and d features, and for 12 without a coupling.
@@ -83,7 +84,7 @@ class Quantization:
     True
     """
 
-    code: Literal["auto", "none", "rice", "int8"]
+    code: Literal["auto", "possible", "none", "rice", "int8"]
     _: KW_ONLY
     bits: int | None = None
     threshold: int = 2
@@ -106,10 +107,10 @@ class Quantization:
         """Whether messages are encoded as integers."""
         return self.code in _CODES
 
-    @property
-    def is_auto(self) -> bool:
-        """Whether the run decides about the encoding."""
-        return self.code == _OPEN
+    def choose(self, *, preferred: bool) -> "Quantization | None":
+        """Return the integer encoding that a run tries, given whether its method prefers integers; None: none."""
+        is_tried = self.code == _POSSIBLE or (preferred and self.code == _OPEN)
+        return replace(self, code="rice") if is_tried else None
 
     @classmethod
     def of(cls, value: "Quantization | str | None") -> "Quantization":
@@ -135,7 +136,7 @@ def _declare_nothing() -> None:
     """Declare a spec without keys."""
 
 
-_READ = dict.fromkeys((_OPEN, _REAL), _declare_nothing) | dict.fromkeys(_CODES, _declare_options)
+_READ = dict.fromkeys((_OPEN, _REAL), _declare_nothing) | dict.fromkeys((_POSSIBLE, *_CODES), _declare_options)
 
 
 class StepCoder:
@@ -428,9 +429,9 @@ class Quantizer(PlacedOnGraph, ReshapesMethod, Transform):
     @classmethod
     def check(cls, settings: Settings, algorithm: Any) -> None:
         """Validate that the messages of the method can be integers."""
-        reason = _find_obstacle(algorithm)
+        reason = find_obstacle(algorithm)
         if reason:
-            suggestion = suggest_methods(lambda method: not _find_obstacle(method))
+            suggestion = suggest_methods(lambda method: not find_obstacle(method))
             raise ExperimentError(
                 f"--quantize {settings['spec']} cannot be combined with {algorithm.name}: the method {reason}. Remove "
                 f"--quantize, or use {suggestion}"
@@ -554,7 +555,7 @@ def _divide(values: Floats, steps: Floats) -> Floats:
     return np.divide(values, steps, out=np.zeros_like(values), where=steps > 0.0)
 
 
-def _find_obstacle(algorithm: Any) -> str:
+def find_obstacle(algorithm: Any) -> str:
     """Return the reason why the messages of a method cannot be integers, empty if they can."""
     traits = algorithm.traits
     if traits.no_quantization or traits.message_content not in _ROWS:

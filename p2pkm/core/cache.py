@@ -12,7 +12,20 @@ _caches: dict[str, _Cache] | None = None  # by kind; None outside `shared_cache`
 
 @contextmanager
 def shared_cache() -> Iterator[None]:
-    """Enable the cache of `memoize_in_study` until the outermost of these contexts ends."""
+    """Share work between the runs of a script, as a study does: points, graphs, central k-means and its costs.
+
+    Results are the same in every bit. The work is forgotten when the outermost of these contexts ends.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.grid16(points=5)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 4))
+    >>> with p2pkm.shared_cache():  # central k-means runs once
+    ...     found = [p2pkm.simulate(kind(4), None, shards, progress=False) for kind in (p2pkm.FKM, p2pkm.KFED)]
+    >>> len({result.summary["cost_central"] for result in found})
+    1
+    """
     global _caches
     previous = _caches
     _caches = {} if _caches is None else _caches

@@ -9,11 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from p2pkm.core.brief import short_repr
+from p2pkm.core.cache import digest
 from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
 from p2pkm.core.sorting import blocks, offsets_of, sort_by
 from p2pkm.core.validation import as_points, check_dtype, check_scalar, match_features, name_features
 from p2pkm.data.table import Labels, encode
+
+# Significant bits of a value in a checksum, and hexadecimal digits of the checksum.
+_BITS, _DIGITS = 40, 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,6 +216,24 @@ class Shards:
         if isinstance(self.order, int):
             return np.arange(self.order, self.order + self.m)
         return self.order.astype(np.int64, copy=False)
+
+    def checksum(self) -> str:
+        """Return a hash of points and weights that does not depend on their order and on the devices.
+
+        Values are rounded to 40 significant bits, so that the last bits of a mathematical library do not matter.
+
+        Examples
+        --------
+        >>> import p2pkm
+        >>> first, second = p2pkm.Shards.from_list([[[1.0], [2.0]]]), p2pkm.Shards.from_list([[[2.0]], [[1.0]]])
+        >>> first.checksum() == second.checksum()
+        True
+        """
+        table = np.column_stack((self.points.astype(np.float64), self.weights))
+        mantissa, exponent = np.frexp(table)
+        # Adding 0 removes the sign of -0.
+        rounded = np.ldexp(np.rint(np.ldexp(mantissa, _BITS)), exponent - _BITS) + 0.0
+        return digest(rounded[np.lexsort(rounded.T[::-1])]).hex()[:_DIGITS]
 
     def __repr__(self) -> str:
         return short_repr(self)

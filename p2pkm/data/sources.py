@@ -21,6 +21,7 @@ from p2pkm.data.readers.any_format import SUFFIXES, read_table
 from p2pkm.data.readers.folder import format_of
 from p2pkm.data.readers.intake import TIDY, ColumnOptions
 from p2pkm.data.synthetic_communities import tabulate as communities
+from p2pkm.data.synthetic_mixture import mixture
 from p2pkm.data.synthetic_shapes import shapes
 from p2pkm.data.table import Table
 
@@ -170,6 +171,21 @@ def wine() -> Data:
     return _loaded(load_wine)
 
 
+def breast_cancer() -> Data:
+    """Return the breast cancer data of Wisconsin: float64[569, 30], two classes.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.breast_cancer()
+    >>> X.shape, sorted(set(y.tolist()))
+    ((569, 30), [0, 1])
+    """
+    from sklearn.datasets import load_breast_cancer
+
+    return _loaded(load_breast_cancer)
+
+
 def digits(*, components: int | None = None) -> Data:
     """Return the 8 x 8 digits: float64[1797, 64], ten classes.
 
@@ -237,10 +253,12 @@ SOURCES: dict[str, Callable[..., Table]] = {
     "blobs": _table(blobs),
     "slike": _table(slike),
     "balls": _table(balls),
+    "mixture": _table(mixture),
     "communities": communities,
     "shapes": _table(shapes),
     "iris": _table(iris),
     "wine": _table(wine),
+    "breast-cancer": _table(breast_cancer),
     "digits": _table(digits),
     "file": _file,
 }

@@ -22,7 +22,6 @@ import numpy as np
 
 from p2pkm.channel.faults import FaultInjector
 from p2pkm.channel.pipeline import ChannelPlan, plan_channel, reads_late
-from p2pkm.channel.quantization import Quantization
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import PointCount, RunOutline
 from p2pkm.core.spec import suggest
@@ -302,10 +301,11 @@ def _resolve_defaults(
     reasons |= {kind.name: kind.disturbs(settings) for kind, settings in channel.parts}
     disturbed = next((name for name, holds in reasons.items() if holds), "")
     algorithm, outline = resolve(algorithm, outline._replace(disturbed=disturbed), d)
-    if algorithm.prefers_integers and options.quantize.is_auto:
-        # The integer encoding is only a default: if it cannot be combined with another option, messages stay real.
+    integers = options.quantize.choose(preferred=algorithm.prefers_integers)
+    if integers is not None:
+        # If integers cannot be combined with the method or another option, messages stay real.
         with suppress(ExperimentError):
-            with_integers = replace(options, quantize=Quantization("rice"))
+            with_integers = replace(options, quantize=integers)
             channel = plan_channel(vars(with_integers), algorithm).place(outline.topology, options.seed)
     return algorithm, outline, channel
 

@@ -37,6 +37,7 @@ from p2pkm.metrics.result import Result
 from p2pkm.metrics.summary import FinishedRun, OptionalMetrics, build_result, describe
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
+from p2pkm.network.link_model import LinkParameters
 from p2pkm.network.rank_partition import RankPartition
 from p2pkm.network.transport import Network, World
 
@@ -87,6 +88,9 @@ class RootHooks:
         Metrics that are computed only on request.
     names : dict
         Summary values that describe graph, data and partition.
+    link_models : dict of str to LinkParameters
+        Link models for which the simulated time is computed, too, from the same messages: in a single process,
+        and not for an event-driven run, whose messages depend on the link model.
     """
 
     begin: Callable[[], None] = lambda: None
@@ -95,6 +99,7 @@ class RootHooks:
     checkpoints: CheckpointSink | None = None
     scores: OptionalMetrics = OptionalMetrics()  # noqa: RUF009 - a tuple
     names: dict[str, Any] = field(default_factory=dict)
+    link_models: Mapping[str, LinkParameters] = field(default_factory=dict)
 
 
 def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = RootHooks()) -> Result:
@@ -173,14 +178,14 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
              "seed": config.seed, "rounds": final.rounds, "termination": final.stop,
              "excess_predicted": _predict(algorithm, topology, world, devices, shared_state),
              **_time(began, compiled)}  # fmt: skip
-    timing = _build_timing(config, (*preliminaries, *run_stages), events)
-    clock = compute_virtual_time(timing, devices, topology, network, monitor.trace)
-    ages = events.edge_ages if timing is not None and events is not None else None
+    timing = _build_timing(config, (*preliminaries, *run_stages), events, hooks.link_models if world.size == 1 else {})
+    clock, times = compute_virtual_time(timing, devices, topology, network, monitor.trace)
+    ages = None if events is None else events.edge_ages
     hops = reach(stage.algorithm for stage in run_stages)
     finished = FinishedRun(
         *_final_points(devices, shards, point_feed, final.state), monitor, final.state, topology, clock, ages, hops
     )
-    result = build_result(world, finished, facts, _in_scaled_units(hooks.scores, scaling))
+    result = replace(build_result(world, finished, facts, _in_scaled_units(hooks.scores, scaling)), times=times)
     return _complete(result, config, finished, scaling, channel.results(part.shards.rows, network), world)
 
 
@@ -200,8 +205,14 @@ def _complete(
     return add_disclosed(result, arrays.get("disclosed"), suppressible=can_suppress(config.algorithm))
 
 
-def _build_timing(config: RunConfig, run_stages: tuple[Stage, ...], events: Events | None) -> Timing | None:
-    return None if config.link_model is None else Timing(config.link_model, run_stages, events, config.stream)
+def _build_timing(
+    config: RunConfig, run_stages: tuple[Stage, ...], events: Events | None, further: Mapping[str, LinkParameters]
+) -> Timing | None:
+    # The messages of an event-driven run depend on its link model.
+    further = {} if events is not None else further
+    if config.link_model is None and not further:
+        return None
+    return Timing(config.link_model, run_stages, events, config.stream, further)
 
 
 def _time(began: float, compiled: float) -> dict[str, float]:

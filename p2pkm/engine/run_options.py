@@ -419,12 +419,12 @@ class RunOptions:
     )
     quantize: Any = option(
         "auto",
-        "Integer encoding of messages: auto, rice, int8 or none.  [default: auto]",
+        "Integers in messages: auto, possible, rice, int8 or none.  [default: auto]",
         section=_MESSAGES,
         details="Messages become differences in integer steps. bits=B sets the step to 2^-B standard deviations of "
         "the points; threshold=T is the smallest change of a row, in steps, that is sent: "
         "rice:bits=12,threshold=1. none: real numbers. auto: rice for gtvmin where its coupling is calibrated "
-        "by default, else none (docs/explain/gtvmin.md).",
+        "by default, else none (docs/explain/gtvmin.md). possible: rice where method and options allow it, else none.",
         metavar="SPEC",
         reads="p2pkm.channel.quantization:Quantization",
     )

@@ -8,10 +8,47 @@ from types import FrameType
 
 from p2pkm.core.termination import INTERRUPTED, TERMINATED
 
+_AGAIN = 1.0  # seconds between two alarms after the time limit
+
 
 def code_of(error: KeyboardInterrupt) -> int:
     """Return the exit code of a program that was stopped by a second signal."""
     return int(error.args[0]) if error.args else INTERRUPTED
+
+
+class OutOfTimeError(Exception):
+    """The enclosed computation took longer than its limit."""
+
+
+@contextmanager
+def limit_time(seconds: float | None) -> Iterator[None]:
+    """Raise an error in the enclosed computation once the time is over; in other threads than the main one, never.
+
+    Parameters
+    ----------
+    seconds : float or None
+        Elapsed time; None: no limit.
+
+    Raises
+    ------
+    OutOfTimeError
+        If the time is over.
+    """
+    if seconds is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise OutOfTimeError
+
+    previous = signal.signal(signal.SIGALRM, end)
+    # Repeated, because an error in a callback of a library may be ignored.
+    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, previous)
 
 
 @contextmanager

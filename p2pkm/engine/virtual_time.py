@@ -30,7 +30,7 @@ Operations are counted by the method, or estimated as 3 m k d + 2 m d for a turn
 `p2pkm.engine.flop_count`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, groupby
 from typing import Any, NamedTuple
@@ -58,19 +58,23 @@ class Timing(NamedTuple):
 
     Attributes
     ----------
-    net : LinkParameters
+    net : LinkParameters or None
+        None: only the times of `further` are computed.
     stages : tuple of Stage
         All stages of the run.
     events : Events or None
         Event queue of the method's stage; None if it was executed by rounds.
     stream : PointStream or None
         Changes of the points in the method's stage.
+    further : dict of str to LinkParameters
+        Further link models by name, for the time of the same messages.
     """
 
-    net: LinkParameters
+    net: LinkParameters | None
     stages: tuple[Stage, ...]
     events: Events | None = None
     stream: PointStream | None = None
+    further: Mapping[str, LinkParameters] = {}
 
 
 class Turn(NamedTuple):
@@ -114,9 +118,15 @@ class Clock:
 
     def __init__(self, net: LinkParameters, topology: Topology) -> None:
         self._net = net
+        self._followers: Sequence[Clock] = ()
         self._topology = topology
         self.ready = np.zeros(topology.n)
         self.received = np.zeros(topology.n)
+
+    def leading(self, followers: Sequence["Clock"]) -> "Clock":
+        """Return this clock, which from now on advances clocks of further link models by the same turns."""
+        self._followers = followers
+        return self
 
     @property
     def now(self) -> float:
@@ -126,6 +136,8 @@ class Clock:
     def barrier(self) -> None:
         """Set all clocks to that of the last device."""
         self.ready[:] = self.received[:] = self.now
+        for clock in self._followers:
+            clock.barrier()
 
     def advance_turn(self, turn: Turn) -> None:
         """Advance the clocks by one turn: active devices wait for their messages, compute and send."""
@@ -141,22 +153,39 @@ class Clock:
         sent = self.ready[source] + np.maximum(volume / net.bandwidth[edges], slower_line)
         np.maximum.at(self.ready, source, sent)
         np.maximum.at(self.received, target, sent + net.latency[edges])
+        for clock in self._followers:
+            clock.advance_turn(turn)
 
 
 def compute_virtual_time(
     timing: Timing | None, devices: Devices, topology: Topology, network: Network, trace: list[dict[str, Any]]
-) -> dict[str, float | None]:
-    """Add ``virtual_seconds`` to every record, and return the summary metrics; a collective call, for rank 0."""
+) -> tuple[dict[str, float | None], dict[str, float]]:
+    """Add ``virtual_seconds`` to every record; a collective call, for rank 0.
+
+    Returns
+    -------
+    summary : dict
+        Metrics of the summary.
+    times : dict of str to float
+        Seconds on the further link models.
+    """
     if timing is None:
-        return {}
-    clock = Clock(timing.net, topology)
+        return {}, {}
+    further = {name: Clock(net, topology) for name, net in timing.further.items()}
+    # The first clock advances all of them.
+    clocks = [*([] if timing.net is None else [Clock(timing.net, topology)]), *further.values()]
+    clock = clocks[0].leading(clocks[1:])
     ends = _advance_stages(clock, timing, devices, topology, network)
+    times = {name: model_clock.now for name, model_clock in further.items()}
+    if timing.net is None:
+        return {}, times
     stage_number = -1
     for record in trace:
         # Every stage has a record of round 0.
         stage_number += record["round"] == 0
         record["virtual_seconds"] = ends[stage_number, record["round"]]
-    return {"virtual_seconds": clock.now, **({} if timing.events is None else timing.events.summary)}
+    summary = {"virtual_seconds": clock.now, **({} if timing.events is None else timing.events.summary)}
+    return summary, times
 
 
 def _advance_stages(

@@ -5,7 +5,7 @@ The other ranks execute `p2pkm.experiments.worker`. All ranks end with the same 
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -34,7 +34,10 @@ _INPUTS = ("graph", "data", "partition", "link_model", "faults", "stale_policy",
 
 
 class OutputOptions(NamedTuple):
-    """Options of output and of the run folder, as opposed to those of the experiment."""
+    """Options of output and of the run folder, as opposed to those of the experiment.
+
+    `link_models` are those for `p2pkm.metrics.result.Result.times`.
+    """
 
     force: bool = False
     json: bool = False
@@ -43,6 +46,7 @@ class OutputOptions(NamedTuple):
     verbose: bool = False
     guide: bool = False
     console: Console = Silent()
+    link_models: Sequence[str] = ()
 
 
 class ResumePoint(NamedTuple):
@@ -166,6 +170,7 @@ def execute(
     try:
         with asked_to_stop() as interrupted:
             hooks = RootHooks(on_record=sink, tell=progress.tell, scores=prepared.scores, names=inputs)
+            hooks = replace(hooks, link_models=_place_link_models(output.link_models, run.topology))
             if folder is not None:
                 identity = partial(identify, resolved.to_mapping(), run)
                 hooks = replace(
@@ -184,6 +189,13 @@ def execute(
     finally:
         progress.close()
     return result
+
+
+def _place_link_models(profiles: Sequence[str], topology: Any) -> dict[str, Any]:
+    from p2pkm.network.link_model import LinkModel
+
+    models = {profile: LinkModel.of(profile) for profile in profiles}
+    return {profile: model.place(topology) for profile, model in models.items() if model is not None}
 
 
 def _resolve(prepared: Prepared) -> RunOptions:

@@ -17,7 +17,10 @@ MILESTONES = (*_REACHED, *(name + OF_CENTRAL for name in _REACHED))
 
 
 def accumulate_rounds(records: Iterable[Record]) -> list[list[Any]]:
-    """List rounds so far with those of the initialization, bytes, mean ratio and simulated seconds of every record."""
+    """List rounds so far, bytes, mean ratio, simulated seconds and encoded bytes of every record.
+
+    Rounds include those of the initialization.
+    """
     steps: list[list[Any]] = []
     before = last = 0
     stage = None
@@ -27,6 +30,7 @@ def accumulate_rounds(records: Iterable[Record]) -> list[list[Any]]:
             before = before + last
         last = record["round"]
         steps.append([before + last, record["bytes"], record["ratio_mean"], record.get("virtual_seconds")])
+        steps[-1].append(record.get("wire_bytes"))
     return steps
 
 
@@ -66,7 +70,7 @@ def find_milestones(records: list[Record]) -> Record:
         while first > 0 and is_reached[first - 1]:
             first -= 1
         if first < len(steps):
-            rounds, volume, _, seconds = steps[first]
+            rounds, volume, _, seconds, _ = steps[first]
             figures = (rounds, max(rounds - start, 0), volume, seconds)
             milestones |= {name + goal: figure for name, figure in zip(_REACHED, figures, strict=True)}
     return milestones

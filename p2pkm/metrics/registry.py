@@ -159,6 +159,13 @@ def _count_bytes(result: Result) -> Floats:
     return sum_by(ledger.src, ledger.bytes, ledger.devices) + sum_by(ledger.dst, ledger.bytes, ledger.devices)
 
 
+def _count_encoded(result: Result) -> Floats:
+    """Count the encoded bytes that each device and the server sent and received, float64[n]."""
+    ledger = result.ledger
+    sent, received = (sum_by(end, ledger.wire_bytes, ledger.devices) for end in (ledger.src, ledger.dst))
+    return sent + received
+
+
 def _count_centroids(result: Result) -> Floats:
     """Count the finite centroids of each device and of the server.
 
@@ -269,6 +276,12 @@ METRICS: tuple[Metric, ...] = (
            better="lower", title="worst", form=".4f", over_runs=np.max,
            tables=_MEANS | _CLOSING | ShownIn.COMPARISON | ShownIn.SEEDS | ShownIn.PATH | ShownIn.CARD,
            row=rows.format_worst, **_QUALITY),
+    Metric("cost_mean", "cost, mean device", "cost on the pooled points, mean of devices", unit="squared distance",
+           better="lower", tables=ShownIn.STUDY),
+    Metric("cost_worst", "cost, worst device", "cost of the worst device on the pooled points",
+           unit="squared distance", better="lower", over_runs=np.max, tables=ShownIn.STUDY),
+    Metric("cost_central", "cost of central k-means", "cost of central k-means on the pooled points",
+           unit="squared distance", needs=_CENTRAL, better="lower", tables=ShownIn.STUDY),
     Metric("ratio_local_only", "local-only baseline", "cost ratio without communication", needs=_CENTRAL,
            better="lower", tables=_CLOSING | ShownIn.STUDY, **_QUALITY | _DEFAULT),
     Metric("objective", "objective", "cost of all devices and the penalties of all links", "squared distance",
@@ -339,6 +352,9 @@ METRICS: tuple[Metric, ...] = (
            "largest number of bytes that a device or the server sent and received", unit="bytes", per_device=True,
            better="lower", title="kB busiest", form=".1f", scale=1000, compute=_count_bytes, reduce=np.max,
            tables=_MEANS | ShownIn.COMPARISON | ShownIn.PAIRED),
+    Metric("wire_bytes_busiest", "encoded bytes of the busiest device",
+           "largest number of encoded bytes that a device or the server sent and received", unit="bytes",
+           per_device=True, better="lower", compute=_count_encoded, reduce=np.max, tables=ShownIn.STUDY),
     Metric("rows_max_per_device", "rows of the busiest device",
            "largest number of rows that a device or the server sent and received", unit="rows", tables=ShownIn.STUDY),
     Metric("virtual_seconds", "simulated time", "on the link model", "s", needs=_LINK_MODEL, better="lower",
@@ -409,7 +425,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("min_cluster_size", "minimum cluster size", "smaller clusters are suppressed in all messages", "points",
            tables=_CLOSING, row=rows.format_suppression, **_CHECKS | _OPTION),
     Metric("raw_points_disclosed", "disclosed points", "local points sent unchanged", "points", better="lower",
-           tables=_CLOSING, row=rows.format_disclosed, **_CHECKS | _DEFAULT),
+           tables=_CLOSING | ShownIn.STUDY, row=rows.format_disclosed, **_CHECKS | _DEFAULT),
     Metric("max_peers_observed", "devices observed", "most other devices whose data reached one device (upper "
            "bound)", "devices", better="lower", tables=_CLOSING, **_CHECKS),
     Metric("rows_at_server", "rows at the server", "rows in the last server aggregation", unit="rows", needs=_SERVER,

@@ -274,6 +274,8 @@ class Result:
         Columns of the table of the run, with which `predict` reads new rows; None for points without a table.
     copied : dict of str to array, or None
         Columns that were copied from the table, in the order of `labels`.
+    times : dict of str to float
+        Simulated seconds on further link models, which a study requests; they are not saved.
 
     Examples
     --------
@@ -313,6 +315,7 @@ class Result:
     disclosed: Disclosed | None = None
     schema: "Schema | None" = None
     copied: dict[str, Any] | None = None
+    times: dict[str, float] = field(default_factory=dict)
 
     @property
     def feature_names(self) -> tuple[str, ...]:

@@ -427,7 +427,10 @@ def _summarize_scores(
 ) -> dict[str, float | None]:
     """Return cost ratios over devices, and scores of all points labeled by each device's centroids, averaged."""
     scores: dict[str, float | None] = {"ratio_local_only": mean(evaluator.alone)} | score_clients(census, monitor)
+    scores["cost_central"] = evaluator.central if np.isfinite(evaluator.central) else None
     if cost_ratios is not None:
+        costs = cost_ratios.costs[np.isfinite(cost_ratios.costs)]
+        scores |= {"cost_mean": mean(costs), "cost_worst": float(costs.max()) if len(costs) else None}
         known = cost_ratios.ratios[np.isfinite(cost_ratios.ratios)]
         scores |= {"ratio_mean": mean(known), "ratio_worst": float(known.max()) if len(known) else None}
         if cost_ratios.tables.size:

@@ -24,7 +24,7 @@ def table(m: int, classes: int, seed: int = 0) -> Table:
 
 
 @given(
-    name=st.sampled_from(["iid", "blocks", "dirichlet", "beta", "by-label", "quantity", "mufc"]),
+    name=st.sampled_from(["iid", "blocks", "dirichlet", "beta", "by-label", "quantity", "mufc", "dominant"]),
     m=st.integers(1, 60),
     n=st.integers(1, 12),
     classes=st.integers(1, 6),
@@ -369,3 +369,19 @@ def test_fill_says_how_many_points_it_needs():
     ):
         p.fill([0] * 5, 3, 2)
     np.testing.assert_array_equal(np.bincount(p.fill([0] * 6, 3, 2)), [2, 2, 2])
+
+
+@pytest.mark.parametrize("alpha", [None, 0.1])
+def test_one_device_has_most_points(alpha):
+    y = np.arange(400) % 4
+    device = p.dominant(y, 8, share=0.75, alpha=alpha, seed=3)
+    sizes = np.bincount(device, minlength=8)
+    assert sizes.max() == 300 and sizes.sum() == 400
+    others = np.bincount(y[device != sizes.argmax()])
+    assert others.sum() == 100 and others.min() > 10  # the share is drawn from all classes
+    rest = np.delete(sizes, sizes.argmax())
+    assert rest.max() - rest.min() <= 1 if alpha is None else rest.max() > 2 * 100 / 7
+    assert not np.array_equal(device, p.dominant(y, 8, share=0.75, alpha=alpha, seed=4))
+    for share in (0.0, 1.0, 2.0):
+        with pytest.raises(ExperimentError, match="share"):
+            p.dominant(y, 8, share=share)

@@ -117,4 +117,4 @@ def test_processes_are_told_in_which_folder_a_study_keeps_its_rows(tmp_path, mon
     )
     for folder in (tmp_path, None):
         list(p2pkm.experiments.studies.run_study.run_in_processes([SMALL], folder, lambda: 0, jobs=2))
-    assert [json.loads(task) for task in tasks] == [[SMALL, str(tmp_path)], [SMALL, None]]
+    assert [json.loads(task) for task in tasks] == [[SMALL, str(tmp_path), [[], None]], [SMALL, None, [[], None]]]

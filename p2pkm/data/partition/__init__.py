@@ -15,10 +15,22 @@ from p2pkm.core.plugins import extend
 from p2pkm.data.partition import distance_skew as observed
 from p2pkm.data.partition.by_column import column, fill, number_devices
 from p2pkm.data.partition.distance_skew import beta
-from p2pkm.data.partition.label_skew import blocks, by_label, dirichlet, iid, mufc, quantity
+from p2pkm.data.partition.label_skew import blocks, by_label, dirichlet, dominant, iid, mufc, quantity
 from p2pkm.data.table import Labels, Table
 
-__all__ = ["PARTITIONS", "beta", "blocks", "by_label", "column", "dirichlet", "fill", "iid", "mufc", "quantity"]
+__all__ = [
+    "PARTITIONS",
+    "beta",
+    "blocks",
+    "by_label",
+    "column",
+    "dirichlet",
+    "dominant",
+    "fill",
+    "iid",
+    "mufc",
+    "quantity",
+]
 
 Ints = NDArray[np.int64]
 
@@ -63,6 +75,13 @@ def _quantity(table: Table, n: int, *, alpha: float = 0.5, minimum: int = 0, see
     return quantity(len(table.points), n, alpha=alpha, minimum=minimum, seed=seed)
 
 
+def _dominant(
+    table: Table, n: int, *, share: float = 0.9, alpha: float | None = None, minimum: int = 0, seed: int = 0
+) -> Ints:
+    labels = _need_labels(table, "dominant")
+    return dominant(labels, n, share=share, alpha=alpha, minimum=minimum, seed=seed)
+
+
 def _mufc(table: Table, n: int, *, local: int | None = None, minimum: int = 0, seed: int = 0) -> Ints:
     if table.clusters is None:
         raise DataError(
@@ -96,6 +115,7 @@ PARTITIONS: dict[str, Callable[..., Ints]] = {
     "beta": _beta,
     "by-label": _by_label,
     "quantity": _quantity,
+    "dominant": _dominant,
     "mufc": _mufc,
     "column": _column,
 }

@@ -5,6 +5,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from p2pkm.core.errors import ExperimentError
 from p2pkm.core.sorting import narrow
 from p2pkm.core.validation import check_choice, check_integer, check_positive
 from p2pkm.data.partition.by_column import fill
@@ -226,6 +227,49 @@ def quantity(m: int, n: int, *, alpha: float = 0.5, minimum: int = 0, seed: int 
     sizes = _split(normalize_shares(*log_gammas(rng, alpha, n), alpha), m)
     device = np.repeat(np.arange(n, dtype=narrow(n)), sizes)
     rng.shuffle(device)
+    return fill(device, n, minimum, seed)
+
+
+def dominant(
+    y: ArrayLike, n: int, *, share: float = 0.9, alpha: float | None = None, minimum: int = 0, seed: int = 0
+) -> Ints:
+    """Assign a share of the points at random to one device, and partition the others over the other devices.
+
+    Parameters
+    ----------
+    y : array_like of shape (m,)
+        Class of each point, of any kind.
+    n : int
+        Number of devices.
+    share : float
+        Share of the points on the device that is drawn, between 0 and 1.
+    alpha : float, optional
+        Concentration of the `dirichlet` partition of the other points; None: `iid`.
+    minimum, seed : int
+        As in `iid`.
+
+    Examples
+    --------
+    >>> from p2pkm import partition
+    >>> import numpy as np
+    >>> np.sort(np.bincount(partition.dominant([0, 1] * 50, 6, seed=0))).tolist()
+    [2, 2, 2, 2, 2, 90]
+    """
+    classes = _labels(y)
+    n = check_integer(n, 1, "n")
+    if check_positive(share, "share") >= 1.0:
+        raise ExperimentError(f"share is {share}; expected a number above 0 and below 1. Use a smaller share")
+    rng = generator(seed, "dominant")
+    largest = int(rng.integers(n))
+    order = rng.permutation(len(classes))
+    rest = np.sort(order[round(share * len(classes)) :]) if n > 1 else order[:0]
+    remaining = max(n - 1, 1)
+    if alpha is None:
+        device_of_rest = iid(len(rest), remaining, seed=seed)
+    else:
+        device_of_rest = dirichlet(classes[rest], remaining, alpha=alpha, seed=seed)
+    device = np.full(len(classes), largest, dtype=np.int64)
+    device[rest] = device_of_rest + (device_of_rest >= largest)
     return fill(device, n, minimum, seed)
 
 

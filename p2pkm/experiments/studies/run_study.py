@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cache, partial, wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ParamSpec
+from typing import Any, NamedTuple, ParamSpec
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from p2pkm.core.errors import ExperimentError, NetworkError, P2PKMError
 from p2pkm.core.mpi_environment import launched
 from p2pkm.core.termination import STOPPED
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.engine.signals import asked_to_stop
+from p2pkm.engine.signals import OutOfTimeError, asked_to_stop, limit_time
 from p2pkm.experiments.config import Prepared, build_topology, parse_graph, parse_method
 from p2pkm.experiments.console import print_note
 from p2pkm.experiments.program_objects import (
@@ -58,23 +58,44 @@ Arguments = ParamSpec("Arguments")
 _DESCRIBED = tuple(name for name in MEASURES if name != "residual_noise")
 _ROWS = "runs"  # folder with one file for each row
 _MAX_MEASURED = 20_000  # devices up to which a graph is measured
+_MAX_CHECKED = 4_000_000  # points up to which they have a checksum
 _GRAPHS = 64  # graphs whose measures a study keeps for later runs
 # Runs with equal values of the first of these options follow one another, so that they share points and graphs.
 _ORDER = ("seed", "data", "partition", "devices", "clusters", "graph")
 _SERVE = "from p2pkm.experiments.studies.run_study import serve_study; serve_study({!r})"
 
 
+class Measuring(NamedTuple):
+    """Settings of the runs of a study that are not options of a run.
+
+    Attributes
+    ----------
+    link_models : sequence of str
+        Link models for whose simulated time the rows have a column, ``seconds_lan`` for "lan"; all from one run.
+    time_limit : float or None
+        Seconds after which a run ends, with a row whose termination is "timeout"; None: no limit.
+    """
+
+    link_models: Sequence[str] = ()
+    time_limit: float | None = None
+
+
+UNMEASURED = Measuring()
+
+
 def _ignore_progress(row: Row, number: int, count: int) -> None:
     """Show no progress."""
 
 
-def run_study(
+def run_study(  # noqa: PLR0913 - the parts of a study
     cells: Sequence[RunOptions],
     folder: Path | None,
     world: World,
     progress: ProgressCallback = _ignore_progress,
     *,
     jobs: int = 1,
+    measuring: Measuring = UNMEASURED,
+    labels: Sequence[Row] = (),
 ) -> list[Row]:
     """Run all cells whose row is not in the folder yet, and return all rows in order, on rank 0.
 
@@ -90,15 +111,20 @@ def run_study(
         Called with the row of each finished cell, the number of finished cells, and the number of cells of this rank.
     jobs : int
         Number of processes, without MPI.
+    measuring : Measuring
+    labels : sequence of dict
+        Further columns of the row of each cell, such as its task; empty: none.
 
     Notes
     -----
-    A failed run is a row with its error. An interrupted run ends the study without a row.
+    A run that was rejected, has failed or ran out of time is a row with its error; the column ``termination`` is
+    "rejected", "failed" or "timeout". An interrupted run ends the study without a row.
     """
     order = {
         "cells": [cell.to_mapping() for cell in cells],
         "folder": None if folder is None else str(folder),
         "jobs": jobs,
+        "measuring": measuring,
     }
     program = known_objects()
     arrays = {"study": np.frombuffer(json.dumps(order).encode(), np.uint8)}
@@ -108,8 +134,10 @@ def run_study(
     def show(row: Row, number: int, count: int) -> None:
         progress(name_values(row, program.names), number, count)
 
-    rows = _run_share(world, world.broadcast(arrays), show) or []
-    return [name_values(row, program.names) for row in rows]
+    rows = _run_share(world, world.broadcast(arrays), show) or {}
+    return [
+        name_values(row, program.names) | (labels[number] if labels else {}) for number, row in sorted(rows.items())
+    ]
 
 
 def follow_study(world: World, order: dict[str, Any]) -> None:
@@ -118,18 +146,19 @@ def follow_study(world: World, order: dict[str, Any]) -> None:
         _run_share(world, order, _ignore_progress)
 
 
-def _run_share(world: World, order: dict[str, Any], progress: ProgressCallback) -> list[Row] | None:
-    """Run this rank's cells; return all rows on rank 0, None on other ranks."""
+def _run_share(world: World, order: dict[str, Any], progress: ProgressCallback) -> dict[int, Row] | None:
+    """Run this rank's cells; return all rows by the number of their cells on rank 0, None on other ranks."""
     study = json.loads(order["study"].tobytes())
     folder = None if study["folder"] is None else Path(study["folder"])
     if world.size > 1:
         _compile_once(world)
     cells: list[Row] = study["cells"]
     share = select_share(cells, world.rank, world.size)
+    measuring = Measuring(*study["measuring"])
     run = _run_in_this_process if study["jobs"] == 1 else partial(run_in_processes, jobs=study["jobs"])
     finished: list[tuple[int, Row]] = []
     with asked_to_stop() as interrupted:
-        for place, row in run([cells[number] for number in share], folder, interrupted):
+        for place, row in run([cells[number] for number in share], folder, interrupted, measuring):
             if row["termination"] in STOPPED:
                 break
             finished.append((share[place], row))
@@ -138,7 +167,7 @@ def _run_share(world: World, order: dict[str, Any], progress: ProgressCallback) 
     if parts is None:
         return None
     rows = dict(pair for part in parts for pair in json.loads(part.tobytes()))
-    return [rows[number] | {OPTIONS: cells[number]} for number in sorted(rows)]
+    return {number: row | {OPTIONS: cells[number]} for number, row in rows.items()}
 
 
 def select_share(cells: Sequence[Row], index: int, count: int) -> list[int]:
@@ -152,22 +181,27 @@ def _sort_key(cells: Sequence[Row], number: int) -> tuple[str, ...]:
 
 
 def _run_in_this_process(
-    cells: Sequence[Row], folder: Path | None, interrupted: Callable[[], int]
+    cells: Sequence[Row], folder: Path | None, interrupted: Callable[[], int], measuring: Measuring
 ) -> Iterator[tuple[int, Row]]:
     """Run cells one after the other."""
     with shared_cache():
         for place, cell in enumerate(cells):
             if interrupted():
                 return
-            yield place, run_cell(RunOptions.from_mapping(cell, "the study"), folder)
+            yield place, run_cell(RunOptions.from_mapping(cell, "the study"), folder, measuring)
 
 
 def run_in_processes(
-    cells: Sequence[Row], folder: Path | None, interrupted: Callable[[], int], *, jobs: int
+    cells: Sequence[Row],
+    folder: Path | None,
+    interrupted: Callable[[], int],
+    measuring: Measuring = UNMEASURED,
+    *,
+    jobs: int,
 ) -> Iterator[tuple[int, Row]]:
     """Run cells in worker processes."""
     path = None if folder is None else str(folder)
-    tasks = [json.dumps([cell, path]) for cell in cells]
+    tasks = [json.dumps([cell, path, measuring]) for cell in cells]
     with _objects_for_processes() as objects:
         for number, answer in work_through(_SERVE.format(objects), tasks, jobs, interrupted):
             if answer is not None:
@@ -201,8 +235,9 @@ def serve_study(objects: str = "") -> None:
     """
 
     def work(task: str) -> str:
-        cell, path = json.loads(task)
-        row = run_cell(RunOptions.from_mapping(cell, "the study"), None if path is None else Path(path))
+        cell, path, measuring = json.loads(task)
+        options = RunOptions.from_mapping(cell, "the study")
+        row = run_cell(options, None if path is None else Path(path), Measuring(*measuring))
         return json.dumps(row)
 
     with shared_cache(), available(restore(Path(objects).read_bytes()) if objects else ProgramObjects()):
@@ -254,30 +289,51 @@ def _compile_once(world: World) -> None:
     world.wait()
 
 
-def run_cell(cell: RunOptions, folder: Path | None) -> Row:
+def run_cell(cell: RunOptions, folder: Path | None, measuring: Measuring = UNMEASURED) -> Row:
     """Run one cell in this process, or read its stored row."""
-    world = LocalWorld()
     start = _start_row(cell)
     try:
-        prepared = prepare_and_validate(replace(cell, out="none", plot=False), world)
-        key = fingerprint(prepared)
+        with limit_time(measuring.time_limit):
+            prepared = prepare_and_validate(replace(cell, out="none", plot=False), LocalWorld())
+        key = fingerprint(prepared, measuring.link_models)
         resolved, on_star = prepared.experiment, prepared.run.topology.hub >= 0
         graph = SERVED if on_star else cell.graph or resolved.graph
-        start |= {"graph": graph, "devices": resolved.devices, "key": key}
-        path = None if folder is None else folder / _ROWS / f"{key}.json"
-        if (row := _read_stored(path)) is not None:
-            return row
-        result = execute(prepared, world, None, OutputOptions(quiet=True))
+        start |= {"graph": graph, "devices": resolved.devices, "key": key} | describe_points(prepared)
+    except Exception as error:
+        return start | _describe_error(error, "rejected", measuring)
+    path = None if folder is None else folder / _ROWS / f"{key}.json"
+    if (row := _read_stored(path)) is not None:
+        return row
+    try:
+        with limit_time(measuring.time_limit):
+            output = OutputOptions(quiet=True, link_models=measuring.link_models)
+            result = execute(prepared, LocalWorld(), None, output)
         row = start | collect_metrics(result) | measure_graph(prepared.run.topology, str(resolved.graph))
         if path is not None and row["termination"] not in STOPPED:
             _store(path, row | {OPTIONS: cell.to_mapping()})
         return row
-    except P2PKMError as error:
-        return start | {"error": f"{type(error).__name__}: {error}", "termination": "failed"}
     except Exception as error:
+        return start | _describe_error(error, "failed", measuring)
+
+
+def _describe_error(error: Exception, termination: str, measuring: Measuring) -> Row:
+    """Return error and termination of a row whose run has not ended by itself."""
+    if isinstance(error, OutOfTimeError):
+        reason = f"took longer than {measuring.time_limit:g} s. Use a longer time limit, or a smaller task"
+        return {"error": f"TimeLimit: the run {reason}", "termination": "timeout"}
+    if not isinstance(error, P2PKMError):
         # An unexpected error, for example of a plug-in, must not end the other runs of the study.
-        traceback.print_exc(file=sys.stderr)
-        return start | {"error": f"{type(error).__name__}: {error}", "termination": "failed"}
+        traceback.print_exception(error, file=sys.stderr)
+        termination = "failed"
+    return {"error": f"{type(error).__name__}: {error}", "termination": termination}
+
+
+def describe_points(prepared: Prepared) -> Row:
+    """Return number, features and checksum of the points; no checksum of points on disk."""
+    shards = prepared.shards
+    points = shards.m
+    checksum = shards.checksum() if shards.in_memory and points <= _MAX_CHECKED else None
+    return {"points": points, "features": shards.d, "points_sha256": checksum}
 
 
 def _read_stored(path: Path | None) -> Row | None:
@@ -386,8 +442,8 @@ def open_folder(out: str | None, kind: str, mark: str) -> Path | None:
     return folder
 
 
-def fingerprint(prepared: Prepared) -> str:
-    """Hash a resolved configuration, the content of all files that it names, and the program."""
+def fingerprint(prepared: Prepared, link_models: Sequence[str] = ()) -> str:
+    """Hash a resolved configuration, the content of all files that it names, further link models, and the program."""
     shards = prepared.shards.part(0, prepared.shards.n)
     identity = identify(prepared.experiment.to_mapping(), prepared.run)
     arrays = (
@@ -398,7 +454,7 @@ def fingerprint(prepared: Prepared) -> str:
         prepared.scores.groups,
         *(prepared.run.link_model or ()),
     )
-    parts = [json.dumps(identity, sort_keys=True).encode(), digest_program()]
+    parts = [json.dumps(identity, sort_keys=True).encode(), digest_program(), *map(str.encode, link_models)]
     parts.append(digest(*(array for array in arrays if array is not None)))
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
 
@@ -429,7 +485,11 @@ def measure_graph(topology: Topology, name: str) -> Row:
 
 def collect_metrics(result: Result) -> Row:
     """Collect the metrics that a study reports for each run."""
-    return {name: result.summary[name] for name in keys(ShownIn.STUDY)} | {"trace": accumulate_rounds(result.rounds)}
+    summary = result.summary
+    is_integer = summary["quantize"] is not None or summary["wire_bytes"] != summary["bytes"]
+    times = {f"seconds_{name}": seconds for name, seconds in result.times.items()}
+    row = {name: summary[name] for name in keys(ShownIn.STUDY)} | {"encoding": "integer" if is_integer else "real"}
+    return row | times | {"trace": accumulate_rounds(result.rounds)}
 
 
 def format_progress(row: Row, number: int, count: int) -> str:

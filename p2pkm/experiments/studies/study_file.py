@@ -9,21 +9,36 @@ import numpy as np
 
 from p2pkm.core.cache import shared_cache
 from p2pkm.core.errors import ExperimentError, P2PKMError
-from p2pkm.core.spec import suggest
+from p2pkm.core.spec import Spec, parameters, suggest
+from p2pkm.core.validation import check_choice, check_positive
 from p2pkm.engine.run_options import OPTIONS, RunOptions
 from p2pkm.experiments.config import parse_method
-from p2pkm.experiments.program_objects import tell_names
+from p2pkm.experiments.program_objects import is_reference, tell_names
 from p2pkm.experiments.run import prepare_and_validate
 from p2pkm.experiments.studies.program_values import read_names, write_names
+from p2pkm.experiments.studies.run_study import UNMEASURED, Measuring
 from p2pkm.experiments.studies.seeds import parse_seeds, write_seeds
 from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.network.link_model import PROFILES
 from p2pkm.network.local import LocalWorld
 from p2pkm.storage.paired_tests import MARGIN, check_margin
+from p2pkm.storage.study_table import Row
 from p2pkm.storage.toml import load_toml
 
-_PARTS = ("seeds", "grid", "runs", "margin", "names")  # entries of a study file that are not options of runs
+_PARTS = (
+    "seeds",
+    "grid",
+    "runs",
+    "tasks",
+    "margin",
+    "names",
+    "refusals",
+    "time_limit",
+    "link_models",
+)  # entries of a study file that are not options of runs
 # Options that cannot differ between runs: they apply to the whole study, or cannot be used in one.
 _COMMON = ("out", "plot", "figures", "seed", "require_converged")
+TASK_KEYS = ("name", "known", "reference_cost")  # entries of a task that are not options of runs
 _DEFAULT_SEEDS = "0-4"
 _MAX_RUNS = 100_000
 EXAMPLE = """\
@@ -34,11 +49,22 @@ devices = 64
 data = "grid16:points=50"
 partition = "dirichlet:alpha=0.1"
 seeds = "0-4"                         # or a list: [0, 1, 2, 3, 4]
+# refusals = "rows"                   # a rejected configuration is a row with its error, not the end of the study
+# time_limit = 60                     # seconds of a run; a longer one is a row with its error
+# link_models = ["lan", "wan"]        # columns seconds_lan and seconds_wan, from the same messages
 
 # Every combination of these lists is run with every seed. A server method runs once, on its star, instead of once
 # per graph.
 [grid]
 graph = ["ring", "grid", "small-world:degree=4,rewire=0.1", "random-regular:degree=4", "complete"]
+
+# Optional: tasks. Everything else is run on each of them. A method that requires a value, such as private, takes it
+# from known; the excess is the cost over reference_cost, one number or one for each seed, minus 1.
+# [[tasks]]
+# name = "blobs"
+# data = "blobs:clusters=8"
+# known = { radius = 15.0, epsilon = 1.0 }
+# reference_cost = { 0 = 3203.1, 1 = 3187.4 }
 
 # Optional: options that belong together. Each of these is run with every combination of the lists above.
 [[runs]]
@@ -66,6 +92,11 @@ class StudyFile(NamedTuple):
         Largest absolute log ratio of a metric at which two configurations are equivalent.
     names : dict of dict
         Name of each value that has one, by option and value.
+    tasks : list of dict
+        Options of the tasks on which all runs are executed, with `name`, `known` and `reference_cost`.
+    refusals : {"raise", "rows"}
+        Whether a configuration that is rejected ends the study before any run, or is a row with its error.
+    measuring : Measuring
     """
 
     base: dict[str, Any]
@@ -74,25 +105,31 @@ class StudyFile(NamedTuple):
     seeds: list[int]
     margin: float = MARGIN
     names: Mapping[str, Mapping[Any, str]] = {}
+    tasks: Sequence[Mapping[str, Any]] = ()
+    refusals: str = "raise"
+    measuring: Measuring = UNMEASURED
 
     @property
     def swept(self) -> list[str]:
         """Options in which runs may differ, except the seed."""
-        return list(dict.fromkeys([*(name for run in self.runs for name in run), *self.grid]))
+        in_tasks = (name for task in self.tasks for name in task if name not in TASK_KEYS)
+        return list(dict.fromkeys([*in_tasks, *(name for run in self.runs for name in run), *self.grid]))
 
     def to_mapping(self) -> dict[str, Any]:
         """Convert to the content of a TOML file."""
-        content = self.base | {"seeds": write_seeds(self.seeds)}
-        if self.margin != MARGIN:
-            content["margin"] = self.margin
-        # Tables come last: in TOML, every option below a table header belongs to that table.
-        if self.grid:
-            content["grid"] = self.grid
-        if any(self.runs):
-            content["runs"] = self.runs
-        if self.names:
-            content["names"] = write_names(self.names)
-        return content
+        content = {
+            "margin": self.margin if self.margin != MARGIN else None,
+            "refusals": self.refusals if self.refusals != "raise" else None,
+            "time_limit": self.measuring.time_limit,
+            "link_models": list(self.measuring.link_models) or None,
+            # Tables come last: in TOML, every option below a table header belongs to that table.
+            "grid": self.grid or None,
+            "runs": self.runs if any(self.runs) else None,
+            "tasks": [dict(task) for task in self.tasks] or None,
+            "names": write_names(self.names) or None,
+        }
+        used = {name: value for name, value in content.items() if value is not None}
+        return self.base | {"seeds": write_seeds(self.seeds)} | used
 
 
 def read_study(path: str) -> StudyFile:
@@ -114,20 +151,39 @@ def parse_study(content: Mapping[str, Any], where: str) -> StudyFile:
     default_seeds = [base.pop("seed")] if "seed" in base else _DEFAULT_SEEDS
     seeds = read_seeds(content.get("seeds", default_seeds), where)
     grid, runs = _read_grid(content.get("grid"), where), _read_runs(content.get("runs"), where)
+    tasks = _read_tasks(content.get("tasks"), where)
     _check_single_values(base, where)
-    in_runs = dict.fromkeys(name for run in runs for name in run)
-    for name in grid:
-        for place, options in (("at the top", base), ("in [[runs]]", in_runs)):
-            if name in options:
-                raise ExperimentError(f"{where}: {name} is set {place} and in [grid]. Remove one")
-    for name in (*grid, *in_runs):
-        if name in _COMMON:
-            raise ExperimentError(f"{where}: {name} cannot differ between runs. {_suggest_place(name)}")
+    _check_places(base, grid, runs, tasks, where)
     try:
         margin = check_margin(content.get("margin", MARGIN))
     except ExperimentError as error:
         raise ExperimentError(f"{where}: {error}") from None
-    return StudyFile(base, grid, runs, seeds, margin, read_names(content.get("names", []), where))
+    return StudyFile(
+        base, grid, runs, seeds, margin, read_names(content.get("names", []), where), tasks,
+        check_choice(content.get("refusals", "raise"), ("raise", "rows"), f"{where}: refusals"),
+        _read_measuring(content, where),
+    )  # fmt: skip
+
+
+def _check_places(
+    base: Mapping[str, Any],
+    grid: Mapping[str, Any],
+    runs: Sequence[Mapping[str, Any]],
+    tasks: Sequence[Mapping[str, Any]],
+    where: str,
+) -> None:
+    """Check that no option that varies is set in two places, or must not vary."""
+    in_runs = dict.fromkeys(name for run in runs for name in run)
+    in_tasks = dict.fromkeys(name for task in tasks for name in task if name not in TASK_KEYS)
+    for name in grid:
+        for place, options in (("at the top", base), ("in [[runs]]", in_runs), ("in [[tasks]]", in_tasks)):
+            if name in options:
+                raise ExperimentError(f"{where}: {name} is set {place} and in [grid]. Remove one")
+    for name in (name for name in in_runs if name in in_tasks):
+        raise ExperimentError(f"{where}: {name} is set in [[runs]] and in [[tasks]]. Remove one")
+    for name in (*grid, *in_runs, *in_tasks):
+        if name in _COMMON:
+            raise ExperimentError(f"{where}: {name} cannot differ between runs. {_suggest_place(name)}")
 
 
 def _read_grid(grid: Any, where: str) -> dict[str, list[Any]]:
@@ -149,6 +205,71 @@ def _read_runs(runs: Any, where: str) -> list[dict[str, Any]]:
     return normalized
 
 
+def _read_measuring(content: Mapping[str, Any], where: str) -> Measuring:
+    """Read time limit and link models."""
+    limit, profiles = content.get("time_limit"), content.get("link_models", [])
+    if not isinstance(profiles, (list, tuple)) or any(name not in PROFILES for name in profiles):
+        raise ExperimentError(
+            f"{where}: link_models is {profiles!r}; expected a list of profiles, such as {list(PROFILES)}. Change it"
+        )
+    return Measuring(tuple(profiles), None if limit is None else check_positive(limit, f"{where}: time_limit"))
+
+
+def _read_tasks(tasks: Any, where: str) -> list[dict[str, Any]]:
+    """Read the tables [[tasks]]; empty without them."""
+    if tasks is None:
+        return []
+    if not isinstance(tasks, list) or not tasks or not all(isinstance(task, dict) for task in tasks):
+        raise ExperimentError(f"{where}: tasks is {tasks!r}; expected tables, each under a line [[tasks]]")
+    read, names = [], set()
+    for number, task in enumerate(tasks, 1):
+        at = f"{where} [[tasks]] {number}"
+        options = _normalize({name: value for name, value in task.items() if name not in TASK_KEYS}, at, TASK_KEYS)
+        _check_single_values(options, at)
+        name, known, costs = (task.get(key) for key in TASK_KEYS)
+        if not isinstance(name, str) or not name or name in names:
+            raise ExperimentError(f"{at}: name is {name!r}; expected a text that no other task has. Change it")
+        if not isinstance(known or {}, dict):
+            raise ExperimentError(f"{at}: known is {known!r}; expected a table, such as {{ radius = 10.0 }}. Change it")
+        for cost in costs.values() if isinstance(costs, dict) else [costs] * (costs is not None):
+            check_positive(cost, f"{at}: reference_cost")
+        names.add(name)
+        read.append(options | {key: task[key] for key in TASK_KEYS if key in task})
+    return read
+
+
+def label_cells(study: StudyFile, cells: Sequence[RunOptions]) -> list[Row]:
+    """Return the name of the task and the reference cost of each cell; empty without tasks."""
+    if not study.tasks:
+        return []
+    size = len(cells) // len(study.tasks)
+    labels = []
+    for number, cell in enumerate(cells):
+        task = study.tasks[number // size]
+        costs = task.get("reference_cost")
+        cost = costs.get(str(cell.seed), costs.get(cell.seed)) if isinstance(costs, dict) else costs
+        labels.append({"task": task["name"], "reference_cost": cost})
+    return labels
+
+
+def with_known(cell: RunOptions, known: Mapping[str, Any]) -> RunOptions:
+    """Return a run whose method takes the public values of a task that it requires, such as a radius.
+
+    A method takes only values that are parameters without a default, and none that its spec sets already.
+    """
+    if not known or is_reference(cell.algorithm):
+        return cell
+    # Other options of the run may be wrong, which is reported by its row.
+    method = parse_method(RunOptions(algorithm=cell.algorithm))
+    draft = method.build(cell.draft_k)
+    if not draft.traits.needs_parameters:
+        return cell
+    kind: Any = type(draft)
+    keys = parameters(kind)
+    options = {name: value for name, value in known.items() if name in keys} | method.spec.options
+    return replace(cell, algorithm=str(Spec(method.spec.name, options)))
+
+
 def expand_grid(study: StudyFile, where: str) -> list[RunOptions]:
     """List the runs in order: single runs, then the grid with the last list fastest, then seeds.
 
@@ -157,19 +278,25 @@ def expand_grid(study: StudyFile, where: str) -> list[RunOptions]:
     ExperimentError
         If an option is wrong, two runs are equal, or there are more than 100,000 runs.
     """
-    count = len(study.runs) * len(study.seeds)
+    count = len(study.runs) * len(study.seeds) * max(len(study.tasks), 1)
     for values in study.grid.values():
         count *= len(values)
     if count > _MAX_RUNS:
         raise ExperimentError(f"{where} has {count:,} runs; expected at most {_MAX_RUNS:,}. Remove values or seeds")
+    return [cell for task in study.tasks or [{}] for cell in _expand_task(study, task, where)]
+
+
+def _expand_task(study: StudyFile, task: Mapping[str, Any], where: str) -> list[RunOptions]:
+    """List the runs on a task."""
+    in_task = {name: value for name, value in task.items() if name not in TASK_KEYS}
     cells: dict[RunOptions, None] = {}
     for run in study.runs:
         for combination in product(*study.grid.values()):
-            options = study.base | run | dict(zip(study.grid, combination, strict=True))
+            options = study.base | in_task | run | dict(zip(study.grid, combination, strict=True))
             cell = replace(RunOptions.from_mapping(options, where), out=None, plot=False)
             # A server method uses its star instead of each graph of the grid, so equal runs are expected.
             on_star = _uses_star(cell, study)
-            cell = replace(cell, graph=None) if on_star else cell
+            cell = with_known(replace(cell, graph=None) if on_star else cell, task.get("known", {}))
             if cell in cells and not on_star:
                 raise ExperimentError(f"{where}: the run with {run_label(cell, study)} occurs twice. Remove one")
             cells[cell] = None
@@ -181,6 +308,8 @@ def _uses_star(cell: RunOptions, study: StudyFile) -> bool:
     try:
         return needs_hub(parse_method(cell).build(cell.draft_k))
     except P2PKMError as error:
+        if study.refusals == "rows":
+            return False
         raise type(error)(f"the run with {run_label(cell, study)}: {error}") from None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from p2pkm.core.cache import shared_cache
 from p2pkm.core.errors import ExperimentError, NetworkError
@@ -34,7 +34,16 @@ from p2pkm.experiments.studies.run_study import (
     run_study,
     select_share,
 )
-from p2pkm.experiments.studies.study_file import StudyFile, check_runs, expand_grid, parse_study, read_study, run_label
+from p2pkm.experiments.studies.study_file import (
+    TASK_KEYS,
+    StudyFile,
+    check_runs,
+    expand_grid,
+    label_cells,
+    parse_study,
+    read_study,
+    run_label,
+)
 from p2pkm.metrics.registry import ShownIn, columns, keys, write_legend
 from p2pkm.network.world import connect
 from p2pkm.storage.conclusion import write_verdicts
@@ -96,7 +105,7 @@ def _run_file(  # noqa: PLR0913 - the arguments of the command
 ) -> int:  # fmt: skip
     """Run the study of a file."""
     cells = expand_grid(study, path)
-    check_runs(cells, partial(run_label, study=study))
+    check_study(cells, study)
     out = out or study.base.get("out")
     cells = cells if part is None else take_share(cells, part, out)
     if output.dry_run:
@@ -134,7 +143,9 @@ def _run_file(  # noqa: PLR0913 - the arguments of the command
 def study(  # noqa: PLR0913 - the public signature
     *, grid: Mapping[str, Iterable[Any]] | None = None, runs: Iterable[Mapping[str, Any]] | None = None,
     seeds: str | Iterable[int] = "0-4", jobs: int = 1, out: str | os.PathLike[str] | None = None, plot: bool = False,
-    progress: bool = True, margin: float = MARGIN, **options: Any,
+    progress: bool = True, margin: float = MARGIN, tasks: Iterable[Mapping[str, Any]] | None = None,
+    refusals: Literal["raise", "rows"] = "raise", time_limit: float | None = None, link_models: Iterable[str] = (),
+    **options: Any,
 ) -> Study:  # fmt: skip
     """Run a parameter study: every combination of option values with every seed, as ``p2pkm sweep`` does.
 
@@ -159,6 +170,18 @@ def study(  # noqa: PLR0913 - the public signature
         Print a line on standard error for each finished run; in a notebook, show a bar, and a table at the end.
     margin : float, default=0.005
         Largest absolute log ratio at which two configurations are equivalent: 0.005 is 0.5 %; 0: never.
+    tasks : iterable of dict, optional
+        Tasks on which everything else is run: options such as ``data``, and
+
+        * ``name``: value of the column ``task``;
+        * ``known``: public values, such as ``{"radius": 10.0}``, for methods that require them;
+        * ``reference_cost``: cost of a known clustering, one number or a dict by seed, for the column ``excess``.
+    refusals : {"raise", "rows"}
+        A configuration that is rejected with all seeds raises its error before any run, or is a row with its error.
+    time_limit : float, optional
+        Seconds of a run; a longer one is a row with its error. None: no limit.
+    link_models : iterable of str
+        Link models for whose simulated time there are columns, such as ``seconds_lan``, all from one run.
     **options
         Options of all runs, named as on the command line with ``_`` for ``-``, such as ``devices=16``.
 
@@ -221,16 +244,41 @@ def study(  # noqa: PLR0913 - the public signature
     content = _read_content(program, grid, runs, options)
     content["seeds"] = seeds if isinstance(seeds, str) else as_list(seeds, "seeds")
     content |= {"plot": plot, "margin": margin, "names": program.to_tables()}
+    content |= {"refusals": refusals, "time_limit": time_limit, "link_models": as_list(link_models, "link_models")}
+    if tasks is not None:
+        content["tasks"] = [_take_task(program, task) for task in as_list(tasks, "tasks")]
     with available(program.collect()):
         study_file = parse_study(content, _CALL)
         cells = expand_grid(study_file, _CALL)
-        check_runs(cells, partial(run_label, study=study_file))
+        check_study(cells, study_file)
         folder = open_folder("none" if out is None else os.fspath(out), "sweep", MARK)
         with nullcontext() if folder is None else Lock(folder):
             rows = run_sweep(cells, study_file, folder, OutputOptions(quiet=not progress), jobs=jobs)
     if len(rows) < len(cells):
         raise KeyboardInterrupt
     return Study(rows, folder, study_file.margin)
+
+
+def check_study(cells: Sequence[RunOptions], study: StudyFile) -> None:
+    """Check that every configuration can run, unless rejected ones are rows.
+
+    Raises
+    ------
+    P2PKMError
+        If a configuration cannot run with any of its seeds.
+    """
+    if study.refusals == "raise":
+        check_runs(cells, partial(run_label, study=study))
+
+
+def _take_task(program: ProgramValues, task: Any) -> dict[str, Any]:
+    """Return a task with references instead of objects."""
+    if not isinstance(task, Mapping):
+        raise ExperimentError(
+            f"tasks contains {task!r}; expected options, such as {{'name': 'grid', 'data': 'grid16'}}"
+        )
+    options = {name: value for name, value in task.items() if name not in TASK_KEYS}
+    return program.take_options(options) | {name: task[name] for name in TASK_KEYS if name in task}
 
 
 def _read_content(
@@ -277,7 +325,10 @@ def run_sweep(
     announce_study_compilation(quiet=output.quiet)
     print_graph_notes(cells, quiet=output.quiet)
     try:
-        study_rows = run_study(cells, folder, connect(), bar or progress, jobs=jobs)
+        study_rows = run_study(
+            cells, folder, connect(), bar or progress, jobs=jobs, measuring=study.measuring,
+            labels=label_cells(study, cells),
+        )  # fmt: skip
     finally:
         progress.close()
     rows = flatten_rows(study_rows, study)
@@ -372,9 +423,18 @@ class SweepProgress:
 
 def flatten_rows(study_rows: Sequence[Row], study: StudyFile) -> list[Row]:
     """Convert rows to flat rows with equal columns, varied options first; missing values are None."""
-    rows = [put_options_first(row, study.swept) for row in study_rows]
+    rows = [put_options_first(_add_excess(row), study.swept) for row in study_rows]
     names = dict.fromkeys(name for row in rows for name in row if name not in ("trace", OPTIONS))
     return [{name: row.get(name) for name in names} for row in rows]
+
+
+def _add_excess(row: Row) -> Row:
+    """Return a row with its excess over the reference of its task, if it has one."""
+    if "reference_cost" not in row:
+        return row
+    cost, reference = row.get("cost_mean"), row["reference_cost"]
+    excess = None if cost is None or reference is None else cost / reference - 1.0
+    return {"task": row["task"]} | row | {"excess": excess}
 
 
 def write_tables(folder: Path, rows: Sequence[Row], study_rows: Sequence[Row]) -> None:
