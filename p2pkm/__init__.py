@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from p2pkm.deep.linear_probe import Probe as Probe
     from p2pkm.deep.linear_probe import linear_probe as linear_probe
     from p2pkm.deep.measure_table import deep_table as deep_table
+    from p2pkm.experiments.bench.run_bench import Benchmark as Benchmark
+    from p2pkm.experiments.bench.run_bench import bench as bench
     from p2pkm.experiments.checking.check_method import check_method as check_method
     from p2pkm.experiments.estimators.estimator import P2PKMeans as P2PKMeans
     from p2pkm.experiments.estimators.scaler import P2PStandardScaler as P2PStandardScaler
@@ -131,6 +133,8 @@ _MODULES = {
     "DataStream": "p2pkm.data.stream",
     "Result": "p2pkm.metrics.result",
     "Topology": "p2pkm.network.graph",
+    "Benchmark": "p2pkm.experiments.bench.run_bench",
+    "bench": "p2pkm.experiments.bench.run_bench",
     "simulate": "p2pkm.experiments.simulate",
     "check_method": "p2pkm.experiments.checking.check_method",
     "study": "p2pkm.experiments.studies.sweep",

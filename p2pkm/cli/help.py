@@ -20,7 +20,7 @@ _EXAMPLES = (
     ("mpirun -n 16 python -m p2pkm --graph ring", "one device per MPI rank, bit-identical results"),
 )
 _COMMANDS = {
-    "Run": ("run", "compare", "sweep", "resume", "verify"),
+    "Run": ("run", "compare", "sweep", "bench", "resume", "verify"),
     "Inspect": ("data", "algorithms", "topology", "plan", "report", "predict", "animate", "attack", "faults"),
     "Setup": ("help", "doctor", "compile"),
 }

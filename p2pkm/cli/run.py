@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from p2pkm.cli.animate import animate
 from p2pkm.cli.attack import attack
+from p2pkm.cli.bench import bench
 from p2pkm.cli.completion import complete
 from p2pkm.cli.faults import faults
 from p2pkm.cli.help import GroupedCommand, RootCommand
@@ -189,6 +190,7 @@ def help_command(topic: str | None) -> int:
 
 command.add_command(topology)
 command.add_command(sweep)
+command.add_command(bench)
 command.add_command(attack)
 command.add_command(animate)
 command.add_command(report)

@@ -169,7 +169,7 @@ def test_a_study_that_somebody_is_still_at_is_left_alone(tmp_path):
 def test_processes_are_for_studies(tmp_path):
     assert here(*SMALL, "--out", tmp_path / "run").code == 0
     ending = here("resume", tmp_path / "run", "--jobs", "2")
-    assert ending.code == 2 and "it holds neither a study nor a comparison. Remove --jobs" in ending.err
+    assert ending.code == 2 and "it holds no study, comparison or benchmark. Remove --jobs" in ending.err
 
 
 @pytest.mark.parametrize("text", ["0", "0-4", "3,1,2", "0-2,7,9-11"])

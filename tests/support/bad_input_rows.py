@@ -123,6 +123,19 @@ USAGE = """
 --algorithm fkm --coupling 3              | method 'fkm' has no key coupling
 --algorithm fkm --init global           | method 'fkm' has no key init
 --algorithm fkm --schedule jacobi         | method 'fkm' has no key schedule
+bench --suite cores                       | Did you mean 'core'?
+bench --task grid                         | unknown task 'grid'
+bench --algorithm gtvmni                  | Did you mean 'gtvmin'
+bench --algorithm deepfeca                | cannot be ranked
+bench --suite real                        | lacks the files cells, census
+bench --file mnist                        | expected NAME=PATH
+bench --time-limit 0                      | time_limit is 0
+bench --out full                          | does not hold a bench
+bench list cores                          | Did you mean 'core'?
+bench merge full --out x                  | expected at least two
+--data mixture:ratio=0.5                  | ratio is 0.5
+--data mixture:outliers=1                 | outliers is 1
+--partition dominant:share=1              | share is 1
 swep                                      | Did you mean 'sweep'? Known: algorithms, animate,
 topology descrbe ring                     | Did you mean 'describe'?
 algorithms fecca                          | Did you mean 'feca'?

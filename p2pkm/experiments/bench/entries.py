@@ -1,0 +1,186 @@
+"""Entries of the benchmark: a method with its defaults and its encoding, as the tables name it."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from p2pkm.channel.quantization import find_obstacle
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.spec import Spec, parameters, split_specs
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.bench.suites import Task
+from p2pkm.experiments.config import MethodSpec, parse_method
+from p2pkm.experiments.program_objects import is_reference, tell_names
+from p2pkm.experiments.studies.study_file import with_known
+from p2pkm.methods.catalogue import CATALOGUE
+from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.methods.registry import METHODS, known
+
+_TABLE = files(__package__) / "entries.toml"
+_DEFAULTS = "defaults"  # parameter of methods with published defaults
+_EVERY = "all"
+_RAW = ("sample", "all")  # points in the catalogue that leave the devices
+_INTEGER, _REAL = "integer", "real"
+
+
+class Entry(NamedTuple):
+    """Entry of the benchmark.
+
+    Attributes
+    ----------
+    name : str
+        Name in tables, such as "gtvmin (paper, real numbers)".
+    algorithm : str
+        Spec of the method.
+    defaults : {"ours", "paper"}
+    encoding : {"integer", "real"}
+        Encoding that is requested; with "integer", a run whose options exclude integers sends real numbers.
+    trust : str
+        Class of trust: "no server", "server", "raw points leave", "private" or "baseline".
+    method : str
+        Name of the method that the entry belongs to.
+    """
+
+    name: str
+    algorithm: str
+    defaults: str
+    encoding: str
+    trust: str
+    method: str
+
+    def on(self, task: Task, graph: str | None, seed: int) -> RunOptions:
+        """Return the options of a run on a task.
+
+        The method takes the start of the task if it has the option `init`, public values of the task if it requires
+        them, and a noise seed, so that the run can be repeated.
+        """
+        options = replace(
+            task.options,
+            algorithm=self.algorithm,
+            quantize="possible" if self.encoding == _INTEGER else "none",
+            graph=graph,
+            seed=seed,
+            out=None,
+            plot=False,
+        )
+        spec, draft, keys = _look_up(self.algorithm)
+        if task.start is not None and "init" in keys and "init" not in spec.options:
+            options = replace(options, init=task.start)
+        if draft.traits.is_secret and "noise_seed" in keys and not is_reference(self.algorithm):
+            repeatable = Spec(spec.name, {"noise_seed": seed} | spec.options)
+            options = replace(options, algorithm=str(repeatable))
+        return with_known(options, task.known)
+
+    @property
+    def has_server(self) -> bool:
+        """Whether the method runs on the star of a server, so that the graph of a task does not matter."""
+        return bool(needs_hub(_look_up(self.algorithm)[1]))
+
+
+def list_entries(algorithms: Sequence[str]) -> list[Entry]:
+    """List the entries of methods.
+
+    Parameters
+    ----------
+    algorithms : sequence of str
+        "all", names of methods for all of their entries, names of entries such as "gtvmin (real numbers)", specs, or
+        references to objects of a program.
+
+    Raises
+    ------
+    ExperimentError
+        If a method is unknown, or an option is wrong.
+    """
+    table = read_entries()
+    listed: dict[str, Entry] = {}
+    for text in algorithms:
+        of_method = [entry for entry in table if text in (_EVERY, entry.method)]
+        exact = [entry for entry in table if entry.name == text]
+        for entry in of_method or exact or _make_entries(text, tell_names(text), {}):
+            listed[entry.name] = entry
+    return list(listed.values())
+
+
+def count_entries(number: int) -> str:
+    """Write a number of entries, such as "1 entry"."""
+    return "1 entry" if number == 1 else f"{number} entries"
+
+
+def split_list(text: str) -> list[str]:
+    """Split a list of entries, whose names may contain commas in parentheses."""
+    names = sorted((entry.name for entry in read_entries() if "," in entry.name), key=len, reverse=True)
+    for number, name in enumerate(names):
+        text = text.replace(name, f"entry {number}")
+    return [
+        names[int(part.removeprefix("entry "))] if part.startswith("entry ") else part for part in split_specs([text])
+    ]
+
+
+def read_entries() -> list[Entry]:
+    """Read the table of entries that ships with the package; methods that this version lacks are left out."""
+    table = tomllib.loads(_TABLE.read_text("utf-8"))
+    return [entry for name, row in table.items() if name in METHODS for entry in _make_entries(name, name, row)]
+
+
+def _make_entries(algorithm: str, name: str, row: Mapping[str, str]) -> list[Entry]:
+    """Make the entries of a method: with our and published defaults, in integers and in real numbers."""
+    spec, draft, _ = _look_up(algorithm)
+    trust = row.get("trust") or _classify(spec.name, draft)
+    variants = {"ours": algorithm}
+    paper = row.get("paper", f"{_DEFAULTS}=paper" if _has_published(algorithm, spec) else "")
+    if paper:
+        variants["paper"] = f"{algorithm}:{paper}"
+    can_be_integers = not find_obstacle(draft)
+    entries = []
+    for defaults, variant in variants.items():
+        # Published methods send real numbers.
+        for encoding in (_INTEGER, _REAL) if can_be_integers and defaults == "ours" else (_REAL,):
+            marks = ["paper"] * (defaults == "paper") + ["real numbers"] * (can_be_integers and encoding == _REAL)
+            label = f"{name} ({', '.join(marks)})" if marks else name
+            entries.append(Entry(label, variant, defaults, encoding, trust, spec.name))
+    return entries
+
+
+def _has_published(algorithm: str, spec: Spec) -> bool:
+    """Return whether a method without options has a key that selects its published defaults."""
+    is_plain = algorithm == spec.name and not is_reference(algorithm)
+    return is_plain and _DEFAULTS in parameters(known(algorithm)[algorithm])
+
+
+def _classify(name: str, draft: Any) -> str:
+    """Return the class of trust of a method by its entry in the catalogue, or by its traits."""
+    row = CATALOGUE.get(name)
+    if draft.traits.draws_secrets and (row is None or row.family == "private"):
+        return "private"
+    if row is not None and row.points in _RAW:
+        return "raw points leave"
+    return "server" if needs_hub(draft) else "no server"
+
+
+def _look_up(algorithm: str) -> tuple[Spec, Any, Mapping[str, Any]]:
+    """Return the spec of a method, the method with one cluster, and its parameters."""
+    return _look_up_object(algorithm) if is_reference(algorithm) else _look_up_named(algorithm)
+
+
+def _look_up_object(algorithm: str) -> tuple[Spec, Any, Mapping[str, Any]]:
+    method: MethodSpec = parse_method(RunOptions(algorithm=algorithm))
+    draft = method.build(method.k or 1)
+    kind: Any = type(draft)
+    # An object has all parameters already.
+    return method.spec, draft, parameters(kind) if method.k is None else {}
+
+
+@cache
+def _look_up_named(algorithm: str) -> tuple[Spec, Any, Mapping[str, Any]]:
+    method = parse_method(RunOptions(algorithm=algorithm))
+    draft = method.build(1)
+    if draft.traits.derives_features:
+        raise ExperimentError(
+            f"algorithm {algorithm} cannot be ranked: it clusters learned features, whose costs are not those of the "
+            "points. Use another method"
+        )
+    kind: Any = type(draft)
+    return method.spec, draft, parameters(kind)

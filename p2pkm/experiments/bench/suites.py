@@ -1,0 +1,215 @@
+"""Suites of the benchmark: files of named tasks that ship with the package, or of the user."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.spec import split_specs, suggest
+from p2pkm.core.validation import check_integer
+from p2pkm.data.sources import parse_source
+from p2pkm.engine.run_options import OPTIONS, RunOptions
+from p2pkm.experiments.studies.seeds import parse_seeds
+from p2pkm.experiments.studies.study_file import read_seeds
+from p2pkm.storage.toml import load_toml
+
+_FOLDER = files(__package__) / "suites"
+_SUITE = ("version", "title", "seeds", "graphs", "splits", "options", "partitions", "algorithm", "link_models",
+          "time_limit", "tasks")  # fmt: skip
+_TASK = ("name", "file", "start", "splits", "seeds", "graphs", "known")
+_LINK_MODELS = ("lan", "wan", "edge")
+
+
+class Task(NamedTuple):
+    """Task of a suite: a clustering problem on devices.
+
+    Attributes
+    ----------
+    name : str
+        Name, such as "grid16-skew".
+    options : RunOptions
+        Options of all runs: points, number of clusters, partition, devices, faults.
+    graphs : tuple of str
+        Graphs of peer-to-peer methods.
+    seeds : tuple of int
+    start : str or None
+        Initialization of the methods that take one; None: that of the method.
+    known : dict
+        Public values that a method may use if it requires them, such as the radius of the points.
+    file : str or None
+        Name of the file that the user supplies; None: the points are generated or part of a package.
+    """
+
+    name: str
+    options: RunOptions
+    graphs: tuple[str, ...]
+    seeds: tuple[int, ...]
+    start: str | None = None
+    known: Mapping[str, Any] = {}
+    file: str | None = None
+
+
+class Suite(NamedTuple):
+    """Suite of tasks.
+
+    Attributes
+    ----------
+    name : str
+    version : int
+        Raised with every change of a task; rows of different versions are not joined.
+    title : str
+        What the suite shows, in a few words.
+    tasks : tuple of Task
+    algorithm : str
+        Entries that run by default.
+    link_models : tuple of str
+        Link models of the simulated time.
+    time_limit : float
+        Seconds of a run.
+    """
+
+    name: str
+    version: int
+    title: str
+    tasks: tuple[Task, ...]
+    algorithm: str = "all"
+    link_models: tuple[str, ...] = _LINK_MODELS
+    time_limit: float = 120.0
+
+    def select(self, names: Sequence[str], seeds: str | Iterable[int] | None) -> "Suite":
+        """Return the suite with some of its tasks and with other seeds.
+
+        Raises
+        ------
+        ExperimentError
+            If a task is unknown, or the seeds cannot be read.
+        """
+        known = {task.name: task for task in self.tasks}
+        for name in names:
+            if name not in known:
+                raise ExperimentError(f"unknown task {name!r} of suite {self.name}. {suggest(name, known)}")
+        tasks = [known[name] for name in names] if names else list(self.tasks)
+        if seeds is not None:
+            chosen = parse_seeds(seeds) if isinstance(seeds, str) else read_seeds(list(seeds), "bench(...)")
+            tasks = [task._replace(seeds=tuple(chosen)) for task in tasks]
+        return self._replace(tasks=tuple(tasks))
+
+    def with_files(self, paths: Mapping[str, str]) -> "Suite":
+        """Return the suite with the files of the user.
+
+        Raises
+        ------
+        ExperimentError
+            If a task lacks its file, or a file has no task.
+        """
+        expected = {task.file for task in self.tasks if task.file is not None}
+        for name in paths:
+            if name not in expected:
+                listed = f"expected one of {', '.join(sorted(expected))}" if expected else "its tasks read no files"
+                raise ExperimentError(f"--file {name} is not a file of suite {self.name}; {listed}. Remove it")
+        missing = sorted(expected - paths.keys())
+        if missing:
+            example = " ".join(f"--file {name}=PATH" for name in missing)
+            raise ExperimentError(
+                f"suite {self.name} lacks the files {', '.join(missing)}, which do not ship with this package. Add "
+                f"{example}, or select tasks with --task"
+            )
+        located = [
+            task if task.file is None else task._replace(options=replace(task.options, data=_locate(paths, task.file)))
+            for task in self.tasks
+        ]
+        return self._replace(tasks=tuple(located))
+
+
+def _locate(paths: Mapping[str, str], name: str) -> str:
+    """Return the spec of a file of the user."""
+    path = paths[name]
+    if not Path(path).exists():
+        raise ExperimentError(f"--file {name} is {path}, which does not exist; expected a data file. Check the path")
+    return f"file:{path}"
+
+
+def list_suites() -> list[str]:
+    """List the names of the suites that ship with the package."""
+    return sorted(path.name.removesuffix(".toml") for path in _FOLDER.iterdir() if path.name.endswith(".toml"))
+
+
+def read_suite(name: str) -> Suite:
+    """Read a suite by its name, or from a TOML file of the user.
+
+    Raises
+    ------
+    ExperimentError
+        If the suite is unknown, or an entry of its file is wrong.
+    """
+    if name in list_suites():
+        return _parse(load_toml(str(_FOLDER / f"{name}.toml"), "suite"), name, f"suite {name}")
+    if not name.endswith(".toml"):
+        raise ExperimentError(f"unknown suite {name!r}. {suggest(name, list_suites())} A file is a path with .toml")
+    return _parse(load_toml(name, "suite"), Path(name).stem, name)
+
+
+def _parse(content: Mapping[str, Any], name: str, where: str) -> Suite:
+    """Check the content of a suite file."""
+    for key in content:
+        if key not in _SUITE:
+            raise ExperimentError(f"{where} has the unknown key {key!r}. {suggest(key, _SUITE)}")
+    for key in ("version", "tasks"):
+        if not content.get(key):
+            raise ExperimentError(f"{where} lacks {key}; expected a version from 1 and at least one [[tasks]]. Add it")
+    tasks = [task for table in content["tasks"] for task in _read_tasks(table, content, where)]
+    names = [task.name for task in tasks]
+    twice = next((task for task in names if names.count(task) > 1), None)
+    if twice is not None:
+        raise ExperimentError(f"{where} has two tasks called {twice}; expected different names. Rename one")
+    return Suite(
+        name,
+        check_integer(content["version"], 1, f"{where}: version"),
+        str(content.get("title", name)),
+        tuple(tasks),
+        str(content.get("algorithm", "all")),
+        tuple(content.get("link_models", _LINK_MODELS)),
+        float(content.get("time_limit", 120.0)),
+    )
+
+
+def _read_tasks(table: Mapping[str, Any], suite: Mapping[str, Any], where: str) -> list[Task]:
+    """Read a table [[tasks]]: one task for each split, or one if it has a partition of its own."""
+    name = table.get("name")
+    if not isinstance(name, str) or not name:
+        raise ExperimentError(f"{where} has a task without name; expected text, such as grid16. Add it")
+    at = f"{where}, task {name}"
+    options = {key: value for key, value in table.items() if key.replace("-", "_") not in _TASK}
+    for key in options:
+        if key.replace("-", "_") not in OPTIONS:
+            raise ExperimentError(f"{at} has the unknown key {key!r}. {suggest(key, [*OPTIONS, *_TASK])}")
+    options = {**suite.get("options", {}), **options}
+    partitions: Mapping[str, Any] = suite.get("partitions", {})
+    splits = [None] if "partition" in options else table.get("splits", suite.get("splits", [None]))
+    tasks = []
+    for split in splits:
+        if split is not None and split not in partitions:
+            raise ExperimentError(f"{at} has the unknown split {split!r}. {suggest(str(split), partitions)}")
+        part = {} if split is None else partitions[split]
+        part = {"partition": part} if isinstance(part, str) else dict(part)
+        # A partition may have graphs of its own, unless the task has.
+        graphs = table.get("graphs", part.pop("graphs", suite.get("graphs", ["ring"])))
+        # Names are "dominant-skew", not "dominant-dominant-skew".
+        suffix = "" if split is None else f"-{split.removeprefix(f'{name}-')}"
+        run_options = RunOptions.from_mapping({**options, **part}, at)
+        if table.get("file") is None:
+            parse_source(run_options.data)
+        tasks.append(
+            Task(
+                f"{name}{suffix}",
+                run_options,
+                tuple(split_specs(graphs)),
+                tuple(read_seeds(table.get("seeds", suite.get("seeds", "0-4")), at)),
+                table.get("start"),
+                table.get("known", {}),
+                table.get("file"),
+            )
+        )
+    return tasks
