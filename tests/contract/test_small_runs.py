@@ -76,8 +76,19 @@ def test_several_components(tmp_path):
 @pytest.mark.parametrize("name", sorted(SOURCES.keys() - {"file", "digits"}))
 def test_data(name):
     keys = {"grid16": ":points=4", "blobs": ":points=5,clusters=3", "slike": ":points=4", "balls": ":points=5",
-            "communities": ":devices=4", "shapes": ":points=3,side=8"}  # fmt: skip
-    clusters = {"grid16": 16, "blobs": 3, "slike": 15, "balls": 4, "iris": 3, "wine": 3, "communities": 4, "shapes": 6}
+            "communities": ":devices=4", "mixture": ":points=40", "shapes": ":points=3,side=8"}  # fmt: skip
+    clusters = {
+        "grid16": 16,
+        "blobs": 3,
+        "slike": 15,
+        "balls": 4,
+        "iris": 3,
+        "wine": 3,
+        "communities": 4,
+        "shapes": 6,
+        "breast-cancer": 2,
+        "mixture": 8,
+    }
     assert solve("--data", name + keys.get(name, ""), "--rounds", 3)["clusters"] == clusters[name]
 
 

@@ -15,7 +15,7 @@ def write(folder, graphs):
     names = ", ".join(f'"{graph}"' for graph in graphs)
     options = "".join(f"{name} = {value!r}\n" for name, value in OPTIONS.items())
     path = folder / "study.toml"
-    path.write_text(f'{options}algorithm = "consensus"\nseeds = "0-0"\n[grid]\ngraph = [{names}]\n')
+    path.write_text(f'{options}algorithm = "consensus:gossips=1"\nseeds = "0-0"\n[grid]\ngraph = [{names}]\n')
     return str(path)
 
 

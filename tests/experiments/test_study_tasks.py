@@ -7,7 +7,7 @@ import pytest
 import p2pkm
 from tests.support.run_cli import here
 
-SMALL = {"devices": 4, "rounds": 5, "progress": False, "seeds": [0, 1]}
+SMALL = {"devices": 4, "rounds": 20, "progress": False, "seeds": [0, 1]}
 TASKS = [
     {"name": "a", "data": "grid16:points=5", "known": {"radius": 20.0, "epsilon": 8.0}, "reference_cost": 100.0},
     {"name": "b", "data": "iris", "known": {"radius": 10.0, "epsilon": 8.0}, "reference_cost": {0: 50.0, 1: 80.0}},
@@ -89,5 +89,5 @@ def test_integers_where_possible():
     ).rows  # fmt: skip
     hashes = [row.get("centroids_sha256") for row in rows]
     assert hashes[0] == hashes[1] != hashes[2] and hashes[3] == hashes[5]
-    assert [row.get("encoding") for row in rows] == ["integer", "integer", "real", "real", None, "real"]
+    assert [row.get("message_encoding") for row in rows] == ["integer", "integer", "real", "real", None, "real"]
     assert rows[4]["termination"] == "rejected"

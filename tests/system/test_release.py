@@ -17,7 +17,7 @@ from p2pkm.cli.run import command
 from tests.support.run_cli import environment, here
 
 ROOT = Path(__file__).parents[2]
-DATA = {".toml", ".css", ".js", ".typed"}  # suffixes of what a package has beside its modules
+DATA = {".toml", ".css", ".js", ".json", ".typed"}  # suffixes of what a package has beside its modules
 
 
 def test_package_citation_and_changelog_agree_on_the_version():
@@ -115,7 +115,7 @@ def _completed(line):
         ("p2pkm --init g", ["global"]),
         ("p2pkm --schedule ", ["colored", "jacobi", "async"]),
         ("p2pkm --graph nothing-like-it", []),
-        ("p2pkm compare --algorithm gtvmin,fe", ["gtvmin,feca"]),
+        ("p2pkm compare --algorithm gtvmin,fec", ["gtvmin,feca"]),
         ("p2pkm compare --graph ring,kara", ["ring,karate"]),
         ("p2pkm topology describe kara", ["karate"]),
         ("p2pkm topology compare ring kara", ["karate"]),

@@ -20,7 +20,8 @@ DEEP = p2pkm.DeepTable((
 ))
 FAILED = p2pkm.Study([ROWS[0] | {"error": "TrainingError: the loss is nan"}])
 MORE = {  # arguments after the first, and words
-    "animate": ("x.gif",), "draw_all": ("figures",), "draw_comparison": (Path("figures"),),
+    "animate": ("x.gif",), "draw_all": ("figures",), "draw_bench": (Path("figures"),),
+    "draw_comparison": (Path("figures"),),
     "draw_study": (Path("figures"),), "plot_heatmap": ("algorithm", "seed"), "plot_topology": ("a graph",),
     "plot_leaks": (np.arange(4), np.ones((4, 4), int), "leaks"), "plot_nearest": (np.eye(4), np.eye(4)),
     "plot_partition_of": (None,),
@@ -38,6 +39,7 @@ OWN = {  # what a figure draws, of the things below
     "plot_features": {"square", "rows of numbers"}, "plot_nearest": {"square"},
     "plot_partition_of": {"whole numbers", "nx graph"}, "plot_quality": {"quality"}, "draw_comparison": {"quality"},
     "plot_topology": {"topology"}, "overlay": set(), "plot_explained": set(),
+    **{name: set() for name in ("draw_bench", "plot_bench_fronts", "plot_bench_map", "plot_bench_profiles")},
 }  # fmt: skip
 
 

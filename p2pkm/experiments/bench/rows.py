@@ -59,7 +59,7 @@ def make_row(suite: Suite, place: Place, measured: Row, references: References) 
     assert reference is not None
     raw = measured["points"] * measured["features"] * _BYTES
     return row | {
-        "encoding": measured["encoding"],
+        "encoding": measured["message_encoding"],
         "cost": measured["cost_mean"],
         "excess": measured["cost_mean"] / reference.cost - 1.0,
         "start_excess": _measure_start(measured, reference),

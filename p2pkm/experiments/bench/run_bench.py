@@ -227,7 +227,7 @@ def bench(  # noqa: PLR0913 - the public signature
     >>> import p2pkm
     >>> found = p2pkm.bench("mavg,kfed", tasks=["few-iid"], seeds=[0], progress=False)
     >>> len(found.rows), found.failed
-    (4, [])
+    (6, [])
     """
     check_jobs(check_integer(jobs, 1, "jobs"))
     check_scalar(progress, "progress")

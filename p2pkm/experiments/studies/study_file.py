@@ -208,7 +208,7 @@ def _read_runs(runs: Any, where: str) -> list[dict[str, Any]]:
 def _read_measuring(content: Mapping[str, Any], where: str) -> Measuring:
     """Read time limit and link models."""
     limit, profiles = content.get("time_limit"), content.get("link_models", [])
-    if not isinstance(profiles, (list, tuple)) or any(name not in PROFILES for name in profiles):
+    if not isinstance(profiles, (list, tuple)) or not set(map(str, profiles)) <= PROFILES.keys():
         raise ExperimentError(
             f"{where}: link_models is {profiles!r}; expected a list of profiles, such as {list(PROFILES)}. Change it"
         )
