@@ -488,7 +488,8 @@ def collect_metrics(result: Result) -> Row:
     summary = result.summary
     is_integer = summary["quantize"] is not None or summary["wire_bytes"] != summary["bytes"]
     times = {f"seconds_{name}": seconds for name, seconds in result.times.items()}
-    row = {name: summary[name] for name in keys(ShownIn.STUDY)} | {"message_encoding": "integer" if is_integer else "real"}
+    row = {name: summary[name] for name in keys(ShownIn.STUDY)}
+    row["message_encoding"] = "integer" if is_integer else "real"
     return row | times | {"trace": accumulate_rounds(result.rounds)}
 
 
