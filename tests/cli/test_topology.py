@@ -42,6 +42,7 @@ def test_describe_prints_one_object_with_what_the_library_says():
     assert found["predicted"]["contraction"]["value"] == predicted.contraction.value
 
 
+@pytest.mark.slow
 def test_the_table_says_which_figures_are_estimates():
     small, large = here(*SMALL_WORLD), here("topology", "describe", "grid", "--devices", 1_200)
     assert (small.code, large.code) == (0, 0)
@@ -179,6 +180,7 @@ def test_a_picture_of_a_comparison_names_everything_without_overlap():
         assert not any(one.overlaps(other) for other in boxes[i + 1 :])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
 def test_draw_writes_the_same_bytes_every_time(tmp_path, kind):
     starts = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}

@@ -43,6 +43,7 @@ def counts():
     return [library["num_threads"] for library in threadpool_info()]
 
 
+@pytest.mark.slow
 def test_sources_have_the_same_bits_on_two_threads_of_another_kernel():
     assert threads(2, "sources") == program.digests(["sources"])
 

@@ -94,6 +94,7 @@ def test_a_run_goes_on_with_the_round_after_its_checkpoint(tmp_path, monkeypatch
     assert sorted(set(steps)) == list(range(records[-1]["round"] + 2, last + 1))  # its own record comes after it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "number", "kind", "name"), thin(FIELDS, 2), ids=lambda one: getattr(one, "__name__", None)
 )

@@ -27,6 +27,7 @@ def test_every_method_and_initialization_is_tried():
     assert len(names) == len(set(names))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", thin([name for name, *_ in perturbed.configurations()], 2))
 def test_what_is_changed_on_its_way_changes_the_run(name):
     calm, changed = in_process(0.0)[name], in_process(SIZE)[name]

@@ -21,6 +21,7 @@ def in_process(number):
     return json.loads(here(*command_line(read()[number])).out)
 
 
+@pytest.mark.slow
 def test_the_list_has_every_pair_that_is_not_refused():
     covered = set().union(*map(pairs_of, read()))
     missing = [pair for pair in all_pairs() if pair not in covered]

@@ -113,6 +113,7 @@ def test_every_turn_takes_the_same_part_of_the_training(n_parameters, gossips, t
     assert_array_equal(found, np.array([10, 0, 1]) * method.learner(64).flops * (6 + 1) // turns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gossips", [None, 2])
 def test_it_passes_every_check(jax, gossips):
     options = {"network": "linear", "shape": "1x2", "views": False, "epochs": 1}

@@ -114,6 +114,7 @@ def _resolves(name, modules, members):
     return False
 
 
+@pytest.mark.slow
 def test_names_in_docstrings_exist():
     found = []
     for path, tree in FILES.items():

@@ -231,6 +231,7 @@ class Imitation:
         return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_random_networks_go_as_a_naive_simulation(seed):
     rng = np.random.default_rng(seed)

@@ -40,6 +40,7 @@ def runs(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_every_run_repeats_itself_in_one_process(runs, capsys):
     for number in range(len(CONFIGURATIONS)):
         assert main(["verify", str(runs / str(number))]) == 0

@@ -67,6 +67,7 @@ def near_ties(seed, shape):
     return np.ascontiguousarray(points, rng.choice([np.float64, np.float64, np.float32])), centroids
 
 
+@pytest.mark.slow
 @np.errstate(over="ignore", invalid="ignore")
 @settings(max_examples=100)
 @given(st.integers(0, 2**32), SHAPES)

@@ -336,6 +336,7 @@ def test_of_tables_that_differ_each_receiver_holds_the_one_that_it_received(form
     assert_array_equal(found[:, 1], [1, 3])
 
 
+@pytest.mark.slow
 @FORMS
 def test_more_versions_than_a_byte_counts_ask_for_a_wider_number(form):
     n = 300

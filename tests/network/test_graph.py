@@ -59,6 +59,7 @@ def test_the_root_of_a_tree_is_a_center(seed):
         assert excess_of_root(nx.random_labeled_tree(n, seed=seed)) == 0
 
 
+@pytest.mark.slow
 def test_the_root_of_other_graphs_may_lie_next_to_the_center():
     found = [excess_of_root(topologies.small_world(n, degree=4, rewire=0.2, seed=seed))
              for seed in range(60) for n in (10, 16, 30, 60)]  # fmt: skip

@@ -371,6 +371,7 @@ def test_every_output_has_the_same_verdicts(tmp_path):
     assert {name: word.partition(" (")[0] for name, word in drawn.items() if word != "best"} == EXPECTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("margin", [None, 0.0005])
 def test_a_folder_keeps_its_margin_and_page_and_csv_have_the_verdicts_of_the_sentence(tmp_path, margin, monkeypatch):
     settings = {} if margin is None else {"margin": margin}

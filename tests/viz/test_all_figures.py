@@ -211,6 +211,7 @@ def test_films_that_cannot_be_made(runs, tmp_path, monkeypatch):
         plots.animate(runs["mesh"], tmp_path / "film.mp4")
 
 
+@pytest.mark.slow
 def test_animate_on_the_command_line(runs, tmp_path):
     runs["one device"].save(tmp_path / "run")
     assert here("animate", tmp_path / "run").out == f"written: {tmp_path / 'run' / 'figures' / 'replay.gif'}\n"

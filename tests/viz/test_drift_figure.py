@@ -32,6 +32,7 @@ def test_the_summary_has_the_mean_and_the_worst_excess_and_the_bytes_of_a_round(
     assert {solve().summary[key] for key in summary if key.startswith("stream")} == {None}
 
 
+@pytest.mark.slow
 def test_the_breaks_are_marked(tmp_path):
     tape = write(tmp_path / "t.jsonl", {"kind": "leave", "round": 2, "device": 0, "number": 0},
                  {"kind": "arrive", "round": 5, "device": 0, "point": [0.0, 0.0]})  # fmt: skip
@@ -51,6 +52,7 @@ def test_only_runs_with_a_stream_have_the_figure(tmp_path):
     assert not plot_drift(solve(rounds=2)).axes[0].get_lines()
 
 
+@pytest.mark.slow
 def test_the_report_has_the_figure(tmp_path):
     run = tmp_path / "run"
     ending = here("--data", "grid16:points=1", "--devices", "3", "-k", "2", "--rounds", "1", "--stream",

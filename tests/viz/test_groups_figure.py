@@ -32,6 +32,7 @@ def test_every_group_has_a_color_and_a_name():
     assert len(set(np.unique(result.groups))) == 2
 
 
+@pytest.mark.slow
 def test_only_runs_with_groups_have_the_figure(tmp_path):
     assert "groups.png" in {path.name for path in draw_all(solve(groups=2), tmp_path / "groups")}
     assert "groups.png" not in {path.name for path in draw_all(solve(), tmp_path / "plain")}

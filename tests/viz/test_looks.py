@@ -144,6 +144,7 @@ def test_labels_of_the_color_bars_of_a_column_stand_apart(run):
     assert not any(label[one].overlaps(box) for one in (0, 1) for box in parts[1 - one])
 
 
+@pytest.mark.slow
 def test_styles_begin_at_once_and_end_with_the_block(run):
     before = dict(rcParams)
     with p2pkm.style("column"):

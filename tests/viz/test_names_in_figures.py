@@ -64,6 +64,7 @@ def covers(figure):
 LOOKED = [None, "column", *(pytest.param(look, marks=pytest.mark.slow) for look in FIGURE_STYLES if look != "column")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("look", LOOKED)
 @pytest.mark.parametrize("name", NAMED)
 def test_every_device_is_named_in_full_inside_the_figure(runs, name, look):
@@ -136,6 +137,7 @@ def test_a_drawing_of_a_graph_from_a_file_has_its_names(tmp_path, suffix):
     assert suffix == "csv" or "Köln &lt;west&gt;" in text
 
 
+@pytest.mark.slow
 def test_the_replay_of_a_report_has_the_names_and_writes_them(runs):
     page = runs[5].report().html
     assert all(name.replace("<", "\\u003c") in page or name in page for name in ("Oulu", "Universitätsklinikum"))

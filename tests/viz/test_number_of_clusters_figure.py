@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 import p2pkm
 import topologies
 from p2pkm.methods.building_blocks.number_of_clusters import INDICES
@@ -35,12 +37,14 @@ def test_a_number_without_a_value_has_no_place_on_the_curve():
     assert curve.get_xdata().tolist() == [1, 3, 4] and best.get_xdata().tolist() == [3]
 
 
+@pytest.mark.slow
 def test_only_runs_that_chose_have_the_figure(tmp_path):
     assert "k.png" in {path.name for path in draw_all(solve(k_max=9), tmp_path / "auto")}
     assert "k.png" not in {path.name for path in draw_all(solve(), tmp_path / "given")}
     assert not plot_k(solve()).axes[0].get_lines()
 
 
+@pytest.mark.slow
 def test_the_report_has_the_figure_and_the_table(tmp_path):
     run = tmp_path / "run"
     ending = here("-k", "auto", "--k-max", "5", "--data", "grid16:points=5", "--devices", "4", "--rounds", "1",

@@ -192,6 +192,7 @@ def test_stages_add_up(ring):
     assert rows[-1][1] == str(records[-1]["round"])
 
 
+@pytest.mark.slow
 def test_the_replay_holds_the_frames(ring):
     frames = film(ring, 6)
     frames["bytes"] += 7  # some of them before the first frame

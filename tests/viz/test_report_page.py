@@ -93,6 +93,7 @@ class Nesting(HTMLParser):
             pass
 
 
+@pytest.mark.slow
 def test_what_is_wide_scrolls_by_itself(page):
     nesting = Nesting()
     nesting.feed(re.sub(r"<svg.*?</svg>", "<svg></svg>", page[1], flags=re.DOTALL))

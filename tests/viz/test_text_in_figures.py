@@ -186,6 +186,7 @@ def test_overlaps_and_texts_outside_are_found():
     assert find_outside(figure) == ["too far right"] and has_conflicts(figure)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["graph, mesh", "bytes, mesh", "partition, mesh", "topology", "leaks"])
 def test_the_table_has_every_name_in_full(runs, name):
     with p2pkm.style("column"):
@@ -193,6 +194,7 @@ def test_the_table_has_every_name_in_full(runs, name):
     assert {row[column] for row in table for column in ("name", "x_name", "y_name")} - {""} >= set(NAMES)
 
 
+@pytest.mark.slow
 def test_panels_have_full_names_in_the_table(runs):
     with p2pkm.style("column"):
         table = list(csv.DictReader(io.StringIO(write_table(viz.plot_devices(runs["mesh"])))))

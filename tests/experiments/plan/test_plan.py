@@ -112,6 +112,7 @@ def test_classes_that_nobody_told_are_counted_and_devices_that_a_column_names(tm
         assert (resolved.clusters, resolved.devices) == (3, 4)
 
 
+@pytest.mark.slow
 def test_only_the_header_of_an_array_is_read(tmp_path, roomy):
     path = tmp_path / "large.npy"
     with path.open("wb") as file:
@@ -254,6 +255,7 @@ def test_one_of_something_is_not_in_the_plural(roomy):
     assert not re.search(r"\b1 (devices|links|points|features|rounds)\b", ending.out)
 
 
+@pytest.mark.slow
 def test_the_excess_that_theory_expects_is_planned(roomy):
     words = ("plan", "--devices", "100", "--data", "grid16:points=100")
     found = json.loads(here(*words, "--format", "json").out)
@@ -350,6 +352,7 @@ def test_a_pilot_is_scaled_by_what_it_leaves_out():
     assert complete["factor"] == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [
     {"graph": "hypercube", "devices": 4096}, {"graph": "random-regular:degree=3", "devices": 5000},
     {"graph": "peer-sampler:period=3", "devices": 3000, "schedule": "jacobi"}, {"scale": "standard", "devices": 3000},

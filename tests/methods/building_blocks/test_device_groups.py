@@ -70,6 +70,7 @@ def mixtures(groups, seed, n=12, r=8):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 2, 3, 4])
 def test_the_rule_finds_the_number_of_groups_and_who_is_in_them(groups):
     for seed in range(3):
@@ -89,6 +90,7 @@ def test_the_rule_counts_what_the_points_of_a_row_cost(within, groups):
     assert len(find_groups(devices)) == groups
 
 
+@pytest.mark.slow
 def test_equal_rows_are_one_group_and_groups_are_no_more_than_devices():
     same = rows_of([np.array([[1.0, 2.0, 3.0, 0.0]])] * 4, 2)
     assert len(find_groups(same)) == 1

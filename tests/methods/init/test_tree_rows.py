@@ -89,6 +89,7 @@ def test_no_point_leaves_its_device_with_rows_of_two():
     assert merged["bytes"] == few["bytes"] < plain["bytes"]
 
 
+@pytest.mark.slow
 def test_a_start_from_rows_is_better_than_the_default_where_clusters_are_many():
     graph = topologies.ring(10)
     wins = []

@@ -80,6 +80,7 @@ def instance(seed, n=5, k=3):
     return data, random_links(rng, n, connected=True), rng.normal(0, 3, (n, k, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("matching", ["nearest", "optimal"])
 def test_the_twin_finds_the_same_and_the_safeguard_acts(matching, normalize):

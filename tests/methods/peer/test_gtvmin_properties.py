@@ -73,6 +73,7 @@ def lloyd(points, weights, centroids):
     raise AssertionError("Lloyd did not end")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["jacobi", "colored"])
 def test_without_links_every_device_runs_lloyd(schedule):
     compared = 0

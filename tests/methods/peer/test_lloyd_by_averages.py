@@ -179,6 +179,7 @@ def test_local_sums_of_a_round_are_those_of_its_centroids(case):
         assert_allclose(state.averages if state.local is None else state.local, expected, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["star", "tree"])
 @cases
 def test_with_many_turns_a_round_is_a_central_lloyd_step(case, name):
