@@ -36,6 +36,9 @@ FIGURES = {
     "topology_study.png": ("python examples/topology_study.py", "", "topology_study.png"),
     "graph_gallery.png": ("python examples/graph_gallery.py", "", "graph_gallery.png"),
     "time_varying_gallery.png": ("python examples/graph_gallery.py", "", "time_varying_gallery.png"),
+    "bench_map.png": ("python docs/benchmark.py", "", "bench_map.png"),
+    "bench_profiles.png": ("python docs/benchmark.py", "", "bench_profiles.png"),
+    "bench_fronts.png": ("python docs/benchmark.py", "", "bench_fronts.png"),
     "byzantine.png": ("python examples/byzantine.py", "", "byzantine.png"),
 }
 
