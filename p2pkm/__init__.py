@@ -83,6 +83,8 @@ if TYPE_CHECKING:
     from p2pkm.metrics.result import Result as Result
     from p2pkm.network.graph import Topology as Topology
     from p2pkm.network.link_model import LinkModel as LinkModel
+    from p2pkm.privacy.budget import PrivacyBudget as PrivacyBudget
+    from p2pkm.privacy.budget import privacy_budget as privacy_budget
     from p2pkm.privacy.pair_leaks import PairLeaks as PairLeaks
     from p2pkm.privacy.pair_leaks import pair_leaks as pair_leaks
     from p2pkm.storage.load import load as load
@@ -145,6 +147,7 @@ _MODULES = {
     **dict.fromkeys(("Probe", "linear_probe"), "p2pkm.deep.linear_probe"),
     "PairLeaks": "p2pkm.privacy.pair_leaks",
     "pair_leaks": "p2pkm.privacy.pair_leaks",
+    **dict.fromkeys(("PrivacyBudget", "privacy_budget"), "p2pkm.privacy.budget"),
     "load": "p2pkm.storage.load",
     "Study": "p2pkm.storage.study_table",
     "load_study": "p2pkm.storage.study_table",

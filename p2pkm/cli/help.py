@@ -21,9 +21,10 @@ _EXAMPLES = (
 )
 _COMMANDS = {
     "Run": ("run", "compare", "sweep", "bench", "resume", "verify"),
-    "Inspect": ("data", "algorithms", "topology", "plan", "report", "predict", "animate", "attack", "faults"),
+    "Inspect": ("data", "algorithms", "topology", "plan", "report", "predict", "animate", "attack", "privacy",
+                "faults"),
     "Setup": ("help", "doctor", "compile"),
-}
+}  # fmt: skip
 _WIDTH = 100
 # Heading of options that are not options of a run.
 _OTHER = "Other options"

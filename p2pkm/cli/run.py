@@ -14,6 +14,7 @@ from p2pkm.cli.completion import complete
 from p2pkm.cli.faults import faults
 from p2pkm.cli.help import GroupedCommand, RootCommand
 from p2pkm.cli.options import with_format, with_options, without
+from p2pkm.cli.privacy import privacy
 from p2pkm.cli.report import report
 from p2pkm.cli.resume import resume_command
 from p2pkm.cli.summary_table import Terminal
@@ -192,6 +193,7 @@ command.add_command(topology)
 command.add_command(sweep)
 command.add_command(bench)
 command.add_command(attack)
+command.add_command(privacy)
 command.add_command(animate)
 command.add_command(report)
 command.add_command(data)

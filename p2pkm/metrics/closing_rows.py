@@ -278,13 +278,34 @@ def format_privacy(summary: Summary) -> Row:
         return NO_ROW
     if summary.get("noise_seed") is not None:
         return "none", "no guarantee: the noise has a known seed"
-    adversary = {
-        "masks": f"any {count(summary['curious'], 'curious device')}",
-        "none": "all other devices together",
-        "server": "recipients of the centroids; devices that add up sums are trusted",
-    }[summary["trust"]]
+    adversary = describe_adversary(summary["trust"], summary["curious"])
     point = "each point" if summary["relation"] == "add" else "the replacement of each point"
     return f"eps {summary['epsilon']:.3g}", f"at delta {summary['delta']:g} for {point}, against {adversary}"
+
+
+def describe_adversary(trust: str, curious: int) -> str:
+    """Describe the adversary that a guarantee holds against."""
+    return {
+        "masks": f"any {count(curious, 'curious device')}",
+        "none": "all other devices together",
+        "server": "recipients of the centroids; devices that add up sums are trusted",
+    }[trust]
+
+
+def describe_publication(relation: str) -> Row:
+    """Describe what may be published without voiding the guarantee, and what may not."""
+    withheld = "cost ratio, ARI, labels, figures or run folder"
+    if relation == "add":
+        return "centroids", f"not the number of points, {withheld}"
+    return "centroids, number of points", f"not {withheld}"
+
+
+def format_published(summary: Summary) -> Row:
+    """Format what may be published, and the command for several runs; nothing without a guarantee."""
+    if summary["relation"] is None or summary.get("noise_seed") is not None:
+        return NO_ROW
+    published, withheld = describe_publication(summary["relation"])
+    return published, f"{withheld}; p2pkm privacy budget RUN... adds up several runs"
 
 
 def format_alone(summary: Summary) -> Row:

@@ -59,7 +59,7 @@ def load(path: str | Path) -> Result:
     require_single_run(folder)
     if not (folder / "summary.json").is_file():
         raise DataError(f"{folder} {describe_missing_results(folder)}")
-    summary = _read_safely(folder / "summary.json", _read_object)
+    summary = read_summary(folder)
     rounds = _read_safely(folder / "rounds.jsonl", _read_rounds)
     arrays = {name: _read_safely(folder / f"{name}.npz", _read_arrays) for name in _REQUIRED}
     large = (folder / "graph.npz").is_file()
@@ -68,6 +68,17 @@ def load(path: str | Path) -> Result:
     stored = folder / "schema.json"
     schema = _read_safely(stored, lambda path: Schema.from_mapping(_read_object(path))) if stored.is_file() else None
     return replace(result, schema=schema)
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """Read the summary of a run folder alone.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read.
+    """
+    return dict(_read_safely(folder / "summary.json", _read_object))
 
 
 def _read_safely(path: Path, read: Callable[[Path], Any]) -> Any:

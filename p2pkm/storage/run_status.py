@@ -88,8 +88,18 @@ def describe_run_collection(folder: Path) -> str:
     for name, words in _COLLECTIONS.items():
         if (folder / name).is_file():
             return words
-    runs = sorted(path.parent for path in folder.glob("*/config.toml"))
+    runs = _find_runs(folder)
     return f"{len(runs)} run{'s' * (len(runs) > 1)}. Use the folder of one run, such as {runs[0]}" if runs else ""
+
+
+def list_runs(folder: Path) -> list[Path]:
+    """List the run folders in a folder of several runs, seeds in their order; any other folder stands for itself."""
+    is_single = not describe_run_collection(folder) or any((folder / name).is_file() for name in _COLLECTIONS)
+    return [folder] if is_single else sorted(_find_runs(folder), key=lambda run: (len(run.name), run.name))
+
+
+def _find_runs(folder: Path) -> list[Path]:
+    return sorted(path.parent for path in folder.glob("*/config.toml"))
 
 
 @contextmanager

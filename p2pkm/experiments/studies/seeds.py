@@ -33,6 +33,7 @@ from p2pkm.experiments.run import (
     prepare_and_validate,
 )
 from p2pkm.experiments.studies.run_study import fingerprint
+from p2pkm.metrics.closing_rows import describe_publication
 from p2pkm.metrics.registry import ShownIn, metrics_shown_in
 from p2pkm.metrics.result import Result
 from p2pkm.network.world import connect
@@ -281,8 +282,11 @@ def _show(closing: dict[str, Any], parent: Path | None) -> None:
     if (privacy := closing.get("privacy")) is not None:
         print(
             f"  differential privacy: {count(privacy['releases'], 'release')}, of the same points together eps "
-            f"{privacy['epsilon']:.3g} at delta {privacy['delta']:g} (mu {privacy['mu']:.3g})"
+            f"{privacy['epsilon']:.3g} at delta {privacy['delta']:g} (mu {privacy['mu']:.3g}, "
+            f"{privacy['mu'] / closing['runs'][0]['mu']:.3g} times that of one run)"
         )
+        published, withheld = describe_publication(closing["runs"][0]["relation"])
+        print(f"  may be published: {published}; {withheld}; p2pkm privacy budget RUN... adds up further runs")
     print(f"  {describe_folder(parent)}", flush=True)
 
 

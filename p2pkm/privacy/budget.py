@@ -1,0 +1,286 @@
+"""Privacy budget of several runs of the method `private` on the same points.
+
+Every run is a release with its own noise. Releases that are mu_i-GDP are together mu-GDP with mu the root of the sum of
+the mu_i^2, even if later runs were chosen after looking at earlier ones (`p2pkm.methods.building_blocks.gdp`).
+
+Runs for different relations have no common guarantee for `add`: a run for `replace` says nothing about the number of
+points. For `replace` they have one. Replacing a point is removing one and adding one, so a run that is mu-GDP for `add`
+is 2 mu-GDP for `replace` (Dong, Roth, Su: Gaussian Differential Privacy, 2022, Theorem 2).
+"""
+
+import os
+import reprlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.units import count
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.engine.run_secret import SEEDED
+from p2pkm.experiments.config import parse_method
+from p2pkm.methods.building_blocks.gdp import compose, epsilon_of
+from p2pkm.metrics.closing_rows import describe_adversary, describe_publication
+from p2pkm.metrics.result import Result
+from p2pkm.storage.load import read_summary
+from p2pkm.storage.run_status import describe_missing_results, list_runs, read_manifest, require_single_run, run_status
+from p2pkm.storage.toml import read_toml
+
+# Kinds of trust, from the strongest guarantee to the weakest.
+_TRUST = ("none", "masks", "server")
+
+
+@dataclass(frozen=True)
+class Release:
+    """Run of `private` that counts in a privacy budget.
+
+    Attributes
+    ----------
+    run : str
+        Run folder, or the number of a result in memory.
+    epsilon, delta : float
+        Guarantee of this run alone.
+    mu : float
+        Parameter mu of Gaussian differential privacy of this run alone.
+    relation, trust : str
+    curious : int
+        Number of colluding devices that the guarantee tolerates, with masks.
+    is_complete : bool
+        Whether the run sent all of its sums. Otherwise some are missing, and the run counts in full.
+    """
+
+    run: str
+    epsilon: float
+    delta: float
+    mu: float
+    relation: str
+    trust: str
+    curious: int
+    is_complete: bool
+
+
+@dataclass(frozen=True, repr=False)
+class PrivacyBudget:
+    """Privacy loss of several runs together, from `privacy_budget`; printed, it is a table.
+
+    Attributes
+    ----------
+    releases : tuple of Release
+        The runs, each once.
+    epsilon, delta, mu : float
+        Guarantee of all runs together.
+    relation : str
+        Relation of this guarantee: the weaker one, ``replace``, if those of the runs differ.
+    trust : str
+        Trust of this guarantee: the weakest one of the runs.
+    curious : int
+        Number of colluding devices that this guarantee tolerates, with masks.
+    notes : tuple of str
+        Runs that were given twice, runs that did not complete, and differences between the runs.
+    """
+
+    releases: tuple[Release, ...]
+    epsilon: float
+    delta: float
+    mu: float
+    relation: str
+    trust: str
+    curious: int
+    notes: tuple[str, ...]
+
+    @property
+    def published(self) -> str:
+        """What may be published of all runs together."""
+        kept = any(one.relation == "add" for one in self.releases)
+        return "{}; {}".format(*describe_publication("add" if kept else "replace"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all values as lists, texts and numbers."""
+        return asdict(self) | {
+            "releases": [asdict(one) for one in self.releases],
+            "notes": list(self.notes),
+            "published": self.published,
+        }
+
+    def __repr__(self) -> str:
+        return f"PrivacyBudget({count(len(self.releases), 'release')}, epsilon={self.epsilon:.4g}, mu={self.mu:.4g})"
+
+    def __str__(self) -> str:
+        rows = [("run", "epsilon", "delta", "mu", "relation", "trust")]
+        rows += [_write_row(one.run, one) for one in self.releases]
+        rows.append(_write_row("total", self))
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = [
+            "  ".join(
+                f"{cell:{'<>'[0 < place < 4]}{width}}"
+                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in rows
+        ]
+        point = "each point" if self.relation == "add" else "the replacement of each point"
+        against = describe_adversary(self.trust, self.curious)
+        lines += [
+            f"All runs together hold for {point}, against {against}.",
+            f"May be published: {self.published}.",
+            *(f"Note: {note}." for note in self.notes),
+        ]
+        return "\n".join(line.rstrip() for line in lines)
+
+
+def privacy_budget(runs: "Iterable[Result | str | Path]", delta: float | None = None) -> PrivacyBudget:
+    """Add up the privacy loss of runs of `private` on the same points.
+
+    Parameters
+    ----------
+    runs : iterable of Result, str or Path
+        Results, run folders, and folders of several runs, such as those of ``--seeds``. A run that is given twice, or
+        as a copy, counts once.
+    delta : float, optional
+        Delta of the total; default: the largest one of the runs.
+
+    Returns
+    -------
+    PrivacyBudget
+
+    Raises
+    ------
+    DataError
+        If a folder is not a run folder, or a run has no guarantee: it is of another method, or has seeded noise.
+    ExperimentError
+        If there is no run, or delta is not between 0 and 1.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> X, y = p2pkm.blobs(clusters=3, points=40, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(120, 3), labels=y)
+    >>> method = p2pkm.Private(3, epsilon=1, radius=50)
+    >>> results = [p2pkm.simulate(method, topologies.ring(3), shards, seed=seed) for seed in range(4)]
+    >>> one, four = p2pkm.privacy_budget(results[:1]), p2pkm.privacy_budget(results)
+    >>> round(four.mu / one.mu, 6), round(one.epsilon, 2), round(four.epsilon, 2)
+    (2.0, 1.0, 2.14)
+    """
+    if isinstance(runs, str | Path | Result):
+        runs = [runs]
+    found: dict[Any, Release] = {}
+    notes: list[str] = []
+    for identity, release in _read_all(runs):
+        if identity in found:
+            first = found[identity].run
+            again = "was given twice" if release.run == first else f"is the same run as {first}"
+            notes.append(f"{release.run} {again} and counts once")
+        else:
+            found[identity] = release
+    releases = tuple(found.values())
+    if not releases:
+        raise ExperimentError("runs is empty; expected at least one result or run folder of the method private")
+    delta = max(one.delta for one in releases) if delta is None else delta
+    relation = "replace" if any(one.relation == "replace" for one in releases) else "add"
+    mu = compose(*(one.mu * (1 + (one.relation != relation)) for one in releases))
+    trust = max((one.trust for one in releases), key=_TRUST.index)
+    curious = min((one.curious for one in releases if one.trust == "masks"), default=0)
+    notes += _compare(releases, relation, trust)
+    return PrivacyBudget(releases, epsilon_of(mu, delta), float(delta), mu, relation, trust, curious, tuple(notes))
+
+
+def _write_row(name: str, one: Release | PrivacyBudget) -> tuple[str, ...]:
+    trust = f"masks, curious={one.curious}" if one.trust == "masks" else one.trust
+    return name, f"{one.epsilon:.4g}", f"{one.delta:g}", f"{one.mu:.4g}", one.relation, trust
+
+
+def _compare(releases: tuple[Release, ...], relation: str, trust: str) -> list[str]:
+    """List notes on runs that did not complete, and on differences between runs."""
+    notes = [
+        f"{one.run} did not complete; which sums were sent is not recorded, so that it counts in full"
+        for one in releases
+        if not one.is_complete
+    ]
+    doubled = [one.run for one in releases if one.relation != relation]
+    if doubled:
+        notes.append(
+            f"the relations differ; the total holds for the weaker one, {relation}, for which mu of runs with add "
+            f"counts twice: {', '.join(doubled)}"
+        )
+    if len({(one.trust, one.curious) for one in releases}) > 1:
+        notes.append(f"the adversaries differ; the total holds against the weakest one, that of trust={trust}")
+    return notes
+
+
+def _read_all(runs: "Iterable[Result | str | Path]") -> list[tuple[Any, Release]]:
+    """Read the identity and the guarantee of every run."""
+    releases = []
+    for number, run in enumerate(runs, 1):
+        if isinstance(run, Result):
+            releases.append(_read_result(f"result {number}", run))
+        elif isinstance(run, str | os.PathLike):
+            releases += [_read_folder(folder) for folder in list_runs(Path(run))]
+        else:
+            raise ExperimentError(f"run {number} is {reprlib.repr(run)}; expected a Result or the path of a run folder")
+    return releases
+
+
+def _read_result(name: str, result: Result) -> tuple[Any, Release]:
+    release = _from_summary(name, result.summary)
+    return (result.summary["chain_sha256"] if release.is_complete else id(result)), release
+
+
+def _read_folder(folder: Path) -> tuple[Any, Release]:
+    """Read a run folder; a run without results counts by its options.
+
+    Different runs have different noise, so that the hash chain of the centroids identifies a complete run. It may be
+    that of no sum at all for another run, which its manifest identifies, with times, host and command.
+    """
+    require_single_run(folder)
+    manifest = read_manifest(folder)
+    if (folder / "summary.json").is_file():
+        summary = read_summary(folder)
+        release = _from_summary(str(folder), summary)
+        if release.is_complete and "chain_sha256" in summary:
+            return summary["chain_sha256"], release
+    elif run_status(folder) and (folder / "config.toml").is_file():
+        release = _from_options(folder)
+    else:
+        raise DataError(f"{folder} {describe_missing_results(folder)}")
+    return repr(sorted(manifest.items())) if manifest else str(folder.resolve()), release
+
+
+def _from_summary(name: str, summary: dict[str, Any]) -> Release:
+    _require_guarantee(name, summary.get("algorithm"), summary.get("mu"), summary.get("noise_seed"))
+    try:
+        release = Release(
+            name, *(float(summary[key]) for key in ("epsilon", "delta", "mu")), summary["relation"], summary["trust"],
+            int(summary["curious"]), summary["termination"] == "converged",
+        )  # fmt: skip
+        is_known = release.mu >= 0 and release.relation in {"add", "replace"} and release.trust in _TRUST
+    except (KeyError, TypeError, ValueError):
+        is_known = False
+    if not is_known:
+        raise DataError(
+            f"the guarantee in the summary of {name} is incomplete or unknown; it is damaged or from another version. "
+            "Restore a copy"
+        )
+    return release
+
+
+def _from_options(folder: Path) -> Release:
+    config = str(folder / "config.toml")
+    experiment = RunOptions.from_mapping(read_toml(config), config)
+    method = parse_method(experiment).build(experiment.draft_k)
+    parts: dict[str, Any] = {
+        name: getattr(method, name, None) for name in ("epsilon", "delta", "mu", "relation", "trust", "curious")
+    }
+    _require_guarantee(str(folder), method.name, parts["mu"], method.traits.noise_seed)
+    return Release(str(folder), **parts, is_complete=False)
+
+
+def _require_guarantee(name: str, algorithm: Any, mu: Any, noise_seed: Any) -> None:
+    """Validate that a run has a privacy guarantee."""
+    reason = ""
+    if mu is None:
+        reason = f"it is a run of {algorithm}. Expected runs of private"
+    elif noise_seed is not None:
+        reason = f"{SEEDED} (noise_seed={noise_seed}). Expected runs without noise_seed"
+    if reason:
+        raise DataError(f"{name} has no privacy guarantee that could be added up: {reason}")
