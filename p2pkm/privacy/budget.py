@@ -78,6 +78,21 @@ class PrivacyBudget:
         Number of colluding devices that this guarantee tolerates, with masks.
     notes : tuple of str
         Runs that were given twice, runs that did not complete, and differences between the runs.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> import topologies
+    >>> X, y = p2pkm.blobs(clusters=3, points=40, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(120, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.Private(3, epsilon=1, radius=50), topologies.ring(3), shards)
+    >>> print(p2pkm.privacy_budget([result, result]))
+    run       epsilon  delta      mu  relation  trust
+    result 1        1  1e-06  0.2367  add       masks, curious=1
+    total           1  1e-06  0.2367  add       masks, curious=1
+    All runs together hold for each point, against any 1 curious device.
+    May be published: centroids; not the number of points, cost ratio, ARI, labels, figures or run folder.
+    Note: result 2 is the same run as result 1 and counts once.
     """
 
     releases: tuple[Release, ...]
@@ -91,14 +106,14 @@ class PrivacyBudget:
 
     @property
     def published(self) -> str:
-        """What may be published of all runs together."""
-        kept = any(one.relation == "add" for one in self.releases)
-        return "{}; {}".format(*describe_publication("add" if kept else "replace"))
+        """Parts of the results of all runs that may be published."""
+        relations = {release.relation for release in self.releases}
+        return "; ".join(describe_publication("add" if "add" in relations else "replace"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all values as lists, texts and numbers."""
         return asdict(self) | {
-            "releases": [asdict(one) for one in self.releases],
+            "releases": [asdict(release) for release in self.releases],
             "notes": list(self.notes),
             "published": self.published,
         }
@@ -107,8 +122,8 @@ class PrivacyBudget:
         return f"PrivacyBudget({count(len(self.releases), 'release')}, epsilon={self.epsilon:.4g}, mu={self.mu:.4g})"
 
     def __str__(self) -> str:
-        rows = [("run", "epsilon", "delta", "mu", "relation", "trust")]
-        rows += [_write_row(one.run, one) for one in self.releases]
+        rows: list[tuple[str, ...]] = [("run", "epsilon", "delta", "mu", "relation", "trust")]
+        rows += [_write_row(release.run, release) for release in self.releases]
         rows.append(_write_row("total", self))
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         lines = [
@@ -148,7 +163,7 @@ def privacy_budget(runs: "Iterable[Result | str | Path]", delta: float | None = 
     DataError
         If a folder is not a run folder, or a run has no guarantee: it is of another method, or has seeded noise.
     ExperimentError
-        If there is no run, or delta is not between 0 and 1.
+        If no run is given, or delta is not between 0 and 1.
 
     Examples
     --------
@@ -160,50 +175,50 @@ def privacy_budget(runs: "Iterable[Result | str | Path]", delta: float | None = 
     >>> results = [p2pkm.simulate(method, topologies.ring(3), shards, seed=seed) for seed in range(4)]
     >>> one, four = p2pkm.privacy_budget(results[:1]), p2pkm.privacy_budget(results)
     >>> round(four.mu / one.mu, 6), round(one.epsilon, 2), round(four.epsilon, 2)
-    (2.0, 1.0, 2.14)
+    (2.0, 1.0, 2.12)
     """
     if isinstance(runs, str | Path | Result):
         runs = [runs]
-    found: dict[Any, Release] = {}
+    by_identity: dict[Any, Release] = {}
     notes: list[str] = []
     for identity, release in _read_all(runs):
-        if identity in found:
-            first = found[identity].run
-            again = "was given twice" if release.run == first else f"is the same run as {first}"
-            notes.append(f"{release.run} {again} and counts once")
+        if identity in by_identity:
+            first = by_identity[identity].run
+            copied = "was given twice" if release.run == first else f"is the same run as {first}"
+            notes.append(f"{release.run} {copied} and counts once")
         else:
-            found[identity] = release
-    releases = tuple(found.values())
+            by_identity[identity] = release
+    releases = tuple(by_identity.values())
     if not releases:
         raise ExperimentError("runs is empty; expected at least one result or run folder of the method private")
-    delta = max(one.delta for one in releases) if delta is None else delta
-    relation = "replace" if any(one.relation == "replace" for one in releases) else "add"
-    mu = compose(*(one.mu * (1 + (one.relation != relation)) for one in releases))
-    trust = max((one.trust for one in releases), key=_TRUST.index)
-    curious = min((one.curious for one in releases if one.trust == "masks"), default=0)
+    delta = max(release.delta for release in releases) if delta is None else delta
+    relation = "replace" if any(release.relation == "replace" for release in releases) else "add"
+    mu = compose(*(release.mu * (1 + (release.relation != relation)) for release in releases))
+    trust = max((release.trust for release in releases), key=_TRUST.index)
+    curious = min((release.curious for release in releases if release.trust == "masks"), default=0)
     notes += _compare(releases, relation, trust)
     return PrivacyBudget(releases, epsilon_of(mu, delta), float(delta), mu, relation, trust, curious, tuple(notes))
 
 
-def _write_row(name: str, one: Release | PrivacyBudget) -> tuple[str, ...]:
-    trust = f"masks, curious={one.curious}" if one.trust == "masks" else one.trust
-    return name, f"{one.epsilon:.4g}", f"{one.delta:g}", f"{one.mu:.4g}", one.relation, trust
+def _write_row(name: str, values: Release | PrivacyBudget) -> tuple[str, ...]:
+    trust = f"masks, curious={values.curious}" if values.trust == "masks" else values.trust
+    return name, f"{values.epsilon:.4g}", f"{values.delta:g}", f"{values.mu:.4g}", values.relation, trust
 
 
 def _compare(releases: tuple[Release, ...], relation: str, trust: str) -> list[str]:
     """List notes on runs that did not complete, and on differences between runs."""
     notes = [
-        f"{one.run} did not complete; which sums were sent is not recorded, so that it counts in full"
-        for one in releases
-        if not one.is_complete
+        f"{release.run} did not complete; which sums were sent is not recorded, so that it counts in full"
+        for release in releases
+        if not release.is_complete
     ]
-    doubled = [one.run for one in releases if one.relation != relation]
+    doubled = [release.run for release in releases if release.relation != relation]
     if doubled:
         notes.append(
             f"the relations differ; the total holds for the weaker one, {relation}, for which mu of runs with add "
             f"counts twice: {', '.join(doubled)}"
         )
-    if len({(one.trust, one.curious) for one in releases}) > 1:
+    if len({(release.trust, release.curious) for release in releases}) > 1:
         notes.append(f"the adversaries differ; the total holds against the weakest one, that of trust={trust}")
     return notes
 
@@ -249,10 +264,10 @@ def _read_folder(folder: Path) -> tuple[Any, Release]:
 def _from_summary(name: str, summary: dict[str, Any]) -> Release:
     _require_guarantee(name, summary.get("algorithm"), summary.get("mu"), summary.get("noise_seed"))
     try:
-        release = Release(
-            name, *(float(summary[key]) for key in ("epsilon", "delta", "mu")), summary["relation"], summary["trust"],
-            int(summary["curious"]), summary["termination"] == "converged",
-        )  # fmt: skip
+        epsilon, delta, mu = (float(summary[key]) for key in ("epsilon", "delta", "mu"))
+        is_complete = summary["termination"] == "converged"
+        relation, trust, curious = summary["relation"], summary["trust"], int(summary["curious"])
+        release = Release(name, epsilon, delta, mu, relation, trust, curious, is_complete)
         is_known = release.mu >= 0 and release.relation in {"add", "replace"} and release.trust in _TRUST
     except (KeyError, TypeError, ValueError):
         is_known = False

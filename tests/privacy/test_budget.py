@@ -110,6 +110,17 @@ def test_a_run_without_results_counts_in_full_and_once(folders, tmp_path):
     assert "counts once" in budget.notes[0] and "it counts in full" in budget.notes[1]
 
 
+def test_interrupted_runs_in_folders_are_told_apart_by_their_manifests(folders, tmp_path):
+    for number in range(2):
+        stopped = tmp_path / str(number)
+        shutil.copytree(folders / "one", stopped)
+        for name, facts in (("summary", {"termination": "interrupted"}), ("manifest", {"start": number})):
+            path = stopped / f"{name}.json"
+            path.write_text(json.dumps(json.loads(path.read_text()) | facts))
+    # Neither may have sent a sum, so that equal centroids say nothing.
+    assert len(p2pkm.privacy_budget([tmp_path / "0", tmp_path / "1"]).releases) == 2
+
+
 @pytest.mark.parametrize("termination", ["interrupted", "terminated", "round-limit"])
 def test_runs_that_stopped_count_in_full_even_with_equal_centroids(result, termination):
     stopped = [replace(result, summary=result.summary | {"termination": termination}) for _ in range(2)]

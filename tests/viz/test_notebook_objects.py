@@ -34,6 +34,7 @@ def build(shards, run):
         shards, run, run.topology, run.census, run.ledger, run.chain, run.frames, run.clusters, run.exposure,
         p2pkm.Study(rows), p2pkm.Benchmark(bench), p2pkm.DeepTable(deep),
         p2pkm.pair_leaks(topologies.ring(12), 3), p2pkm.Probe(0.5, 0.4),
+        p2pkm.PrivacyBudget((), 0.0, 1e-6, 0.0, "add", "none", 0, ("note",) * 99),
         p2pkm.partition_report(shards), Page("<p>" * 999), topologies.show(topologies.ring(9)),
         topologies.build("ring", 200, light=True), topologies.one_peer_exponential(64), p2pkm.Init.of("global"),
         p2pkm.LinkModel.of("wan"), p2pkm.Faults.of("loss=0.1"), p2pkm.StalePolicy.keep(), p2pkm.Byzantine.of("2"),
