@@ -21,6 +21,7 @@ from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.run_secret import SEEDED
 from p2pkm.experiments.config import parse_method
 from p2pkm.methods.building_blocks.gdp import compose, epsilon_of
+from p2pkm.methods.peer.private import Private
 from p2pkm.metrics.closing_rows import describe_adversary, describe_publication
 from p2pkm.metrics.result import Result
 from p2pkm.storage.load import read_summary
@@ -262,7 +263,8 @@ def _read_folder(folder: Path) -> tuple[Any, Release]:
 
 
 def _from_summary(name: str, summary: dict[str, Any]) -> Release:
-    _require_guarantee(name, summary.get("algorithm"), summary.get("mu"), summary.get("noise_seed"))
+    if summary.get("mu") is None or summary.get("noise_seed") is not None:
+        raise _reject(name, summary.get("algorithm"), summary.get("noise_seed"))
     try:
         epsilon, delta, mu = (float(summary[key]) for key in ("epsilon", "delta", "mu"))
         is_complete = summary["termination"] == "converged"
@@ -283,19 +285,16 @@ def _from_options(folder: Path) -> Release:
     config = str(folder / "config.toml")
     experiment = RunOptions.from_mapping(read_toml(config), config)
     method = parse_method(experiment).build(experiment.draft_k)
-    parts: dict[str, Any] = {
-        name: getattr(method, name, None) for name in ("epsilon", "delta", "mu", "relation", "trust", "curious")
-    }
-    _require_guarantee(str(folder), method.name, parts["mu"], method.traits.noise_seed)
-    return Release(str(folder), **parts, is_complete=False)
+    if not isinstance(method, Private) or method.noise_seed is not None:
+        raise _reject(str(folder), method.name, method.traits.noise_seed)
+    epsilon = epsilon_of(method.mu, method.delta)
+    guarantee = (epsilon, method.delta, method.mu, method.relation, method.trust, method.curious)
+    return Release(str(folder), *guarantee, is_complete=False)
 
 
-def _require_guarantee(name: str, algorithm: Any, mu: Any, noise_seed: Any) -> None:
-    """Validate that a run has a privacy guarantee."""
-    reason = ""
-    if mu is None:
-        reason = f"it is a run of {algorithm}. Expected runs of private"
-    elif noise_seed is not None:
+def _reject(name: str, algorithm: Any, noise_seed: Any) -> DataError:
+    """Return the error for a run without a privacy guarantee."""
+    reason = f"it is a run of {algorithm}. Expected runs of private"
+    if noise_seed is not None:
         reason = f"{SEEDED} (noise_seed={noise_seed}). Expected runs without noise_seed"
-    if reason:
-        raise DataError(f"{name} has no privacy guarantee that could be added up: {reason}")
+    return DataError(f"{name} has no privacy guarantee that could be added up: {reason}")

@@ -110,6 +110,14 @@ def test_a_run_without_results_counts_in_full_and_once(folders, tmp_path):
     assert "counts once" in budget.notes[0] and "it counts in full" in budget.notes[1]
 
 
+@pytest.mark.parametrize(("name", "reason"), [("other", "it is a run of gtvmin"), ("seeded", "seeded noise")])
+def test_a_run_without_results_needs_a_guarantee(folders, tmp_path, name, reason):
+    shutil.copytree(folders / name, tmp_path / "run")
+    (tmp_path / "run" / "summary.json").unlink()
+    with pytest.raises(p2pkm.DataError, match=reason):
+        p2pkm.privacy_budget(tmp_path / "run")
+
+
 def test_interrupted_runs_in_folders_are_told_apart_by_their_manifests(folders, tmp_path):
     for number in range(2):
         stopped = tmp_path / str(number)
