@@ -138,6 +138,8 @@ bench merge full --out x                  | expected at least two
 --partition dominant:share=1              | share is 1
 swep                                      | Did you mean 'sweep'? Known: algorithms, animate,
 topology descrbe ring                     | Did you mean 'describe'?
+privacy bugdet full                       | Did you mean 'budget'?
+privacy budget                            | Missing argument 'RUN...'
 algorithms fecca                          | Did you mean 'feca'?
 compare --algorithm gtvmim                | Did you mean 'gtvmin'?
 compare --algorithm gtvmin,gtvmin         | a repeated entry
@@ -333,4 +335,7 @@ CONTENT = """
 --data broken.npy                         | cannot be read
 --data pickle.npz                         | is not a .npz archive
 --data several.npz                        | 'X', 'points', 'images' or a single
+privacy budget nowhere                    | is not a run folder: it does not exist
+privacy budget good.csv                   | is not a run folder: it is a file
+privacy budget full                       | is not a run folder: summary.json is missing
 """.strip().splitlines()
