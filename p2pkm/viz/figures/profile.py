@@ -138,7 +138,7 @@ def plot_profile(result: "Run", ax: "Axes | None" = None) -> "Figure":
     lines = _draw_legend(ax, result, n)
     left_out = "" if len(shown) == np.count_nonzero(sizes) else f", the largest {len(shown)} of {k} clusters"
     left_out += "" if len(features) == d else f", {len(features)} of {d} features"
-    ax.set_title(f"Profile of the clusters{left_out}", fontsize=11, loc="left", pad=max(44.0, 22.0 + 13.0 * lines))
+    ax.set_title(f"Profile of the clusters{left_out}", fontsize=11, loc="left", pad=max(44.0, 22.0 + 13.0 * (lines + is_tight())))
     bars = "bars: mean ± 1 standard deviation of the points; " * (n <= len(CATEGORIES))
     ax.annotate(
         "distance from the pooled mean, in pooled standard deviations\n"
@@ -219,7 +219,9 @@ def _draw_legend(ax: "Axes", result: Any, n: int) -> int:
         colors = {f"{prefix}{name}": CATEGORIES[i] for i, name in enumerate(names)}
     handles = [ax.scatter([], [], s=24, color=color, label=label) for label, color in colors.items()]
     columns = int(np.clip(_LETTERS // (max(map(len, colors)) + 4), 1, 4))
-    legend = ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(-0.01, 1), borderaxespad=1.9, ncols=columns,
+    # Titles of panels have two lines where the text is large.
+    pad = 3.6 if is_tight() else 1.9
+    legend = ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(-0.01, 1), borderaxespad=pad, ncols=columns,
                        fontsize=8, frameon=False, columnspacing=1.2, handletextpad=0.2)  # fmt: skip
     legend.set_zorder(4)
     return -(-len(colors) // columns)
