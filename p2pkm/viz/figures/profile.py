@@ -138,7 +138,8 @@ def plot_profile(result: "Run", ax: "Axes | None" = None) -> "Figure":
     lines = _draw_legend(ax, result, n)
     left_out = "" if len(shown) == np.count_nonzero(sizes) else f", the largest {len(shown)} of {k} clusters"
     left_out += "" if len(features) == d else f", {len(features)} of {d} features"
-    ax.set_title(f"Profile of the clusters{left_out}", fontsize=11, loc="left", pad=max(44.0, 22.0 + 13.0 * (lines + is_tight())))
+    pad = max(44.0, 22.0 + 13.0 * (lines + is_tight()))
+    ax.set_title(f"Profile of the clusters{left_out}", fontsize=11, loc="left", pad=pad)
     bars = "bars: mean ± 1 standard deviation of the points; " * (n <= len(CATEGORIES))
     ax.annotate(
         "distance from the pooled mean, in pooled standard deviations\n"
