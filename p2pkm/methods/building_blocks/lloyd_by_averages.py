@@ -173,7 +173,7 @@ class LloydByAverages(MethodBase):
 class CountedLloyd(LloydByAverages):
     """Lloyd steps on averages that can be sent as running totals, so that lost messages do not lose sums.
 
-    Methods with the parameter `counters` also override `retained`, `fair_shares` and `received_weights`.
+    Methods with counters also define `retained`, `fair_shares` and `received_weights`.
     """
 
     counters: bool | None
@@ -189,7 +189,7 @@ class CountedLloyd(LloydByAverages):
 
     def retained(self, averages: Floats, devices: Devices) -> Floats:
         """Compute the part of the averages that each device retains when it sends, float64[n, k, d + 1]."""
-        raise NotImplementedError(f"{type(self).__name__} has counters, but does not define kept")
+        raise NotImplementedError(f"{type(self).__name__} has counters, but does not define retained")
 
     def fair_shares(self, devices: Devices) -> Floats:
         """Compute the long-term weight of each device, in units of the mean total weight of a device, float64[n]."""
