@@ -5,7 +5,7 @@ before a test. With fewer than five units the seeds are the units, and verdicts 
 
 Entries are compared with the best one, which is chosen by the same data. Holm's correction for the comparisons alone
 would ignore this choice and give several times as many false verdicts as its level. Each step therefore corrects for
-all pairs of the entries that are not yet told apart from the best one.
+all pairs of the entries that are not yet distinguished from the best one.
 """
 
 import math

@@ -132,7 +132,7 @@ def describe_rules(summary: "BenchSummary") -> str:
     within = f"90 % interval of the log cost ratio within {100 * summary.margin:.3g} %" if summary.margin else "never"
     return (
         f"{rules} Verdicts against the best: paired t-test on log excess {scope}{ranks}, Holm's correction for all "
-        f"pairs of entries that are not yet told apart, level 0.05; equivalent: {within}."
+        f"pairs of entries not yet distinguished, level 0.05; equivalent: {within}."
     )
 
 

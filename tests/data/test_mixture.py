@@ -32,7 +32,7 @@ def test_outliers_are_far_and_belong_to_the_nearest_mean():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"ratio": 0.5}, "ratio is 0.5"),
         ({"outliers": 1.0}, "outliers is 1"),
@@ -42,8 +42,8 @@ def test_outliers_are_far_and_belong_to_the_nearest_mean():
         ({"points": 10, "clusters": 5, "ratio": 1e6}, "expected more for 5 clusters"),
     ],
 )
-def test_options_out_of_range(options, told):
-    with pytest.raises(p2pkm.ExperimentError, match=told):
+def test_options_out_of_range(options, message):
+    with pytest.raises(p2pkm.ExperimentError, match=message):
         p2pkm.mixture(**options)
 
 

@@ -51,7 +51,7 @@ def test_rejected_configurations_end_a_study_unless_they_are_rows():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"tasks": [{"data": "iris"}]}, "name is None"),
         ({"tasks": [TASKS[0], TASKS[0]]}, "that no other task has"),
@@ -66,8 +66,8 @@ def test_rejected_configurations_end_a_study_unless_they_are_rows():
         ({"tasks": TASKS, "grid": {"data": ["iris"]}}, "data is set in .*tasks.* and in .*grid"),
     ],
 )
-def test_mistakes(options, told):
-    with pytest.raises(p2pkm.ExperimentError, match=told):
+def test_mistakes(options, message):
+    with pytest.raises(p2pkm.ExperimentError, match=message):
         p2pkm.study(**{**SMALL, **options})
 
 

@@ -302,8 +302,8 @@ def test_references_are_replaced_and_it_is_said(folder, suite, tmp_path, capsys)
     worse.save(tmp_path / "b")
     (row,) = p2pkm.bench("local", suite=suite, tasks=["small-skew"], seeds=[0], out=tmp_path / "b", progress=False).rows
     assert row["excess"] == 0.0 and row["reference_cost"] == row["cost"]
-    told = capsys.readouterr().err
-    assert "is replaced: local has the cost" in told and told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert "is replaced: local has the cost" in message and message.count("\n") == 1
     assert References.load(tmp_path / "b").find(task, 0).cost == row["cost"]
 
 
@@ -331,7 +331,7 @@ def test_results_that_cannot_be_joined(folder, suite, tmp_path):
     other = tmp_path / "other"
     p2pkm.bench("local", suite=suite, tasks=["small-skew"], out=other, seeds=[0], progress=False)
     lines = read_lines(other)
-    for name, text, told in (
+    for name, text, message in (
         ("rows.jsonl", json.dumps(lines[0] | {"suite_version": 4}) + "\n", "version 4"),
         ("rows.jsonl", json.dumps(lines[0] | {"cost": 1.0}) + "\n", "different results of local on small-skew"),
         ("references.json", json.dumps({lines[0]["points"]: [1.0, "0" * 32, ""]}), "different points of mixture"),
@@ -340,12 +340,12 @@ def test_results_that_cannot_be_joined(folder, suite, tmp_path):
         kept = (other / name).read_text()
         (other / name).write_text(text)
         done = here("bench", "merge", folder, other, "--out", tmp_path / "all")
-        assert done.code in (2, 3) and told in done.err and not (tmp_path / "all").exists(), done.err
+        assert done.code in (2, 3) and message in done.err and not (tmp_path / "all").exists(), done.err
         (other / name).write_text(kept)
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (["--suite", "cores"], 2, "Did you mean 'core'"),
         (["--task", "grid"], 2, "unknown task 'grid'"),
@@ -360,10 +360,10 @@ def test_results_that_cannot_be_joined(folder, suite, tmp_path):
         (["merge", "nowhere", "here", "--out", "x"], 3, "cannot be read as a benchmark"),
     ],
 )
-def test_mistakes_end_before_any_work(words, code, told, begun, tmp_path, monkeypatch):
+def test_mistakes_end_before_any_work(words, code, message, begun, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = here("bench", *words)
-    assert done.code == code and told in done.err and "Traceback" not in done.err, done.err
+    assert done.code == code and message in done.err and "Traceback" not in done.err, done.err
     assert not begun and not list(tmp_path.iterdir())
 
 
