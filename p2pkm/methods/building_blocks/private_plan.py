@@ -34,6 +34,7 @@ from p2pkm.methods.building_blocks.private_releases import (
     Release,
     as_matrix,
     clip,
+    decode,
     lengths,
     moment_release,
     radii,
@@ -245,6 +246,26 @@ class Plan:
             return known._replace(facts=facts._replace(number=facts.number + 1.0))
         kinds = [*self.shares, Kind.END]
         return known._replace(facts=facts._replace(kind=float(kinds[kinds.index(kind) + 1]), number=0.0))
+
+    def obey(self, known: Knowledge, command: Floats) -> Knowledge | None:
+        """Compute what a device knows after a command; None if the command cannot follow from what it knew."""
+        try:
+            after = decode(known, command)
+        except (ValueError, OverflowError):
+            return None
+        facts, kind = after.facts, after.facts.kind
+        follows = self._follow(known._replace(facts=known.facts._replace(steps=facts.steps))).facts
+        least = self.k if kind >= Kind.CELLS else 0
+        most = MOST_CELLS * self.k if kind == Kind.CELLS else least
+        fits = (
+            (kind, facts.number) == (follows.kind, follows.number)
+            and 1 <= facts.steps <= MOST_STEPS
+            and len(after.mean) == self.d
+            and len(after.basis) < self.k
+            and least <= len(after.origins) <= most
+            and bool(np.isfinite(command).all())
+        )
+        return after if fits else None
 
     def _read_mean(self, known: Knowledge, total: Total, draws: Draws) -> Knowledge:
         """Compute the mean, shrunk towards the public center according to its noise (James-Stein)."""

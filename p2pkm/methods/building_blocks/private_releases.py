@@ -267,9 +267,21 @@ def encode(known: Knowledge, kind: Kind) -> Floats:
 
 
 def decode(known: Knowledge, command: Floats) -> Knowledge:
-    """Apply a command to the knowledge before it."""
+    """Apply a command to the knowledge before it.
+
+    Raises
+    ------
+    ValueError or OverflowError
+        If the command does not have whole rows, or names no kind of release.
+    """
     kind, d = Kind(int(known.facts.kind)), len(known.mean)
+    if len(command) < len(Facts._fields):
+        raise ValueError(f"command has {len(command)} numbers; expected at least {len(Facts._fields)}")
     facts, values = Facts(*command[: len(Facts._fields)].tolist()), command[len(Facts._fields) :]
+    # Whole numbers, so that the next release has the same kind at all devices.
+    facts = facts._replace(
+        kind=float(Kind(round(facts.kind))), number=float(round(facts.number)), steps=float(round(facts.steps))
+    )
     known = known._replace(facts=facts)
     if kind == Kind.MEAN:
         return known._replace(mean=values)

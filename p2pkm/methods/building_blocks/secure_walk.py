@@ -6,7 +6,7 @@ each 64-bit word is sent as the 8 bytes of a float64.
 
 import numpy as np
 
-from p2pkm.core.batch import Devices, Floats, Keys
+from p2pkm.core.batch import Devices, Keys
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.methods.building_blocks.secure_sums import WORDS, SumName, add_masks, link_masks, public_words
 
@@ -31,15 +31,3 @@ def receive_words(inbox: Inbox, devices: Devices) -> Keys:
 def cover(tables: Keys, devices: Devices, edge_keys: Keys, name: SumName) -> Keys:
     """Add the masks of all links to the tables of a sum, uint64[n, r, w]."""
     return add_masks(tables, devices, link_masks(edge_keys, name, tables.shape[1] * tables.shape[2]))
-
-
-def receive_command(commands: Floats, inbox: Inbox, devices: Devices) -> Floats:
-    """Replace commands, float64[n, r, 1], by those received from the parents, which may have another length."""
-    edges = np.flatnonzero(inbox.fresh)
-    if not len(edges):
-        return commands
-    received = inbox.tables_of(edges, int(inbox.rows_of(edges).max()), 1)
-    is_new = commands.shape[1:] != received.shape[1:]
-    updated = np.zeros((len(devices), *received.shape[1:])) if is_new else commands.copy()
-    updated[devices.sources[edges]] = received
-    return updated

@@ -1,6 +1,7 @@
 """Private k-means: differential privacy for every point from noisy sums along a spanning tree."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -8,7 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Keys, Mask
-from p2pkm.core.errors import ExperimentError, TopologyError
+from p2pkm.core.errors import ExperimentError, NetworkError, TopologyError
 from p2pkm.core.expected_messages import Known, TreeSums
 from p2pkm.core.messages import DenseMessages, Inbox, no_messages
 from p2pkm.core.protocols import MethodBase, OnGraph, PointCount, RunOutline, Work
@@ -23,7 +24,6 @@ from p2pkm.methods.building_blocks.private_releases import (
     Kind,
     Knowledge,
     Release,
-    decode,
     encode,
     local_table,
     noise_scale,
@@ -46,7 +46,9 @@ _LEAST_NOISE = 4.0
 
 @register("private")
 class PrivateState(NamedTuple):
-    """State of a batch; the fields after `converged` are the `Knowledge` of each device, see there.
+    """State of a batch; the fields from `facts` to `origins` are the `Knowledge` of each device, see there.
+
+    Arrays have the shape of the largest part of any device of the batch, and are 0 beyond the parts of smaller ones.
 
     Attributes
     ----------
@@ -57,10 +59,14 @@ class PrivateState(NamedTuple):
     mean : float64[n, d]
     basis : float64[n, q, d + 1]
     origins : float64[n, r, w]
+    shapes : int64[n, 3]
+        Rows of `basis`, and rows and columns of `origins`.
     up : uint64[n, r, 1]
         Table of the current sum on its way up the tree, flat; one word between two sums.
     down : float64[n, r, 1]
         Command of the root on its way down the tree; one number between two sums.
+    lengths : int64[n]
+        Numbers of the table, or of the command as soon as a device holds it.
     edge_keys : uint64[e]
         Keys from which the masks of each edge are drawn; 0 without masks.
     """
@@ -71,8 +77,10 @@ class PrivateState(NamedTuple):
     mean: Floats
     basis: Floats
     origins: Floats
+    shapes: Integers
     up: Keys
     down: Floats
+    lengths: Integers
     edge_keys: Keys
 
 
@@ -395,15 +403,8 @@ class PrivateOnGraph(OnGraph):
         """Create a state without centroids and keys."""
         n = len(devices)
         known = self.method.plan(devices.total, devices.d).start()
-        facts, mean, basis, origins = (_for_each(n, np.asarray(part)) for part in known)
-        return PrivateState(
-            centroids=np.full((n, self.k, devices.d), np.inf),
-            converged=np.zeros(n, np.bool_),
-            facts=facts, mean=mean, basis=basis, origins=origins,
-            up=np.zeros((n, 1, 1), np.uint64),
-            down=np.zeros((n, 1, 1)),
-            edge_keys=np.zeros(len(devices.indices), np.uint64),
-        )  # fmt: skip
+        edge_keys = np.zeros(len(devices.indices), np.uint64)
+        return _assemble(np.full((n, self.k, devices.d), np.inf), [(slice(0, n), known)], edge_keys)
 
     def message(self, state: PrivateState, devices: Devices) -> DenseMessages:
         """Send keys over all links in the initial exchange, then tables, if it is the turn of the layer."""
@@ -413,8 +414,9 @@ class PrivateOnGraph(OnGraph):
         if not position.is_in_pass:
             return no_messages(len(devices), 1, 1)
         words = state.up.view(np.float64) if position.up else state.down
+        messages = tree_sums.send_tables(position, self.tree, devices, words, ~state.converged)
         # The root's rank knows the length of a command before the others do.
-        return tree_sums.send_tables(position, self.tree, devices, words, ~state.converged)._replace(ragged=True)
+        return messages._replace(rows=np.where(messages.rows < 0, -1, state.lengths), ragged=True)
 
     def update(self, state: PrivateState, inbox: Inbox, devices: Devices) -> PrivateState:
         """Prepare the local table at the start of a round, receive tables, and apply the command at the end."""
@@ -425,84 +427,159 @@ class PrivateOnGraph(OnGraph):
             if devices.round == 1 and self.masks:
                 state = state._replace(edge_keys=link_keys(devices, secure_walk.receive_words(inbox, devices)))
             return self.cover(state, devices)
-        if position.up:
-            state = state._replace(up=tree_sums.add_child_tables(state.up, inbox, devices))
-        else:
-            state = state._replace(down=secure_walk.receive_command(state.down, inbox, devices))
+        state = (self.receive_tables if position.up else self.receive_command)(state, inbox, devices)
         if position.at_roots:
             state = self.compute_command(state, devices)
         return self.apply_command(state, devices) if position.is_last else state
 
     def cover(self, state: PrivateState, devices: Devices) -> PrivateState:
         """Compute the table of each device for this sum, with noise and masks, into `up`."""
-        method, n = self.method, len(devices)
+        n, name = len(devices), SumName(self.method.name, devices.round)
         if not n:
             return state
-        known = _knowledge(state)
-        release = method.plan(devices.total, devices.d).release(known)
-        local = local_table(devices, (method.center, method.radius or 0.0), known, release)
-        noisy = np.ones(n, np.bool_) if method.trust != "server" else self.tree.parent[devices.ids] < 0
-        sd = method.noise_of(release, known.facts.steps, devices.total, devices.d)[0] / release.grain.unit
-        name = SumName(method.name, devices.round)
-        keys = secrets_of(devices).keys[noisy]
-        local[noisy] += draw_noise(keys, name, sd * noise_scale(release), (release.rows, release.width))
-        words = local.view(np.uint64).reshape(n, -1, 1)
+        tables = [(span, self._noisy_tables(state, devices, span, name)) for span in _spans(_knowledge_parts(state))]
+        lengths = np.concatenate([np.full(len(table), table.shape[1]) for _, table in tables])
+        words = tables[0][1]
+        if len(tables) > 1:
+            words = np.zeros((n, int(lengths.max())), np.uint64)
+            for span, table in tables:
+                words[span, : table.shape[1]] = table
+        up = words[:, :, None]
         if self.masks:
-            words = secure_walk.cover(words, devices, state.edge_keys, name)
-        return state._replace(up=words, down=np.zeros((n, 1, 1)))
+            up = secure_walk.cover(up, devices, state.edge_keys, name)
+        return state._replace(up=up, down=np.zeros((n, 1, 1)), lengths=lengths)
+
+    def _noisy_tables(self, state: PrivateState, devices: Devices, span: slice, name: SumName) -> Keys:
+        """Compute the tables of devices that know the same, with noise, uint64[b, r w]."""
+        method, known = self.method, _knowledge(state, span.start)
+        release = method.plan(devices.total, devices.d).release(known)
+        members = devices.part(span)
+        local = local_table(members, (method.center, method.radius or 0.0), known, release)
+        noisy = np.full(len(local), method.trust != "server") | (self.tree.parent[members.ids] < 0)
+        sd = method.noise_of(release, known.facts.steps, devices.total, devices.d)[0] / release.grain.unit
+        keys = secrets_of(devices).keys[span][noisy]
+        local[noisy] += draw_noise(keys, name, sd * noise_scale(release), (release.rows, release.width))
+        return local.view(np.uint64).reshape(len(local), -1)
+
+    def receive_tables(self, state: PrivateState, inbox: Inbox, devices: Devices) -> PrivateState:
+        """Add the tables of the children, which must have as many numbers as that of their parent."""
+        edges = np.flatnonzero(inbox.fresh)
+        if not len(edges):
+            return state
+        expected, rows = state.lengths[devices.sources[edges]], inbox.rows_of(edges)
+        for edge in edges[rows != expected][:1]:
+            parent = devices.sources[edge]
+            raise NetworkError(
+                f"device {devices.ids[parent]} received a table of {inbox.rows_of(int(edge))} numbers from device "
+                f"{devices.indices[edge]}; expected {state.lengths[parent]}. Method 'private' requires that all "
+                "devices receive the commands of the root unchanged."
+            )
+        longest = int(expected.max())
+        total = tree_sums.add_child_tables(state.up[:, :longest], inbox, devices)
+        if longest < state.up.shape[1]:
+            total = np.concatenate((total, state.up[:, longest:]), axis=1)
+        return state._replace(up=total)
+
+    def receive_command(self, state: PrivateState, inbox: Inbox, devices: Devices) -> PrivateState:
+        """Store the commands received from the parents, which may have another length than those of other devices."""
+        edges = np.flatnonzero(inbox.fresh)
+        if not len(edges):
+            return state
+        receivers, rows = devices.sources[edges], inbox.rows_of(edges)
+        longest = int(rows.max())
+        received = np.where((np.arange(longest) < rows[:, None])[:, :, None], inbox.tables_of(edges, longest, 1), 0.0)
+        before = state.down.shape[1]
+        down, lengths = np.zeros((len(devices), max(longest, before), 1)), state.lengths.copy()
+        down[:, :before] = state.down
+        down[receivers, :longest], lengths[receivers] = received, rows
+        return state._replace(down=down, lengths=lengths)
 
     def compute_command(self, state: PrivateState, devices: Devices) -> PrivateState:
         """Compute the command of the root from the noisy total, into `down`."""
         roots = np.flatnonzero(self.tree.parent[devices.ids] < 0)
         if not len(roots):
             return state
-        method, known = self.method, _knowledge(state)
+        root = int(roots[0])
+        method, known = self.method, _knowledge(state, root)
         plan = method.plan(devices.total, devices.d)
         release = plan.release(known)
         sd = method.noise_of(release, known.facts.steps, devices.total, devices.d)[1]
-        values = as_totals(state.up[roots[0]].reshape(release.rows, release.width), release.grain)
-        after = plan.advance(known, Total(values, sd), Draws(devices.kernels, devices.shared_key))
+        words = state.up[root, : state.lengths[root]].reshape(release.rows, release.width)
+        total = Total(as_totals(words, release.grain), sd)
+        after = plan.advance(known, total, Draws(devices.kernels, devices.shared_key))
         command = encode(after, release.kind)
-        down = np.zeros((len(devices), len(command), 1))
-        down[roots, :, 0] = command
-        return state._replace(down=down)
+        down, lengths = np.zeros((len(devices), len(command), 1)), state.lengths.copy()
+        down[root, :, 0], lengths[root] = command, len(command)
+        return state._replace(down=down, lengths=lengths)
 
     def apply_command(self, state: PrivateState, devices: Devices) -> PrivateState:
-        """Apply the command, which all devices hold in `down`, to what they know and to the centroids."""
-        n = len(devices)
-        if not n:
+        """Apply to each device the command that it received: to its knowledge and to its centroids."""
+        if not len(devices):
             return state
-        known = decode(_knowledge(state), state.down[0, :, 0])
-        kind = Kind(int(known.facts.kind))
-        centroids = state.centroids
-        if kind >= Kind.INNER_STEP:
-            rows = lift(known, known.origins) if kind == Kind.INNER_STEP else known.origins
-            centroids = _for_each(n, known.mean + rows + self.method.center)
-        facts, mean, basis, origins = (_for_each(n, np.asarray(part)) for part in known)
-        return PrivateState(
-            centroids=centroids,
-            converged=np.full(n, kind == Kind.END),
-            facts=facts, mean=mean, basis=basis, origins=origins,
-            up=np.zeros((n, 1, 1), np.uint64),
-            down=np.zeros((n, 1, 1)),
-            edge_keys=state.edge_keys,
-        )  # fmt: skip
+        parts, centroids = [], state.centroids.copy()
+        for span in _spans((*_knowledge_parts(state), state.lengths, state.down)):
+            first = span.start
+            known = _knowledge(state, first)
+            command = state.down[first, : state.lengths[first], 0]
+            after = self.method.plan(devices.total, devices.d).obey(known, command)
+            if after is None:
+                raise NetworkError(
+                    f"device {devices.ids[first]} received a command of {len(command)} numbers that cannot follow "
+                    f"release {Kind(int(known.facts.kind)).name}; expected that of the root. Method 'private' requires "
+                    "that all devices receive the commands of the root unchanged."
+                )
+            parts.append((span, after))
+            if after.facts.kind >= Kind.INNER_STEP:
+                rows = lift(after, after.origins) if after.facts.kind == Kind.INNER_STEP else after.origins
+                centroids[span] = after.mean + rows + self.method.center
+        return _assemble(centroids, parts, state.edge_keys)
 
 
-def _for_each(n: int, values: Floats) -> Floats:
-    """Repeat values for n devices, float64[n, ...]."""
-    return np.repeat(np.asarray(values, np.float64)[None], n, axis=0)
+def _assemble(centroids: Floats, parts: list[tuple[slice, Knowledge]], edge_keys: Keys) -> PrivateState:
+    """Create the state between two sums from the knowledge of consecutive devices."""
+    n = len(centroids)
+    shapes = np.zeros((n, 3), np.int64)
+    for span, known in parts:
+        shapes[span] = len(known.basis), *known.origins.shape
+    q, rows, width = shapes.max(axis=0, initial=0).tolist()
+    d = centroids.shape[2]
+    state = PrivateState(
+        centroids=centroids,
+        converged=np.zeros(n, np.bool_),
+        facts=np.zeros((n, len(Facts._fields))), mean=np.zeros((n, d)),
+        basis=np.zeros((n, q, d + 1)), origins=np.zeros((n, rows, width)),
+        shapes=shapes,
+        up=np.zeros((n, 1, 1), np.uint64),
+        down=np.zeros((n, 1, 1)),
+        lengths=np.ones(n, np.int64),
+        edge_keys=edge_keys,
+    )  # fmt: skip
+    for span, known in parts:
+        state.facts[span], state.mean[span] = known.facts, known.mean
+        state.basis[span, : len(known.basis)] = known.basis
+        state.origins[span, : len(known.origins), : known.origins.shape[1]] = known.origins
+        state.converged[span] = known.facts.kind == Kind.END
+    return state
 
 
-def _knowledge(state: PrivateState) -> Knowledge:
-    """Get what the devices know, which is equal at all of them.
+def _knowledge_parts(state: PrivateState) -> tuple[Any, ...]:
+    """List the arrays that contain the knowledge of the devices."""
+    return state.shapes, state.facts, state.mean, state.basis, state.origins
 
-    Raises
-    ------
-    RuntimeError
-        If devices received different commands.
-    """
-    for part in (state.facts, state.mean, state.basis, state.origins):
-        if (part != part[:1]).any():
-            raise RuntimeError("devices received different commands; expected that of the root")
-    return Knowledge(Facts(*state.facts[0].tolist()), state.mean[0], state.basis[0], state.origins[0])
+
+def _knowledge(state: PrivateState, device: int) -> Knowledge:
+    """Get the knowledge of a device of the batch."""
+    q, rows, width = state.shapes[device].tolist()
+    facts = Facts(*state.facts[device].tolist())
+    return Knowledge(facts, state.mean[device], state.basis[device, :q], state.origins[device, :rows, :width])
+
+
+def _spans(parts: tuple[Any, ...]) -> Iterator[slice]:
+    """Split the devices, the first axis of all arrays, into spans of consecutive ones with equal bits."""
+    is_first = np.ones(len(parts[0]), np.bool_)
+    is_first[1:] = False
+    for part in parts:
+        bits = part.view(np.int64)
+        is_first[1:] |= (bits[1:] != bits[:-1]).any(axis=tuple(range(1, bits.ndim)))
+    firsts = [*np.flatnonzero(is_first).tolist(), len(is_first)]
+    return (slice(first, last) for first, last in pairwise(firsts))

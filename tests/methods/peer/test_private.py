@@ -291,6 +291,71 @@ def test_who_adds_how_much_noise_and_that_all_of_mu_is_spent(trust, devices, ste
     assert math.sqrt(spent) == pytest.approx(method.mu, rel=1e-12)
 
 
+# --- commands
+
+
+def deliver(monkeypatch, change, only=4):
+    """Change the commands that one device receives: those of length 8 (facts alone) are left as they are."""
+    receive = private.PrivateOnGraph.receive_command
+
+    def receive_changed(self, state, inbox, devices):
+        after = receive(self, state, inbox, devices)
+        i, length = only, after.lengths[only]
+        if after.down is state.down or not after.down[i].any() or (state.down.shape[1] > 1 and state.down[i].any()):
+            return after
+        command = change(after.down[i, :length, 0].copy(), state.facts[i, 0])
+        down = np.zeros((len(devices), max(after.down.shape[1], len(command)), 1))
+        down[:, : after.down.shape[1]] = after.down
+        down[i], lengths = 0.0, after.lengths.copy()
+        down[i, : len(command), 0], lengths[i] = command, len(command)
+        return after._replace(down=down, lengths=lengths)
+
+    monkeypatch.setattr(private.PrivateOnGraph, "receive_command", receive_changed)
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_a_device_computes_from_the_command_that_it_received(trust, monkeypatch):
+    """A leaf whose received origins are moved: its table, and what it sends on, follow from them, all others do not."""
+    graph, shards = topologies.complete(6), deal(6)
+    method, leaf = Private(4, epsilon=20.0, radius=40.0, trust=trust), 4
+    _, _, expected = record(monkeypatch, method, graph, shards, rounds=2)
+    states, cover = [], private.PrivateOnGraph.cover
+
+    def keep_state(self, state, devices):
+        states.append((state, devices))
+        return cover(self, state, devices)
+
+    def move(command, kind):
+        return command + np.where(np.arange(len(command)) < len(Facts._fields), 0.0, 3.0)
+
+    monkeypatch.setattr(private.PrivateOnGraph, "cover", keep_state)
+    deliver(monkeypatch, move, leaf)
+    _, _, totals = record(monkeypatch, method, graph, shards, rounds=2)
+    state, devices = states[-1]
+    tables = []
+    for device in (0, leaf):
+        known = private._knowledge(state, device)
+        release = method.plan(6, 2).release(known)
+        tables.append(releases.local_table(devices, (0.0, 40.0), known, release)[leaf])
+    assert (state.origins[leaf] == state.origins[0] + 3.0).all() and (tables[0] != tables[1]).any()
+    change = (totals[1] - expected[1]).view(np.int64).reshape(tables[0].shape)
+    assert (totals[0] == expected[0]).all() and (change == tables[1] - tables[0]).all()
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda command, kind: command[:-2], r"received a table of \d+ numbers from device 4; expected \d+"),
+    (lambda command, kind: command[:-1], "device 4 received a command of .* cannot follow release RINGS"),
+    (lambda command, kind: command[:3], "device 4 received a command of 3 numbers"),
+    (lambda command, kind: command * np.nan, "device 4 received a command"),
+    (lambda command, kind: command + 1.0, "device 4 received a command"),  # of another release
+    (lambda command, kind: np.append(command, command[8:])[: 8 + 2 * 4 * 61], "device 4 received a command"),
+])  # fmt: skip
+def test_a_command_that_cannot_be_that_of_the_root_ends_the_run_at_its_receiver(change, message, monkeypatch):
+    deliver(monkeypatch, change)
+    with pytest.raises(p2pkm.NetworkError, match=message):
+        p2pkm.simulate(Private(4, epsilon=200.0, radius=40.0), topologies.complete(6), deal(6, points=300))
+
+
 # --- the whole method
 
 
