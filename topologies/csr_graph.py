@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 else:
     Integers = Floats = Any  # numpy is imported when a graph is built, not before
 
+# Links from which on the import of scipy takes less time than it saves.
+_MANY = 1_000_000
+
 
 @dataclass(frozen=True, eq=False)
 class CSRGraph:
@@ -103,6 +106,8 @@ def pack(n: int, u: Integers, v: Integers, *, weights: Floats | None = None, nam
     """Build the graph of n devices from links u[i] - v[i]; without weights, repetitions and self-loops are removed."""
     import numpy as np
 
+    if weights is None and len(u) > _MANY:
+        return _pack_many(n, u, v, name)
     keys = np.concatenate((u * n + v, v * n + u))
     if weights is None:
         keys.sort()
@@ -115,6 +120,18 @@ def pack(n: int, u: Integers, v: Integers, *, weights: Floats | None = None, nam
     indptr = np.searchsorted(keys, np.arange(n + 1) * n)
     keys -= np.repeat(np.arange(n) * n, np.diff(indptr))
     return CSRGraph(indptr, keys, weights, name)
+
+
+def _pack_many(n: int, u: Integers, v: Integers, name: str) -> CSRGraph:
+    """Build a graph without weights like `pack`; a fourth of the time of sorting, without the import of scipy."""
+    import numpy as np
+    from scipy.sparse import coo_array
+
+    is_link = u != v
+    ends = [end.astype(np.int32 if n < 2**31 else np.int64) for end in (u[is_link], v[is_link])]
+    places = np.concatenate(ends), np.concatenate(ends[::-1])
+    matrix = coo_array((np.ones(len(places[0]), bool), places), (n, n)).tocsr()
+    return CSRGraph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), None, name)
 
 
 def sources(graph: CSRGraph) -> Integers:

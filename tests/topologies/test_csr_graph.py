@@ -320,6 +320,18 @@ def graphs(draw):
     return pack(n, links[:, 0], links[:, 1])
 
 
+@given(n=st.integers(1, 20), seed=st.integers(0, 99), links=st.integers(0, 200))
+@example(n=3, seed=0, links=200)
+def test_many_links_are_packed_as_few_are(n, seed, links):
+    u, v = np.random.default_rng(seed).integers(n, size=(2, links))
+    few = pack(n, u, v)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("topologies.csr_graph._MANY", -1)
+        many = pack(n, u, v)
+    assert np.array_equal(many.indptr, few.indptr) and np.array_equal(many.indices, few.indices)
+    assert many.indptr.dtype == many.indices.dtype == np.int64 and many.weights is None
+
+
 @pytest.mark.parametrize("kernels", [plain, compiled], ids=["plain", "compiled"])
 @given(light=graphs())
 def test_walks_against_plain_loops(kernels, light):

@@ -308,7 +308,9 @@ def _find_colored_contraction(links: CSRGraph, strengths: Floats, colors: Intege
     matrix = to_matrix(links, 2 * strengths)
     matrix.data *= np.repeat(1 / (1 + matrix @ np.ones(n)), count_links(links))
     members = [np.flatnonzero(colors == color) for color in range(int(colors.max()) + 1)]
-    parts = [(rows, matrix[rows]) for rows in members]
+    parts: list[tuple[Any, Any]] = [(rows, matrix[rows]) for rows in members]
+    # The rows of the matrix are copied into parts.
+    del matrix
 
     def run_round(vectors: Floats) -> Floats:
         for rows, part in parts:
@@ -322,12 +324,21 @@ def _find_colored_contraction(links: CSRGraph, strengths: Floats, colors: Intege
     if n > _LARGE:
         vector = vector.astype(np.float32)
         parts = [(rows, part.astype(np.float32)) for rows, part in parts]
-    rounds = int(np.clip(_WORK // (matrix.nnz + n), _FEWEST, _ROUNDS))
-    # The rows of the matrix are copied into parts.
-    del matrix
+    # In the order of colors, the entries of a color are a slice of the vector.
+    order = np.concatenate(members)
+    place = np.empty(n, np.int32)
+    place[order] = np.arange(n, dtype=np.int32)
+    vector = vector[order]
+    first = 0
+    for number, (rows, part) in enumerate(parts):
+        part.indices = place[part.indices]
+        parts[number] = slice(first, first + len(rows)), part
+        first += len(rows)
+    rounds = int(np.clip(_WORK // (len(links.indices) + n), _FEWEST, _ROUNDS))
     for _ in range(rounds):
         vector = run_round(vector)
-        size = float(np.linalg.norm(vector))
+        # Summed in the order of devices: the sum does not depend on the coloring.
+        size = float(np.linalg.norm(vector[place]))
         if size == 0.0:
             return Measure(0.0, False, f"power iteration, {len(logs) + 1} rounds")
         logs.append(math.log(size))

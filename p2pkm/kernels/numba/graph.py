@@ -7,8 +7,11 @@ from p2pkm.kernels.numba.simd import fetch
 from p2pkm.kernels.numba.threads import divide
 from p2pkm.kernels.reference.graph import BLOCK
 
-# Number of links ahead whose rows are prefetched.
-_AHEAD = 24
+# Number of links ahead whose rows are prefetched. 48 to 192 are equally fast on a small world of a million devices; 24
+# takes 1.3 times as long.
+_AHEAD = 96
+# Number of devices ahead in the queue of a search whose links are prefetched; the place of their links twice as early.
+_QUEUED = 16
 
 
 @kernel
@@ -34,7 +37,8 @@ def color(indptr, indices):
 def layers(indptr, indices, roots):
     """Compute distances from the nearest root by breadth-first search; see `p2pkm.kernels.reference.layers`."""
     n = indptr.shape[0] - 1
-    layer, queue = np.full(n, -1, np.int64), np.empty(n, np.int64)
+    # Half the memory of int64: both arrays are accessed in random order.
+    layer, queue = np.full(n, -1, np.int32), np.empty(n, np.int32)
     last = 0
     for root in roots:
         if layer[root] < 0:
@@ -43,13 +47,18 @@ def layers(indptr, indices, roots):
     first = 0
     while first < last:
         i = queue[first]
+        if first + 2 * _QUEUED < last:
+            fetch(indptr, np.int64(queue[first + 2 * _QUEUED]))
+            later = np.int64(queue[first + _QUEUED])
+            fetch(indices, indptr[later])
+            fetch(layer, later)
         first += 1
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
             if layer[j] < 0:
                 layer[j], queue[last] = layer[i] + 1, j
                 last += 1
-    return layer
+    return layer.astype(np.int64)
 
 
 @kernel

@@ -151,11 +151,11 @@ def transpose_pairs(context, points, first, block, count):
 
 @intrinsic
 def fetch(context, points, row):
-    """Prefetch the beginning of a row."""
+    """Prefetch the beginning of a row, or an entry of a one-dimensional array."""
 
     def generate(context, builder, signature, args):
         source = _Array(context, builder, signature, args, 0)
-        source.fetch(source.at(args[1], _int64(0)))
+        source.fetch(args[1] if points.ndim == 1 else source.at(args[1], _int64(0)))
         return context.get_dummy_value()
 
     return types.void(points, types.int64), generate
