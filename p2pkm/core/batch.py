@@ -100,6 +100,11 @@ class Kernels(Protocol):
     def moments(self, points: NDArray[Any], weights: Floats, offsets: Integers, center: Floats) -> Floats:
         """Add up weights, first and second moments on every device."""
 
+    def cluster_moments(
+        self, points: NDArray[Any], weights: Floats, offsets: Integers, labels: Integers, centroids: Floats
+    ) -> tuple[Integers, Floats, Floats, Floats]:
+        """Add up points, weights, first and second moments of each cluster on every device."""
+
     def count_class_labels(
         self, offsets: Integers, classes: Integers, labels: Integers, n_classes: int, k: int
     ) -> Integers:

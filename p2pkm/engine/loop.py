@@ -173,7 +173,8 @@ def run(stages: Sequence[Stage], start: Floats | None, context: RunContext) -> S
     for number, stage in enumerate(stages[first:], first):
         # Stages marked `all_links` also use links that an earlier stage removed, for example between groups.
         context = _activate_links(full_context, full_context.devices) if stage.all_links else context
-        stage_result = run_stage(stage, previous_state.pop(), context, number, is_method_stage=stage is method_stage)
+        position = {"is_method_stage": stage is method_stage, "is_last": number == len(stages) - 1}
+        stage_result = run_stage(stage, previous_state.pop(), context, number, **position)
         previous_state.append(stage_result.state)
         stage_result = stage_result._replace(state=None)
         method_result = stage_result if stage is method_stage else method_result
@@ -203,8 +204,9 @@ def _activate_links(context: RunContext, devices: Devices) -> RunContext:
 
 
 def run_stage(
-    stage: Stage, start: Any, context: RunContext, number: int = SCALING, *, is_method_stage: bool = False
-) -> StageResult:
+    stage: Stage, start: Any, context: RunContext, number: int = SCALING,
+    *, is_method_stage: bool = False, is_last: bool = False,
+) -> StageResult:  # fmt: skip
     """Run one stage: all of its rounds, or until it converges or is stopped.
 
     Parameters
@@ -217,6 +219,8 @@ def run_stage(
         Number of the stage in the run, which random draws and checkpoints depend on.
     is_method_stage : bool
         Whether this is the method's own stage, which time-varying links, events and the data stream apply to.
+    is_last : bool
+        Whether the run ends with this stage.
     """
     network = context.monitor.network
     channel = context.channel.begin(stage, number, closing=is_method_stage)
@@ -236,8 +240,9 @@ def run_stage(
     while True:
         stop = stop or (limit if t == stage.rounds else "")
         record = {"stage": stage.name, "round": t, "turn_count": turn}
-        is_full = has_full_last_record and bool(stop)
-        context.monitor.record(record, state, stage.algorithm, last=bool(stop), closing=is_full)
+        closing = has_full_last_record and bool(stop)
+        final = closing and (is_last or stop in STOPPED)
+        context.monitor.record(record, state, stage.algorithm, last=bool(stop), closing=closing, final=final)
         if stop:
             return StageResult(state, stop, t)
         t, any_sent, turn = t + 1, False, 0

@@ -138,6 +138,7 @@ def _calls(compiled: Any) -> list[Callable[[], Any]]:
         lambda: compiled.cdkm(points, weights, points, 1),
         lambda: compiled.moments(points, weights, offsets, points[0]),
         lambda: compiled.moments(points, weights[:0], offsets, points[0]),
+        lambda: compiled.cluster_moments(points, weights, offsets, neighbors, centroids),
         lambda: compiled.count_class_labels(offsets, neighbors, neighbors, 2, 2),
         lambda: compiled.color(indptr, neighbors),
         lambda: compiled.components(indptr, neighbors),

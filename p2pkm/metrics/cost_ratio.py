@@ -183,14 +183,25 @@ class CostEvaluator:
         self.notes += [note] * (note not in self.notes)
         return self._scored[draw_stratified(n, count, self._devices.shared_key, 1)]
 
-    def evaluate(self, centroids: Floats, *, closing: bool) -> CostRatios | None:
-        """Evaluate the models float64[n, k, d] of the devices; None if this takes too long before the last record."""
+    def evaluate(self, centroids: Floats, *, closing: bool, final: bool) -> CostRatios | None:
+        """Evaluate the models float64[n, k, d] of the devices; None if the record does without.
+
+        Parameters
+        ----------
+        centroids : float64[n, k, d]
+        closing : bool
+            Whether the method's stage, or one after it, ends with this record: it is evaluated if there is a baseline,
+            also if that takes long.
+        final : bool
+            Whether the run ends with this record. Other records lack contingency tables, and costs without a baseline.
+        """
         n, k, d = self._devices.clients, *centroids.shape[1:]
-        if not closing and (n * self._points * k * d > _EVERY_ROUND or not self._has_baseline):
+        is_due = closing or n * self._points * k * d <= _EVERY_ROUND
+        if not final and not (self._has_baseline and is_due):
             return None
         chosen = self._choose(k * d, _IN_THE_END if self._has_baseline else _UNCOMPARED)
         models = self._network.allgather_by_device(centroids)[chosen]
-        costs, numbers, tables = self._evaluate(models, self.n_classes if closing else 0)
+        costs, numbers, tables = self._evaluate(models, self.n_classes if final else 0)
         ratios = np.full(n, np.nan)
         all_costs = np.full(n, np.inf)
         ratios[chosen], all_costs[chosen] = self._ratios(costs[numbers]), costs[numbers]

@@ -48,19 +48,13 @@ class Moments(NamedTuple):
 
     def add(self, piece: Chunk, devices: Devices, centroids: Floats) -> None:
         """Add the points of a piece."""
-        n = piece.span.stop - piece.span.start
-        k = self.sizes.shape[1]
-        is_labeled = piece.labels >= 0
-        cell = (np.repeat(np.arange(n) * k, np.diff(piece.offsets)) + piece.labels)[is_labeled]
-        points = devices.stored[piece.rows][is_labeled]
-        weights = devices.point_weights[piece.rows][is_labeled]
-        self.sizes[piece.span] += np.bincount(cell, minlength=n * k).reshape(n, k)
-        self.weights[piece.span] += np.bincount(cell, weights, n * k).reshape(n, k)
-        rows = centroids[piece.span].reshape(n * k, devices.d)
-        for j in range(devices.d):
-            deviation = points[:, j] - rows[cell, j]
-            self.first[piece.span, :, j] += np.bincount(cell, weights * deviation, n * k).reshape(n, k)
-            self.second[piece.span, :, j] += np.bincount(cell, weights * deviation * deviation, n * k).reshape(n, k)
+        points, weights, _ = devices.kernel_inputs
+        rows = piece.rows
+        sums = devices.kernels.cluster_moments(
+            points[rows], weights[rows], piece.offsets, piece.labels, centroids[piece.span]
+        )
+        for moments, added in zip(self, sums, strict=True):
+            moments[piece.span] += added
 
     def summarize(self, centroids: Floats) -> tuple[Integers, Floats, Floats, Floats]:
         """Compute sizes int64[n, k], means and deviations float64[n, k, d], and weights; NaN for empty clusters."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import expand_ranges
-from p2pkm.core.sorting import offsets_of
+from p2pkm.core.sorting import narrow, offsets_of
 from p2pkm.metrics.result import Result, scale_back
 from p2pkm.network.transport import Network, World
 
@@ -52,10 +52,13 @@ def add_medians(result: Result, devices: Devices, network: Network, world: World
             values = scale_back(values, *(part[devices.ids[owner], j] for part in result.scaling))
         kinds[j] = _count_kinds(values)
         cells = np.where(labels < 0, -1, owner * k + labels)
-        medians[:, :, j] = find_medians(values, devices.point_weights, cells, n * k).reshape(n, k)
+        order = sort_values(values)
+        medians[:, :, j] = find_medians(values, devices.point_weights, cells, n * k, order).reshape(n, k)
         column = network.gather_by_device(values, sizes)
         if numbers is not None:
-            pooled[:, j] = find_medians(column, np.ones(len(column)) if weights is None else weights, numbers, k)
+            # A single rank has sorted these values already.
+            order = order if len(column) == len(values) else sort_values(column)
+            pooled[:, j] = find_medians(column, np.ones(len(column)) if weights is None else weights, numbers, k, order)
     shares = _find_shares(network.total(kinds), int(sizes.sum()), result.feature_names)
     census = census._replace(
         cluster_medians=network.allgather_by_device(medians)[: devices.clients],
@@ -64,7 +67,15 @@ def add_medians(result: Result, devices: Devices, network: Network, world: World
     return replace(result, census=census)
 
 
-def find_medians(values: Floats, weights: Floats, cells: Integers, count: int) -> Floats:
+def sort_values(values: Floats) -> Integers:
+    """Return the indices that sort values, equal ones by index, int64[m]."""
+    order = np.argsort(values)
+    ascending = values[order]
+    # A stable sort takes twice as long, and differs only if values are equal.
+    return np.argsort(values, kind="stable") if (ascending[1:] == ascending[:-1]).any() else order
+
+
+def find_medians(values: Floats, weights: Floats, cells: Integers, count: int, order: Integers) -> Floats:
     """Compute the weighted median of the values of each cell, float64[count]; NaN for empty cells.
 
     If two values divide the weight in halves, the median is their mean, as without weights.
@@ -78,8 +89,11 @@ def find_medians(values: Floats, weights: Floats, cells: Integers, count: int) -
         Cell of each value, -1: none.
     count : int
         Number of cells.
+    order : int64[m]
+        Result of `sort_values`.
     """
-    order = np.lexsort((values, cells))
+    # Numbers of 16 bits are sorted by counting.
+    order = order[np.argsort(cells[order].astype(narrow(count)), kind="stable")]
     order = order[np.count_nonzero(cells < 0) :]
     if not len(order):
         return np.full(count, np.nan)

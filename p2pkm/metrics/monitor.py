@@ -99,12 +99,15 @@ class Monitor:
         self.excluded = np.zeros(0, np.int64)
         self.altered = False
         self._build_evaluator: Callable[[Devices, bool], CostEvaluator] | None = None
+        # Arrays of the points in the batch; digests, losses and scores of the last record, if with these points.
+        self._points: tuple[Any, ...] | None = None
+        self._measured: tuple[NDArray[np.uint8], Floats, Floats] | None = None
         # Whether points have changed since the last record, and since the baselines were computed.
         self._changed = self._unpriced = False
 
     def attach(self, devices: Devices, prices: CostEvaluator | None) -> None:
         """Measure this batch from now on; without an evaluator, costs are not evaluated."""
-        self.cost_evaluator = prices
+        self.cost_evaluator, self._measured = prices, None
         self._watch(devices)
 
     def follow(self, build_evaluator: Callable[[Devices, bool], CostEvaluator]) -> None:
@@ -137,6 +140,11 @@ class Monitor:
     def _watch(self, devices: Devices) -> None:
         """Set the batch; compute the weight of its points and the largest magnitude of each feature on each device."""
         self._devices = devices
+        points = devices.stored, devices.point_weights, devices.offsets
+        # Stages change the links of the batch, but rarely the points.
+        if self._points is not None and all(old is new for old, new in zip(self._points, points, strict=True)):
+            return
+        self._points, self._measured = points, None
         self._masses = devices.kernels.moments(*devices.kernel_inputs, np.zeros(devices.d))[:, 0].copy()
         filled = devices.sizes > 0
         self._extent = np.zeros((len(devices), devices.d))
@@ -162,7 +170,7 @@ class Monitor:
         clients = rows[: self._devices.clients]
         return np.delete(clients, self.excluded, axis=0) if len(self.excluded) else clients
 
-    def record(self, now: Record, state: Any, algorithm: Any, *, last: bool, closing: bool) -> None:
+    def record(self, now: Record, state: Any, algorithm: Any, *, last: bool, closing: bool, final: bool) -> None:
         """Record a round if it is due.
 
         Parameters
@@ -173,8 +181,8 @@ class Monitor:
             State of the method.
         algorithm : Algorithm
             The method.
-        last, closing : bool
-            Whether the stage, or the run, ends with this round.
+        last, closing, final : bool
+            Whether a stage, the method's stage or one after it, or the run ends with this round.
         """
         if now["round"] % self.every and not last:
             return
@@ -184,7 +192,7 @@ class Monitor:
         state = state._replace(centroids=np.ascontiguousarray(state.centroids))
         if (derived := optional(state, "derived")) is not None:
             self._watch(replace(self._devices, stored=derived.features.values))
-        self._record(now, state, algorithm, closing)
+        self._record(now, state, algorithm, closing, final)
         self._changed = False
         # Without an evaluator, the points are not scaled yet and frames would be in other units.
         if self.cost_evaluator is None:
@@ -195,7 +203,7 @@ class Monitor:
             self.gtv = np.zeros(0)
         self.seconds += time.perf_counter() - began - (count_compilation() - compiled)
 
-    def _record(self, now: Record, state: Any, algorithm: Any, closing: bool) -> None:
+    def _record(self, now: Record, state: Any, algorithm: Any, closing: bool, final: bool) -> None:
         self._update_baselines(closing)
         self.objective_known = algorithm.objective is not None
         devices = self._devices
@@ -215,9 +223,8 @@ class Monitor:
         rows = np.empty((len(devices), 7))
         rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3:] = self._measure_devices(state.centroids)
         rows = self.network.gather_by_device(rows)
-        self.cost_ratios = (
-            self.cost_evaluator.evaluate(state.centroids, closing=closing) if self.cost_evaluator else None
-        )
+        evaluator = self.cost_evaluator
+        self.cost_ratios = evaluator.evaluate(state.centroids, closing=closing, final=final) if evaluator else None
         ledger = self.network.ledger
         counts = *ledger.totals, ledger.wire_total, np.count_nonzero(state.converged & (devices.ids != devices.server))
         messages, volume, wire, converged = self.network.total(np.array(counts, np.int64))
@@ -292,8 +299,18 @@ class Monitor:
         The ARI is that of the local points, and only computed for methods with a server; nan if unknown. Hashes are
         viewed as float64, so that one collective operation can gather all values.
         """
-        devices = self._devices
-        evaluator = self.cost_evaluator
+        devices, digests = self._devices, hash_tables(centroids)
+        # Records at the end of a stage and at the start of the next one have the same centroids.
+        measured = self._measured
+        if measured is None or not np.array_equal(measured[0], digests):
+            measured = digests, *self._label(centroids)
+        # With many devices, memory counts more than time.
+        self._measured = measured if len(devices) <= LARGE else None
+        return *measured[1:], devices.sizes.astype(np.float64), digests.view(np.float64)
+
+    def _label(self, centroids: Floats) -> tuple[Floats, Floats]:
+        """Compute loss (6) and ARI of each device, see `_measure_devices`."""
+        devices, evaluator = self._devices, self.cost_evaluator
         losses = np.zeros(len(devices))
         scores = np.full(len(devices), np.nan)
         for piece in label(devices, centroids):
@@ -302,7 +319,7 @@ class Monitor:
                 known = piece.offsets, evaluator.classes[piece.rows].astype(np.int64), piece.labels
                 tables = devices.kernels.count_class_labels(*known, evaluator.n_classes, centroids.shape[1])
                 scores[piece.span] = ari(tables)
-        return losses, scores, devices.sizes.astype(np.float64), hash_tables(centroids).view(np.float64)
+        return losses, scores
 
     def _measure_links(self, state: Any, algorithm: Any) -> Floats:
         """Add over the links of each device, float64[n, 3]: total variation (4), terms of the objective, and alpha.

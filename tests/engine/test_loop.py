@@ -123,14 +123,15 @@ def test_while_points_change_the_method_plays_all_rounds_and_the_stages_before_i
 def test_the_ends_of_the_method_and_of_what_comes_after_it_are_measured_in_full(monkeypatch):
     record, found = Monitor.record, []
 
-    def watch(self, now, *given, last, closing):
-        found.append((now["stage"], last, closing))
-        record(self, now, *given, last=last, closing=closing)
+    def watch(self, now, *given, last, closing, final):
+        found.append((now["stage"], last, closing, final))
+        record(self, now, *given, last=last, closing=closing, final=final)
 
     monkeypatch.setattr(Monitor, "record", watch)
     result = play("tree-summaries", rounds=2)
-    assert [stage for stage, last, _ in found if last] == [*dict(rounds(result))]
-    assert [stage for stage, _, closing in found if closing] == ["gtvmin", "accept-test"]
+    assert [stage for stage, last, _, _ in found if last] == [*dict(rounds(result))]
+    assert [stage for stage, _, closing, _ in found if closing] == ["gtvmin", "accept-test"]
+    assert [stage for stage, *_, final in found if final] == ["accept-test"]
 
 
 def test_a_run_closes_its_network_says_what_there_is_to_say_and_spent_its_seconds(monkeypatch):

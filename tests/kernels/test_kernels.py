@@ -257,6 +257,9 @@ def test_sums_and_tables_equal_their_twins():
         assert_same((points, given, offsets, rng.normal(size=d)), "moments")
         labels = rng.integers(-1, k, len(points))
         assert_same((offsets, rng.integers(0, classes, len(points)), labels, classes, k), "count_class_labels")
+        centroids = freeze(rng.normal(size=(n, k, d)))
+        centroids = np.where(np.arange(k)[:, None] <= labels.max(initial=-1), centroids, np.inf)
+        assert_same((points, given, offsets, labels, centroids), "cluster_moments")
         graph = tuple(freeze(part) for part in draw_graph(rng, min(n, 12)))
         assert_same(graph, "mirror")
 
@@ -277,6 +280,18 @@ def test_recurrences_equal_their_twins_on_any_number_of_threads(n, monkeypatch):
 def test_moments_by_hand(form):
     found = form.moments(np.array([[1.0], [3.0], [5.0]]), np.array([1.0, 2.0, 1.0]), np.array([0, 2, 2, 3]), np.ones(1))
     assert_array_equal(found, [[3, 4, 8], [0, 0, 0], [1, 4, 16]])
+
+
+@FORMS
+def test_moments_of_clusters_by_hand(form):
+    points, weights = np.array([[1.0], [3.0], [5.0], [9.0]]), np.array([1.0, 2.0, 1.0, 4.0])
+    labels, centroids = np.array([1, 1, -1, 0]), np.array([[[7.0], [2.0]], [[8.0], [np.inf]]])
+    found = form.cluster_moments(points, weights, np.array([0, 3, 4]), labels, centroids)
+    for part, wanted in zip(
+        found, ([[0, 2], [1, 0]], [[0, 3], [4, 0]], [[0, 1], [4, 0]], [[0, 3], [4, 0]]), strict=True
+    ):
+        assert_array_equal(part.reshape(2, 2), wanted)
+    assert found[0].dtype == np.int64
 
 
 def draw_held(rng, n, r, w):

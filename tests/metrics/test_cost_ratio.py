@@ -21,7 +21,7 @@ def test_nothing_is_noted_where_all_devices_and_points_are_looked_at(monkeypatch
     monkeypatch.setattr(cost_ratio, "_PRICED", 60)
     prices = price(np.zeros((1, 2)))
     assert prices.notes == [] and len(prices.alone) == 20
-    prices.evaluate(np.zeros((20, 1, 2)), closing=True)
+    prices.evaluate(np.zeros((20, 1, 2)), closing=True, final=True)
     assert prices.notes == []
     monkeypatch.setattr(cost_ratio, "_PRICED", 59)
     monkeypatch.setattr(cost_ratio, "_RUN", 1)
@@ -46,15 +46,15 @@ def test_of_a_sample_each_is_compared_with_what_it_would_reach_alone(monkeypatch
 def test_costs_are_looked_at_in_every_round_while_that_is_little_work(monkeypatch, most, looked):
     monkeypatch.setattr(cost_ratio, "_EVERY_ROUND", most)
     prices = price(np.zeros((3, 2)))
-    assert (prices.evaluate(np.zeros((20, 3, 2)), closing=False) is not None) == looked
-    assert prices.evaluate(np.zeros((20, 3, 2)), closing=True) is not None
+    assert (prices.evaluate(np.zeros((20, 3, 2)), closing=False, final=False) is not None) == looked
+    assert prices.evaluate(np.zeros((20, 3, 2)), closing=True, final=True) is not None
 
 
 @pytest.mark.parametrize("compared", [True, False])
 def test_without_a_baseline_fewer_devices_are_priced(compared):
     prices, asked = price(np.zeros((1, 2)) if compared else None), []
     prices._choose = lambda numbers, most: asked.append((numbers, most)) or prices._scored
-    prices.evaluate(np.zeros((20, 3, 2)), closing=True)
+    prices.evaluate(np.zeros((20, 3, 2)), closing=True, final=True)
     assert asked == [(6, cost_ratio._IN_THE_END if compared else cost_ratio._UNCOMPARED)]
 
 
@@ -84,7 +84,7 @@ def test_the_memory_of_evaluated_costs_is_bounded(monkeypatch):
     monkeypatch.setattr(cost_ratio, "_REMEMBERED", 100)
     prices = price(np.zeros((1, 2)))
     for step in range(30):
-        prices.evaluate(np.full((20, 1, 2), float(step)), closing=False)
+        prices.evaluate(np.full((20, 1, 2), float(step)), closing=False, final=False)
         assert len(prices._cached_costs) * 8 <= 100 + 8
 
 
@@ -99,8 +99,16 @@ def test_costs_of_many_points_use_a_sample_of_runs_of_points(monkeypatch):
     assert (points[: offsets[1]] < 7.0).all() and (points[offsets[1] :] >= 7.0).all()
 
 
+def test_contingency_tables_are_of_the_last_record_only():
+    table = arrange([np.ones((3, 1)), np.zeros((2, 1))], [(0, 1)])
+    prices = CostEvaluator(table.devices, np.arange(5) % 2, 2, table.network, np.zeros((1, 1)))
+    tables = [prices.evaluate(np.zeros((2, 1, 1)), closing=True, final=final).tables for final in (False, True)]
+    assert tables[0].size == 0 and tables[1].tolist() == [[[3], [2]]] * 2
+
+
 def test_without_a_baseline_costs_are_evaluated_at_the_end_only():
     table = arrange([np.ones((3, 1)), np.zeros((2, 1))], [(0, 1)])
     prices = CostEvaluator(table.devices, np.zeros(5), 0, table.network, None)
-    assert prices.evaluate(np.zeros((2, 1, 1)), closing=False) is None
-    assert prices.evaluate(np.zeros((2, 1, 1)), closing=True).costs.tolist() == [3.0, 3.0]
+    assert prices.evaluate(np.zeros((2, 1, 1)), closing=False, final=False) is None
+    assert prices.evaluate(np.zeros((2, 1, 1)), closing=True, final=False) is None
+    assert prices.evaluate(np.zeros((2, 1, 1)), closing=True, final=True).costs.tolist() == [3.0, 3.0]

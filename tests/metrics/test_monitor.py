@@ -14,7 +14,7 @@ from p2pkm.engine.loop import Start
 from p2pkm.metrics import monitor
 from p2pkm.metrics.clustering import ari
 from p2pkm.metrics.cost_ratio import CostEvaluator
-from p2pkm.metrics.monitor import hash_tables
+from p2pkm.metrics.monitor import Monitor, hash_tables
 from tests.support.build import build_monitor
 from tests.support.play_rounds import arrange, objective, play
 
@@ -34,8 +34,8 @@ def watch(table, *states, method, prices=None, altered=False):
     seen = build_monitor(table, prices=prices)
     seen.exclude(np.zeros(0, np.int64), altered=altered)
     for number, state in enumerate(states):
-        last = number == len(states) - 1
-        seen.record({"stage": "gtvmin", "round": number, "turn_count": 0}, state, method, last=last, closing=last)
+        ends = dict.fromkeys(("last", "closing", "final"), number == len(states) - 1)
+        seen.record({"stage": "gtvmin", "round": number, "turn_count": 0}, state, method, **ends)
     return seen, seen.trace
 
 
@@ -108,7 +108,7 @@ def test_costs_on_new_points_keep_the_notes_of_the_old_ones():
     for number, changed, wanted in ((0, False, []), (1, True, [False]), (2, False, [False])):
         if changed:
             seen.change_points(table.devices)
-        seen.record({"stage": "m", "round": number}, state, p2pkm.GTVMin(1), last=False, closing=False)
+        seen.record({"stage": "m", "round": number}, state, p2pkm.GTVMin(1), last=False, closing=False, final=False)
         assert asked == wanted and seen.trace[-1]["break"] == changed
         assert seen.cost_evaluator.notes == (["a", "b", "c"] if asked else ["a", "b"])
 
@@ -156,3 +156,18 @@ def test_digests_of_records_are_kept_up_to_a_limit(monkeypatch, records, kept):
     states = [Start(np.zeros((2, 1, 1)), np.ones(2, np.bool_))] * records
     known = watch(table, *states, method=p2pkm.GTVMin(1))[0].hash_chain()
     assert len(known.heads) == records and (known.digests if kept is None else len(known.digests)) == kept
+
+
+def test_points_are_labeled_again_only_for_other_centroids_or_points(monkeypatch):
+    table = arrange([np.arange(3.0)[:, None], np.zeros((2, 1))], [(0, 1)])
+    seen, labeled, measure = build_monitor(table), [], Monitor._label
+    monkeypatch.setattr(Monitor, "_label", lambda self, centroids: labeled.append(1) or measure(self, centroids))
+    ends = dict.fromkeys(("last", "closing", "final"), False)
+    # Points 0, 1 and 2, and from the last record on 3, 4 and 5.
+    for step, value, shift, calls, loss in ((0, 0.0, 0.0, 1, 5.0), (1, 0.0, 0.0, 1, 5.0), (2, 1.0, 0.0, 2, 2.0),
+                                            (3, 1.0, 3.0, 3, 29.0)):  # fmt: skip
+        if shift:
+            seen.change_points(replace(table.devices, stored=table.devices.stored + shift))
+        state = Start(np.full((2, 1, 1), value), np.ones(2, np.bool_))
+        seen.record({"stage": "m", "round": step}, state, p2pkm.GTVMin(1), **ends)
+        assert (len(labeled), seen.losses[0]) == (calls, loss)

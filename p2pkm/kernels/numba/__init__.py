@@ -10,11 +10,12 @@ from p2pkm.kernels.numba.fuzzy_cmeans import fuzzy_cmeans
 from p2pkm.kernels.numba.graph import _lanczos, color, components, lanczos, layers, mirror
 from p2pkm.kernels.numba.gtvmin import _gtv, _update_devices, gtv, gtvmin
 from p2pkm.kernels.numba.kmeans import _devices, kmeans, refine
-from p2pkm.kernels.numba.reductions import _moments, count_class_labels, moments
+from p2pkm.kernels.numba.reductions import _cluster_moments, _moments, cluster_moments, count_class_labels, moments
 from p2pkm.kernels.numba.wire_format import _integer_bits, integer_bits
 
 __all__ = [
     "cdkm",
+    "cluster_moments",
     "color",
     "components",
     "concatenate_tables",
@@ -37,7 +38,7 @@ __all__ = [
 _COMPILED_BACKENDS = {
     "gtv": _gtv, "gtvmin": _update_devices, "integer_bits": _integer_bits, "kmeans": _devices,
     "lanczos": _lanczos, "losses": _losses, "merge_flooded": _merge_flooded, "moments": _moments,
-    "evaluate_costs": _evaluate_costs,
+    "evaluate_costs": _evaluate_costs, "cluster_moments": _cluster_moments,
 }  # fmt: skip
 
 

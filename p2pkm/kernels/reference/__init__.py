@@ -14,10 +14,11 @@ from p2pkm.kernels.reference.graph import color, components, lanczos, layers, mi
 from p2pkm.kernels.reference.gtvmin import gtv, gtvmin
 from p2pkm.kernels.reference.kmeans import kmeans, refine
 from p2pkm.kernels.reference.philox import philox, uniforms
-from p2pkm.kernels.reference.reductions import count_class_labels, moments
+from p2pkm.kernels.reference.reductions import cluster_moments, count_class_labels, moments
 
 __all__ = [
     "cdkm",
+    "cluster_moments",
     "color",
     "components",
     "concatenate_tables",

@@ -227,20 +227,12 @@ def sum_clusters(devices: Devices, start: Floats) -> Tables:
     losses = np.zeros(n)
     table[:, :, 0] = devices.ids[:, None]
     table[:, :, _HEADER] = np.arange(k)
-    for piece in label(devices, start):
-        count = piece.span.stop - piece.span.start
-        losses[piece.span] = piece.losses
-        is_labeled = piece.labels >= 0
-        owner = np.repeat(np.arange(count), np.diff(piece.offsets))[is_labeled]
-        labels = piece.labels[is_labeled]
-        cells = owner * k + labels
-        weights = devices.point_weights[piece.rows][is_labeled]
-        points, origins = devices.stored[piece.rows][is_labeled], start[piece.span]
-        members[piece.span] = np.bincount(cells, minlength=count * k).reshape(count, k)
-        table[piece.span, :, 3] = np.bincount(cells, weights, count * k).reshape(count, k)
-        for f in range(d):
-            offsets = points[:, f] - origins[owner, labels, f]
-            table[piece.span, :, 4 + f] = np.bincount(cells, weights * offsets, count * k).reshape(count, k)
+    points, weights, _ = devices.kernel_inputs
+    for span, rows, offsets, local_losses, labels in label(devices, start):
+        losses[span] = local_losses
+        members[span], table[span, :, 3], table[span, :, 4:], _ = devices.kernels.cluster_moments(
+            points[rows], weights[rows], offsets, labels, start[span]
+        )
     is_sent = members >= max(devices.min_count, 1)
     # The loss minus the losses of sent clusters would reveal those of the others, so it is sent with all or not at all.
     sends_loss = is_sent.any(axis=1) & (is_sent.sum(axis=1) == (members > 0).sum(axis=1))
@@ -253,8 +245,8 @@ def sum_clusters(devices: Devices, start: Floats) -> Tables:
     loss_row[:, 0, 3] = losses
     all_rows = np.concatenate((table, loss_row), axis=1)
     sent_rows = np.column_stack((is_sent, sends_loss))
-    rows = sent_rows.sum(axis=1)
-    return Tables(all_rows[sent_rows], np.cumsum(rows) - rows, rows)
+    counts = sent_rows.sum(axis=1)
+    return Tables(all_rows[sent_rows], np.cumsum(counts) - counts, counts)
 
 
 def _round(table: Floats, losses: Floats, is_sent: Mask, sends_loss: Mask, devices: Devices) -> Integers:
