@@ -279,8 +279,17 @@ def format_privacy(summary: Summary) -> Row:
     if summary.get("noise_seed") is not None:
         return "none", "no guarantee: the noise has a known seed"
     adversary = describe_adversary(summary["trust"], summary["curious"])
-    point = "each point" if summary["relation"] == "add" else "the replacement of each point"
-    return f"eps {summary['epsilon']:.3g}", f"at delta {summary['delta']:g} for {point}, against {adversary}"
+    unit = describe_unit(summary["relation"])
+    return f"eps {summary['epsilon']:.3g}", f"at delta {summary['delta']:g} for {unit}, against {adversary}"
+
+
+def describe_unit(relation: str) -> str:
+    """Describe the unit that a guarantee protects."""
+    return {
+        "add": "each point",
+        "replace": "the replacement of each point",
+        "device": "all points of each device together",
+    }[relation]
 
 
 def describe_adversary(trust: str, curious: int) -> str:
@@ -295,9 +304,9 @@ def describe_adversary(trust: str, curious: int) -> str:
 def describe_publication(relation: str) -> Row:
     """Describe what may be published without voiding the guarantee, and what may not."""
     withheld = "cost ratio, ARI, labels, figures or run folder"
-    if relation == "add":
-        return "centroids", f"not the number of points, {withheld}"
-    return "centroids, number of points", f"not {withheld}"
+    if relation == "replace":
+        return "centroids, number of points", f"not {withheld}"
+    return "centroids", f"not the number of points, {withheld}"
 
 
 def format_published(summary: Summary) -> Row:

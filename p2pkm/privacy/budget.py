@@ -5,7 +5,9 @@ the mu_i^2, even if later runs were chosen after looking at earlier ones (`p2pkm
 
 Runs for different relations have no common guarantee for `add`: a run for `replace` says nothing about the number of
 points. For `replace` they have one. Replacing a point is removing one and adding one, so a run that is mu-GDP for `add`
-is 2 mu-GDP for `replace` (Dong, Roth, Su: Gaussian Differential Privacy, 2022, Theorem 2).
+is 2 mu-GDP for `replace` (Dong, Roth, Su: Gaussian Differential Privacy, 2022, Theorem 2). In the same way a run that
+is mu-GDP for `device` is 2 mu-GDP for `add` and `replace`: all points of the device are removed, and then added with
+one point more, less, or replaced. Runs for points have no guarantee for `device`.
 """
 
 import os
@@ -22,14 +24,15 @@ from p2pkm.engine.run_secret import SEEDED
 from p2pkm.experiments.config import parse_method
 from p2pkm.methods.building_blocks.gdp import compose, epsilon_of
 from p2pkm.methods.peer.private import Private
-from p2pkm.metrics.closing_rows import describe_adversary, describe_publication
+from p2pkm.metrics.closing_rows import describe_adversary, describe_publication, describe_unit
 from p2pkm.metrics.result import Result
 from p2pkm.storage.load import read_summary
 from p2pkm.storage.run_status import describe_missing_results, list_runs, read_manifest, require_single_run, run_status
 from p2pkm.storage.toml import read_toml
 
-# Kinds of trust, from the strongest guarantee to the weakest.
+# Kinds of trust and relations, from the strongest guarantee to the weakest.
 _TRUST = ("none", "masks", "server")
+_RELATIONS = ("device", "add", "replace")
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class PrivacyBudget:
     epsilon, delta, mu : float
         Guarantee of all runs together.
     relation : str
-        Relation of this guarantee: the weaker one, ``replace``, if those of the runs differ.
+        Relation of this guarantee: the weakest one of the runs.
     trust : str
         Trust of this guarantee: the weakest one of the runs.
     curious : int
@@ -108,8 +111,8 @@ class PrivacyBudget:
     @property
     def published(self) -> str:
         """Parts of the results of all runs that may be published."""
-        relations = {release.relation for release in self.releases}
-        return "; ".join(describe_publication("add" if "add" in relations else "replace"))
+        strongest = min((release.relation for release in self.releases), key=_RELATIONS.index)
+        return "; ".join(describe_publication(strongest))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all values as lists, texts and numbers."""
@@ -134,10 +137,9 @@ class PrivacyBudget:
             )
             for row in rows
         ]
-        point = "each point" if self.relation == "add" else "the replacement of each point"
         against = describe_adversary(self.trust, self.curious)
         lines += [
-            f"All runs together hold for {point}, against {against}.",
+            f"All runs together hold for {describe_unit(self.relation)}, against {against}.",
             f"May be published: {self.published}.",
             *(f"Note: {note}." for note in self.notes),
         ]
@@ -193,7 +195,7 @@ def privacy_budget(runs: "Iterable[Result | str | Path]", delta: float | None = 
     if not releases:
         raise ExperimentError("runs is empty; expected at least one result or run folder of the method private")
     delta = max(release.delta for release in releases) if delta is None else delta
-    relation = "replace" if any(release.relation == "replace" for release in releases) else "add"
+    relation = max((release.relation for release in releases), key=_RELATIONS.index)
     mu = compose(*(release.mu * (1 + (release.relation != relation)) for release in releases))
     trust = max((release.trust for release in releases), key=_TRUST.index)
     curious = min((release.curious for release in releases if release.trust == "masks"), default=0)
@@ -216,8 +218,8 @@ def _compare(releases: tuple[Release, ...], relation: str, trust: str) -> list[s
     doubled = [release.run for release in releases if release.relation != relation]
     if doubled:
         notes.append(
-            f"the relations differ; the total holds for the weaker one, {relation}, for which mu of runs with add "
-            f"counts twice: {', '.join(doubled)}"
+            f"the relations differ; the total holds for the weakest one, {relation}, for which mu of runs with "
+            f"another relation counts twice: {', '.join(doubled)}"
         )
     if len({(release.trust, release.curious) for release in releases}) > 1:
         notes.append(f"the adversaries differ; the total holds against the weakest one, that of trust={trust}")
@@ -270,7 +272,7 @@ def _from_summary(name: str, summary: dict[str, Any]) -> Release:
         is_complete = summary["termination"] == "converged"
         relation, trust, curious = summary["relation"], summary["trust"], int(summary["curious"])
         release = Release(name, epsilon, delta, mu, relation, trust, curious, is_complete)
-        is_known = release.mu >= 0 and release.relation in {"add", "replace"} and release.trust in _TRUST
+        is_known = release.mu >= 0 and release.relation in _RELATIONS and release.trust in _TRUST
     except (KeyError, TypeError, ValueError):
         is_known = False
     if not is_known:

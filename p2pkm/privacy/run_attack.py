@@ -179,11 +179,16 @@ def noisy_sums(method: "Private", features: int, n: int) -> "list[NoisySum]":
 def _largest_change(release: "Release", relation: str) -> "Integers":
     """Compute the numbers by which a point changes a table most, in units.
 
-    If one point replaces another, the change is the larger one of two cases: the points are in different rows, or at
-    opposite sides of one row. Second moments change in the entries of the diagonal.
+    A device changes it like `points` equal points. If one point replaces another, the change is the larger one of two
+    cases: the points are in different rows, or at opposite sides of one row. Second moments change in the
+    entries of the diagonal.
     """
     from p2pkm.methods.building_blocks.private_releases import Kind
 
+    if relation == "device":
+        point = _largest_change(release, "add")
+        length = float(np.linalg.norm(point)) * release.grain.unit
+        return np.trunc(point * (release.limit / length)).astype(np.int64)
     if release.kind == Kind.MOMENTS:
         square = int(np.rint(release.clip_radius / np.sqrt(release.grain.unit))) ** 2
         return np.array([square] if relation == "add" else [square, -square])

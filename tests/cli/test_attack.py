@@ -54,9 +54,10 @@ def test_private_gives_away_what_it_claims(trust):
         assert abs(alone["mu_measured"] - alone["mu_claimed"]) <= 4 * alone["mu_error"]
 
 
+@pytest.mark.parametrize("relation", ["replace", "device", "device,points=1"])
 @pytest.mark.parametrize("features", [2, 20])
-def test_one_point_for_another_gives_away_all_that_is_claimed_of_it(features):
-    words = ("--algorithm", "private:epsilon=2,radius=5,relation=replace", "--features", features)
+def test_a_replaced_point_and_a_whole_device_give_away_all_that_is_claimed_of_them(features, relation):
+    words = ("--algorithm", f"private:epsilon=2,radius=5,relation={relation}", "--features", features)
     _, found = run("private", *words)
     for row in found["rows"]:
         assert abs(row["mu_measured"] - row["mu_claimed"]) <= 4 * row["mu_error"]

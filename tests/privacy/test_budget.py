@@ -142,13 +142,29 @@ def test_the_weaker_relation_and_the_weakest_adversary_hold(result):
     budget = p2pkm.privacy_budget(runs)
     assert (budget.relation, budget.trust) == ("replace", "server")
     assert budget.mu == pytest.approx(mu * math.sqrt(4 + 1 + 4))
-    assert "weaker one, replace" in budget.notes[0] and "result 1, result 3" in budget.notes[0]
+    assert "weakest one, replace" in budget.notes[0] and "result 1, result 3" in budget.notes[0]
     assert "trust=server" in budget.notes[1]
     assert p2pkm.privacy_budget([result, other(result, 2, curious=2)]).curious == 1
 
 
+@pytest.mark.parametrize(("relations", "total", "factors", "unit"), [
+    (("device", "device"), "device", 2, "all points of each device together"),
+    (("device", "add"), "add", 4 + 1, "each point"),
+    (("device", "replace"), "replace", 4 + 1, "the replacement of each point"),
+    (("device", "add", "replace"), "replace", 4 + 4 + 1, "the replacement of each point"),
+])  # fmt: skip
+def test_a_run_for_devices_counts_twice_for_points_and_a_run_for_points_not_for_devices(
+    result, relations, total, factors, unit
+):
+    budget = p2pkm.privacy_budget([other(result, i, relation=relation) for i, relation in enumerate(relations)])
+    assert budget.relation == total and budget.mu == pytest.approx(result.summary["mu"] * math.sqrt(factors))
+    assert f"All runs together hold for {unit}, against" in str(budget)
+    assert ("result 1" in "".join(budget.notes)) == (total != "device")
+
+
 @pytest.mark.parametrize(("relations", "counts"), [
-    (("add", "add"), False), (("add", "replace"), False), (("replace", "replace"), True),
+    (("add", "add"), False), (("add", "replace"), False), (("replace", "replace"), True), (("device",), False),
+    (("replace", "device"), False),
 ])  # fmt: skip
 def test_the_number_of_points_is_public_only_if_all_runs_replace(result, relations, counts):
     runs = [other(result, number, relation=relation) for number, relation in enumerate(relations)]

@@ -164,6 +164,9 @@ compare --out full                        | does not hold a comparison
 --algorithm private:epsilon=1,radius=1,center=1e15 | private:center is 1000000000000000.0 with a radius of 1
 --algorithm private:epsilon=1,radius=30,delta=0.1 | expected less than 1 /
 --algorithm private:epsilon=1,radius=30,noise_seed=-1 | noise_seed is -1
+--algorithm private:epsilon=1,radius=30,points=5 | private:points=5 cannot be combined with relation=add
+--algorithm private:epsilon=1,radius=30,relation=device,points=0 | private:points is 0
+--algorithm private:epsilon=1,radius=30,relation=device,delta=0.1 | with 16 devices; expected less than 1 / 16
 --algorithm private:epsilon=1,radius=30,relation=exchange | Known: add, replace
 --algorithm private:epsilon=1,radius=30 --checkpoint-every 2 | cannot be combined with private without noise_seed
 --algorithm private:epsilon=1,radius=30 --init leader | method 'private' has no key init

@@ -36,6 +36,7 @@ from p2pkm.methods.building_blocks.private_releases import (
     clip,
     decode,
     lengths,
+    limit_devices,
     moment_release,
     radii,
     row_release,
@@ -109,11 +110,13 @@ class Plan:
         Number of clusters and of features.
     radius : float
         Radius of the public ball.
-    relation : {"add", "replace"}
+    relation : {"add", "replace", "device"}
     mu : float
         Budget of Gaussian differential privacy of all releases together.
     excess : float
         Standard deviation of the noise of a total, relative to the noise that mu requires.
+    points : int
+        Number of points whose contribution limits that of a device, with the relation "device".
     """
 
     k: int
@@ -122,6 +125,7 @@ class Plan:
     relation: str
     mu: float
     excess: float = 1.0
+    points: int = 1
 
     @property
     def is_projected(self) -> bool:
@@ -130,6 +134,11 @@ class Plan:
         if not most or self.d <= max(most, _FEW_FEATURES) or self.d * (self.d + 1) // 2 > MOST_MOMENTS:
             return False
         return self.d > _MANY_FEATURES * most or self.mu / self.excess < _SMALL_BUDGET
+
+    @property
+    def _mu_of_points(self) -> float:
+        """Sensitivity of a total to a point, over the standard deviation of its noise."""
+        return self.mu / self.excess / self.points
 
     @property
     def has_few_features(self) -> bool:
@@ -184,6 +193,11 @@ class Plan:
 
     def release(self, known: Knowledge) -> Release:
         """Create the next release."""
+        release = self._release_of_points(known)
+        return limit_devices(release, self.points) if self.relation == "device" else release
+
+    def _release_of_points(self, known: Knowledge) -> Release:
+        """Create the next release, without a limit of the table of a device."""
         facts, kind = known.facts, Kind(int(known.facts.kind))
         if kind == Kind.MEAN:
             return row_release(kind, (1, self.d + 1), self.radius, self.radius / 2.0, self.relation)
@@ -282,7 +296,8 @@ class Plan:
         """Compute the number of points, and the radii of all and of half of them."""
         facts, counts = known.facts, total.values[:, -1]
         share = 1.0
-        if Kind.MEAN in self.shares:
+        # Tables of devices are scaled differently in each release, so counts of two releases cannot be averaged.
+        if Kind.MEAN in self.shares and self.relation != "device":
             # Both estimates of the number, weighted by their precision.
             first = self.release(self.start())
             first_sd = self.noise(first, 1.0) * self.excess / first.weight
@@ -318,7 +333,7 @@ class Plan:
         """Draw random points with the moments of the data, and place cells by their k-means."""
         facts = known.facts
         share = self.shares[Kind.CELLS] / self.repeats(Kind.CELLS, 1.0)
-        mu = math.sqrt(share) * self.mu / self.excess
+        mu = math.sqrt(share) * self._mu_of_points
         proposed = facts.points * mu / (4.0 * math.sqrt(3.0))
         number = int(min(max(proposed, LEAST_CELLS * self.k), MOST_CELLS * self.k))
         q = len(known.basis) or self.d
@@ -361,7 +376,7 @@ class Plan:
         options = Search(self.k, Stream.CLUSTER, starts=_STARTS)
         centroids = cluster(draws.kernels, draws.key, cells, weights, options)[0]
         facts = known.facts
-        mu = self.mu / self.excess
+        mu = self._mu_of_points
         budget = mu * mu * self.shares.get(Kind.STEP, 0.0) * facts.points * facts.points
         steps = math.floor(min(max(_STEP_FACTOR * budget / (1.5 * self.d * self.k**2), 1.0), MOST_STEPS))
         return known._replace(facts=facts._replace(steps=float(steps)), origins=clip(centroids, facts.inner))

@@ -9,6 +9,9 @@ with an offset v of x, for example from the nearest centroid, and a constant a, 
 Rings have no offsets, only counts. The exception are second moments: the upper triangle of ``z z^T`` with
 ``z = clip(x - m, r)``, whose entries off the diagonal get noise smaller by sqrt(2), as they occur twice in the matrix.
 
+For the privacy of whole devices, the table of a device is scaled to at most the length of the contribution of a number
+of points.
+
 All that a release depends on, `Knowledge`, is computed from the totals of earlier releases (`private_plan`).
 """
 
@@ -30,6 +33,8 @@ MOST_MOMENTS = 1 << 20
 # Clipping radius of second moments, divided by sqrt(d), in units of a coordinate, at least: rounding enlarges the
 # sensitivity by at most 0.1 %.
 _FINEST_COORDINATE = 1024
+# Tables are scaled to this share of their limit: more than the rounding error of a sum of 2^32 squares.
+_SAFE_SHARE = 1.0 - 2.0**-20
 
 
 class Kind(IntEnum):
@@ -116,6 +121,8 @@ class Release(NamedTuple):
         Contribution of a point to the count of a row, a in the module docstring.
     grain : Grain
         Unit and sensitivity.
+    limit : float
+        Largest length of the table of a device; +inf without a limit.
     """
 
     kind: Kind
@@ -124,6 +131,7 @@ class Release(NamedTuple):
     clip_radius: float
     weight: float
     grain: Grain
+    limit: float = math.inf
 
     @property
     def point_units(self) -> float:
@@ -147,6 +155,12 @@ def row_release(kind: Kind, shape: tuple[int, int], clip_radius: float, weight: 
         two_rows = math.sqrt(2.0) * sensitivity if shape[0] > 1 else 0.0
         sensitivity = max(two_rows, 2.0 * clip_radius)
     return Release(kind, *shape, clip_radius, weight, grain_of(sensitivity, shape[1]))
+
+
+def limit_devices(release: Release, points: int) -> Release:
+    """Limit the table of a device to the length of `points` points; then a whole device changes the total by that."""
+    limit = points * release.grain.sensitivity
+    return release._replace(limit=limit, grain=release.grain._replace(sensitivity=limit))
 
 
 def moment_release(d: int, clip_radius: float, relation: str) -> Release:
@@ -228,6 +242,16 @@ def local_table(devices: Devices, ball: tuple[float, float], known: Knowledge, r
             table[chunk, :, f] = np.bincount(cells, column, shape[0] * shape[1]).reshape(shape)
         counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
         table[chunk, :, -1] = counts * int(release.point_units)
+    return table if math.isinf(release.limit) else _limit_lengths(table, release)
+
+
+def _limit_lengths(table: Integers, release: Release) -> Integers:
+    """Scale the tables that are longer than the limit, in the norm of the noise; rounding towards 0 keeps it."""
+    scale = noise_scale(release) / release.grain.unit
+    for local in table:
+        length = float(lengths((local / scale).ravel()))
+        if length > _SAFE_SHARE * release.limit:
+            local[:] = np.trunc(local * (_SAFE_SHARE * release.limit / length))
     return table
 
 

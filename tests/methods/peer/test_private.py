@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from functools import partial
 
 import networkx as nx
@@ -178,6 +179,96 @@ def test_rounding_enlarges_the_sensitivity_by_little(k, d, relation):
         assert exact < release.grain.sensitivity < exact * 1.0011
 
 
+# --- what one device changes
+
+
+def search_longest(plan, known, rounds=10, count=40):
+    """Return the largest squared length of the table of a device that a search finds, over that of the limit.
+
+    In whole numbers, exactly. Devices have 1 to 30 points: spread, near each other, or one many times.
+    """
+    rng, release = np.random.default_rng(1), plan.release(known)
+    sizes = rng.integers(1, 31, count)
+    spreads = np.repeat(rng.choice([0.0, 0.1, 3.0], count), sizes)[:, None]
+    owners = np.repeat(np.arange(count), sizes)
+    places = known.origins if known.origins.shape[1] == plan.d else known.origins @ known.vectors
+    middles = rng.normal(size=(count, plan.d)) * np.exp(rng.uniform(-3.0, 4.0, (count, 1)))
+    if len(places):
+        middles[::2] = known.mean + 3.0 * places[rng.integers(0, len(places), len(middles[::2]))]
+    points = middles[owners] + spreads * rng.normal(size=(len(owners), plan.d))
+    limit = (release.limit / release.grain.unit) ** 2
+    halves = 1 if release.kind != Kind.MOMENTS else np.rint(1.0 / releases.noise_scale(release) ** 2).astype(int)
+    best, values, step = 0.0, np.zeros(count), 1.0
+    for _ in range(rounds):
+        moved = points + step * (rng.normal(size=(count, plan.d))[owners] + spreads * rng.normal(size=points.shape))
+        tables = releases.local_table(
+            batch(np.split(moved, np.cumsum(sizes)[:-1])), (0.0, plan.radius), known, release
+        ).reshape(count, -1)
+        # Python integers, which do not round or overflow.
+        squares = [
+            sum(int(number) ** 2 * int(weight) for number, weight in zip(table, weights, strict=True) if number)
+            for table, weights in zip(tables, np.broadcast_to(halves, tables.shape), strict=True)
+        ]
+        values_found = np.array([square / limit for square in squares])
+        assert max(squares) <= int(limit)
+        is_better = values_found >= values
+        points[is_better[owners]], values = moved[is_better[owners]], np.maximum(values, values_found)
+        best, step = max(best, float(values.max())), step * 0.8
+    return best
+
+
+@pytest.mark.parametrize("limit", [1, 4])
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind != Kind.END])
+def test_no_device_that_a_search_finds_changes_a_release_by_more_than_its_sensitivity(kind, limit):
+    plan, known = transcript(kind, relation="device")
+    plan = replace(plan, points=limit)
+    release = plan.release(known)
+    assert release.limit == release.grain.sensitivity
+    assert 0.99 < search_longest(plan, known, rounds=3, count=20) <= 1.0  # the bound is nearly met
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("kind", "k", "d", "limit"), [
+    *[(kind, 3, 6, 1) for kind in Kind if kind != Kind.END],
+    (Kind.MOMENTS, 2, 30, 7), (Kind.CELLS, 2, 2, 3), (Kind.INNER_STEP, 1, 2, 2), (Kind.INNER_STEP, 7, 5, 9),
+])  # fmt: skip
+def test_a_longer_search_finds_no_such_device(kind, k, d, limit, seed):
+    plan, known = transcript(kind, k, d, "device", seed)
+    assert search_longest(replace(plan, points=limit), known, rounds=30) <= 1.0
+
+
+def test_a_device_without_a_limit_is_found_by_the_search(monkeypatch):
+    monkeypatch.setattr(releases, "_limit_lengths", lambda table, release: table)
+    for kind in (Kind.RINGS, Kind.MOMENTS, Kind.CELLS):
+        plan, known = transcript(kind, relation="device")
+        with pytest.raises(AssertionError):
+            search_longest(replace(plan, points=4), known, rounds=1, count=20)
+
+
+def test_a_table_within_the_limit_is_unchanged_and_a_longer_one_is_scaled():
+    plan, known = transcript(Kind.CELLS, relation="device")
+    points = np.random.default_rng(0).normal(size=(25, 6))
+    devices = batch([points[:4], points, np.zeros((0, 6))])
+    ball, release = (0.0, 10.0), replace(plan, points=4).release(known)
+    limited = releases.local_table(devices, ball, known, release)
+    bare = releases.local_table(devices, ball, known, release._replace(limit=math.inf))
+    short, long, empty = limited
+    assert (short == bare[0]).all() and not empty.any()
+    factor = release.limit / release.grain.unit / np.linalg.norm(bare[1])
+    assert factor < 0.9 and (np.abs(long - factor * bare[1]) <= 1.001).all() and (np.abs(long) <= np.abs(bare[1])).all()
+
+
+def test_noise_and_sums_for_a_device_are_those_for_points_times_their_number():
+    for d in (2, 9):
+        add, device = (Private(4, epsilon=1.0, radius=9.0, relation=relation, points=points).plan(16, d)
+                       for relation, points in (("add", None), ("device", 5)))  # fmt: skip
+        for known in add.outline(LEAST_CELLS, 2)[:-1]:
+            noise = [plan.noise(plan.release(known), 2) for plan in (add, device)]
+            assert noise[1] == pytest.approx(5 * noise[0], rel=1e-12)
+    assert Private(4, epsilon=1.0, radius=9.0, relation="device").limit == 4
+
+
 # --- tables
 
 
@@ -203,11 +294,14 @@ def naive_table(points, plan, known, ball):
             row = int(np.argmin(((x - known.origins) ** 2).sum(axis=1)))
             offset = releases.clip(x - known.origins[row], release.clip_radius)
         table[row] += np.append(np.rint(offset / unit), round(release.weight / unit)).astype(np.int64)
-    return table
+    length = np.linalg.norm(table / releases.noise_scale(release)) * unit
+    limit = release.limit * (1.0 - 2.0**-20)
+    return table if length <= limit else np.trunc(table * (limit / length)).astype(np.int64)
 
 
+@pytest.mark.parametrize("relation", ["add", "device"])
 @pytest.mark.parametrize(("k", "d"), [(3, 5), (4, 2)])
-def test_a_device_sends_the_table_of_its_points_with_its_noise(k, d, monkeypatch):
+def test_a_device_sends_the_table_of_its_points_with_its_noise(k, d, relation, monkeypatch):
     rng, graph, kinds = np.random.default_rng(0), topologies.complete(3), []
     shards = p2pkm.Shards.from_list([rng.normal(size=(m, d)) + 3.0 for m in (40, 0, 25)])
     prepare = private.PrivateOnGraph.cover
@@ -222,12 +316,14 @@ def test_a_device_sends_the_table_of_its_points_with_its_noise(k, d, monkeypatch
             noise = draw_noise(devices.secrets.keys[i : i + 1], SumName("private", devices.round),
                                sd * releases.noise_scale(release), (release.rows, release.width))[0]  # fmt: skip
             expected = naive_table(shards.points[shards.offsets[i] : shards.offsets[i + 1]], plan, known, (1.0, 9.0))
-            assert (covered.up[i, :, 0].view(np.int64) == (expected + noise).ravel()).all()
+            table = covered.up[i, :, 0].view(np.int64)
+            # The last bit of the length may decide to which unit a number of a scaled table is rounded.
+            assert np.abs(table - (expected + noise).ravel()).max() <= (relation == "device")
         kinds.append(release.kind)
         return covered
 
     monkeypatch.setattr(private.PrivateOnGraph, "cover", compare)
-    method = Private(k, epsilon=30.0, radius=9.0, center=1.0, trust="none")
+    method = Private(k, epsilon=30.0, radius=9.0, center=1.0, trust="none", relation=relation)
     p2pkm.simulate(method, graph, shards)
     assert set(kinds) == set(method.plan(3, d).shares)
 
@@ -348,12 +444,12 @@ def test_a_device_computes_from_the_command_that_it_received(trust, monkeypatch)
     (lambda command, kind: command[:3], "device 4 received a command of 3 numbers"),
     (lambda command, kind: command * np.nan, "device 4 received a command"),
     (lambda command, kind: command + 1.0, "device 4 received a command"),  # of another release
-    (lambda command, kind: np.append(command, command[8:])[: 8 + 2 * 4 * 61], "device 4 received a command"),
+    (lambda command, kind: np.append(command[:8], np.zeros(2 * 4 * 61)), "device 4 received a command of 496 numbers"),
 ])  # fmt: skip
 def test_a_command_that_cannot_be_that_of_the_root_ends_the_run_at_its_receiver(change, message, monkeypatch):
     deliver(monkeypatch, change)
     with pytest.raises(p2pkm.NetworkError, match=message):
-        p2pkm.simulate(Private(4, epsilon=200.0, radius=40.0), topologies.complete(6), deal(6, points=300))
+        p2pkm.simulate(Private(4, epsilon=200.0, radius=40.0), topologies.complete(6), deal(6))
 
 
 # --- the whole method
@@ -428,6 +524,17 @@ def test_replacing_a_point_takes_more_noise_than_adding_one():
     assert replace.summary["ratio_mean"] < 1.01
 
 
+@pytest.mark.parametrize("trust", ["masks", "server"])
+def test_many_devices_find_the_clusters_without_telling_about_a_single_one(trust):
+    rng, n = np.random.default_rng(0), 256
+    points = 6.0 * rng.integers(0, 2, (n * 20, 2)) + rng.normal(size=(n * 20, 2))
+    shards = p2pkm.Shards.deal(points, np.repeat(np.arange(n), 20), devices=n)
+    method = Private(4, epsilon=8.0, radius=20.0, trust=trust, relation="device")
+    graph = topologies.hypercube(n) if trust == "masks" else topologies.star(n)
+    summary = p2pkm.simulate(method, graph, shards).summary
+    assert summary["ratio_mean"] < 1.05 and summary["points_per_device"] == 4
+
+
 def test_centroids_stay_in_the_ball():
     for shards, radius in ((deal(9), 10.0), (spread(9, 4, 300, 9), 3.0)):
         method = Private(4, epsilon=0.05, radius=radius, trust="none", center=2.0)
@@ -461,6 +568,7 @@ REFUSED = (
     ({"epsilon": 1.0, "radius": 9.0}, {"k_max": 5}, "must not compute anything from them before"),
     ({"epsilon": 1.0, "radius": 9.0}, {"start": np.zeros((9, 4, 2))}, "start cannot be combined with private"),
     ({"epsilon": 1.0, "radius": 9.0, "delta": 1 / 240}, {}, "less than 1 / 240"),
+    ({"epsilon": 1.0, "radius": 9.0, "delta": 1 / 9, "relation": "device"}, {}, "with 9 devices; expected .* 1 / 9"),
     ({"epsilon": 1.0, "radius": 9.0, "curious": 2}, {}, r"devices \d, \d disconnect it"),
     (
         {"epsilon": 1.0, "radius": 9.0, "curious": 9},
@@ -484,6 +592,8 @@ def test_what_would_break_the_guarantee_is_refused(method, options, message):
     ({"center": math.inf}, "center is inf"), ({"trust": "mask"}, "Did you mean 'masks'"),
     ({"curious": 0}, "curious is 0"), ({"noise_seed": -1}, "noise_seed is -1"),
     ({"noise_seed": 0.5}, "noise_seed is 0.5"),
+    ({"points": 3}, "points=3 cannot be combined with relation=add"),
+    ({"points": 0, "relation": "device"}, "points is 0"),
     ({"relation": "swap"}, "relation is 'swap'"), ({"relation": "exchange"}, "Use relation=replace"),
 ])  # fmt: skip
 def test_parameters_out_of_range_are_refused(options, message):
@@ -518,7 +628,7 @@ def test_options_of_the_command_line_that_it_cannot_use_are_refused(option):
 @pytest.mark.mpi
 @pytest.mark.parametrize("count", [2, 3, 5, 16])
 def test_the_same_bits_on_ranks_some_of_them_without_devices(count):
-    for trust, devices in (("masks", 9), ("masks", 3), ("none", 2), ("server", 3)):
+    for trust, devices in (("masks", 9), ("masks", 3), ("none", 2), ("server", 3), ("server,relation=device", 3)):
         words = ("--algorithm", f"private:epsilon=20,radius=30,noise_seed=0,trust={trust}", "--devices", devices,
                  "--data", "grid16:points=20", "-k", 4, "--format", "json", "--out", "none",
                  "--graph", "complete")  # fmt: skip
