@@ -18,10 +18,12 @@ class ProgressLine:
         Name of the method, which is also the name of its stage.
     rounds : int
         Maximum number of rounds of the method.
+    counted : str, default="round"
+        Name of what is counted.
     """
 
-    def __init__(self, method: str, rounds: int) -> None:
-        self._method, self._rounds = method, rounds
+    def __init__(self, method: str, rounds: int, counted: str = "round") -> None:
+        self._method, self._rounds, self._counted = method, rounds, counted
         self._next_update = time.monotonic() + _DELAY
         self._output = NotebookOutput() if in_notebook() else None
         self._shown = False
@@ -44,7 +46,7 @@ class ProgressLine:
         if record["stage"] != self._method:
             return f"{record['stage']}, round {record['round']}{ratio}"
         bar = draw_bar(record["round"], self._rounds)
-        return f"{self._method} {bar} round {record['round']} of at most {self._rounds}{ratio}"
+        return f"{self._method} {bar} {self._counted} {record['round']} of at most {self._rounds}{ratio}"
 
     def _write(self, line: str) -> None:
         self._shown = True

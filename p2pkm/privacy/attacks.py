@@ -22,16 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 import topologies
-from p2pkm.core.batch import Devices, Floats, Integers, Keys, Mask
+from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.methods.building_blocks.gdp import epsilon_of
-from p2pkm.methods.building_blocks.secure_sums import (
-    SumName,
-    add_masks,
-    draw_noise,
-    link_keys,
-    link_masks,
-    public_words,
-)
 from p2pkm.network.graph import Topology
 from topologies.single_thread import single_thread
 
@@ -71,10 +63,14 @@ class Attack:
     trials: int
 
     @property
+    def holds_mu(self) -> bool:
+        """Whether the measured mu does not exceed the claimed one by more than its error."""
+        return self.mu_measured <= self.mu_claimed + _TOLERATED_ERRORS * self.mu_error
+
+    @property
     def holds(self) -> bool:
         """Whether the measured values do not exceed the claimed ones."""
-        slack = _TOLERATED_ERRORS * self.mu_error
-        return self.mu_measured <= self.mu_claimed + slack and self.epsilon_found <= self.epsilon_claimed
+        return self.holds_mu and self.epsilon_found <= self.epsilon_claimed
 
 
 def judge(trials: Trials, mu: float, delta: float) -> Attack:
@@ -96,8 +92,8 @@ def judge(trials: Trials, mu: float, delta: float) -> Attack:
     return Attack(mu, measured, error, epsilon_of(mu, delta), bound_epsilon(trials, delta), delta, count)
 
 
-def bound_epsilon(trials: Trials, delta: float) -> float:
-    """Compute a lower bound of epsilon from trials, with 95 % confidence; 0 if they are not sufficient for any.
+def bound_epsilon(trials: Trials, delta: float, confidence: float = CONFIDENCE) -> float:
+    """Compute a lower bound of epsilon from trials, by default with 95 % confidence; 0 if they are too few for any.
 
     One half of the trials selects a threshold. The other half bounds the probabilities that the statistic exceeds it,
     with and without the point (Clopper and Pearson, each with half of the error):
@@ -107,22 +103,24 @@ def bound_epsilon(trials: Trials, delta: float) -> float:
     (select_without, without), (select_with, with_point) = ((values[::2], values[1::2]) for values in trials)
     thresholds = np.quantile(np.concatenate((select_without, select_with)), np.linspace(0.0005, 0.9995, 400))
     above = (
-        _bound_at_thresholds(select_without, select_with, thresholds, delta),
-        _bound_at_thresholds(without, with_point, thresholds, delta),
+        _bound_at_thresholds(select_without, select_with, thresholds, delta, confidence),
+        _bound_at_thresholds(without, with_point, thresholds, delta, confidence),
     )
     below = (
-        _bound_at_thresholds(-select_with, -select_without, -thresholds, delta),
-        _bound_at_thresholds(-with_point, -without, -thresholds, delta),
+        _bound_at_thresholds(-select_with, -select_without, -thresholds, delta, confidence),
+        _bound_at_thresholds(-with_point, -without, -thresholds, delta, confidence),
     )
     selecting, tested = (np.concatenate(parts) for parts in zip(above, below, strict=True))
     return max(0.0, float(tested[np.argmax(selecting)]))
 
 
-def _bound_at_thresholds(without: Floats, with_point: Floats, thresholds: Floats, delta: float) -> Floats:
+def _bound_at_thresholds(
+    without: Floats, with_point: Floats, thresholds: Floats, delta: float, confidence: float
+) -> Floats:
     """Bound epsilon at each threshold, from a low estimate of hits and a high estimate of false alarms."""
     hits, false_alarms = ((values[:, None] > thresholds).sum(axis=0) for values in (with_point, without))
-    low = clopper_pearson(hits, len(with_point))[0]
-    high = clopper_pearson(false_alarms, len(without))[1]
+    low = clopper_pearson(hits, len(with_point), confidence)[0]
+    high = clopper_pearson(false_alarms, len(without), confidence)[1]
     return np.where(low > delta, np.log(np.maximum(low - delta, 1e-300) / high), -np.inf)
 
 
@@ -212,80 +210,6 @@ def attack_gossip(view: Floats, device: int, mu: float, trials: int, seed: int) 
     # The statistic is linear: this is the contribution of each device's value, and of its noise.
     sent = filter_ @ view
     return Trials(*(rng.standard_normal((trials, len(sent))) @ sent + shift * sent[device] for shift in (0.0, mu)))
-
-
-# --- sums behind masks
-
-
-class NoisySum(NamedTuple):
-    """Sum under attack, in units of its integers.
-
-    Attributes
-    ----------
-    name : SumName
-    change : int64[w]
-        Change of the numbers that one point affects.
-    sd : float
-        Standard deviation of the noise of one device.
-    """
-
-    name: SumName
-    change: Integers
-    sd: float
-
-
-@single_thread()
-def attack_sums(sums: list[NoisySum], hidden: int, trials: int, seed: int) -> Trials:
-    """Simulate the test for a point from totals over `hidden` devices, which contain all information that is sent.
-
-    The noise is drawn as in a run, from one stream per device, with new keys in every trial. Numbers of a table that
-    the point does not change have independent noise, so they are left out.
-
-    Parameters
-    ----------
-    sums : list of NoisySum
-    hidden : int
-        Devices whose tables the attacker knows as a total only.
-    trials : int
-    seed : int
-    """
-    rng = np.random.default_rng(seed)
-    statistics = []
-    for present in (0, 1):
-        keys = rng.integers(0, 2**64, (trials, hidden), dtype=np.uint64)
-        statistic, weight = np.zeros(trials), 0.0
-        for target in sums:
-            noise = draw_noise(keys.ravel(), target.name, target.sd, (1, len(target.change)))
-            totals = noise.reshape(trials, hidden, -1).sum(axis=1) + present * target.change
-            statistic += totals @ target.change / target.sd**2
-            weight += float(target.change @ target.change) / target.sd**2
-        statistics.append(statistic / math.sqrt(weight * hidden))
-    return Trials(*statistics)
-
-
-def unmask(devices: Devices, sent: Keys, name: SumName, coalition: Mask) -> Keys:
-    """Compute the total over all other devices that a coalition obtains from masked messages.
-
-    The coalition removes the masks that it shares with others. If the graph stays connected without the coalition, the
-    remaining masks cancel in the sum over all other devices, and in no sum over fewer of them.
-
-    Parameters
-    ----------
-    devices : Devices
-    sent : uint64[n, r, w]
-        Masked messages.
-    name : SumName
-    coalition : bool[n]
-
-    Returns
-    -------
-    uint64[r, w]
-    """
-    _, r, w = sent.shape
-    masks = link_masks(link_keys(devices, public_words(devices)[devices.indices]), name, r * w)
-    known = coalition[devices.sources] | coalition[devices.indices]
-    known_masks = add_masks(np.zeros_like(sent), devices, np.where(known[:, None], masks, np.uint64(0)))
-    return (sent - known_masks)[~coalition].sum(axis=0, dtype=np.uint64)
 
 
 # --- one run with many canaries

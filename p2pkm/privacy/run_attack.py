@@ -1,5 +1,7 @@
-"""Commands that attack noisy sums and compare with the claim: gossip of noisy values, and the method `private`."""
+"""Commands that attack and compare with the claim: gossip of noisy values, and runs of the method `private`."""
 
+import math
+from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,22 +12,22 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import parse
 from p2pkm.core.validation import check_integer, check_positive
 from p2pkm.experiments.graphs.graph_report import build_graph, check_figure_path, save_figure_file
-from topologies.single_thread import single_thread
 
 if TYPE_CHECKING:
-    from p2pkm.core.batch import Integers
-    from p2pkm.methods.building_blocks.private_releases import Release
-    from p2pkm.methods.peer.private import Private
-    from p2pkm.privacy.attacks import Audit, NoisySum
+    from p2pkm.privacy.private_attack import Evidence
 
 # Devices, at most, for attacks on gossip: the view of a receiver is a dense matrix.
 _MOST = 2000
 # Canaries of an audit, and guesses about them.
 _CANARIES, _GUESSES = 1000, 200
+# Trials of an attack on gossip, least number and default; and those of an attack on `private`, which are runs.
+_FEWEST_TRIALS, _TRIALS = 100, 20_000
+_FEWEST_RUNS, _RUNS = 4, 50
 # Default number of clusters of `private`.
 _CLUSTERS = 16
 _LARGEST_MU = 1000.0
-_TITLES = {"gossip": "gossip of noisy values", "private": "sums of private"}
+# Title of the progress line.
+_NAME = "attack"
 
 
 class AttackQuery(NamedTuple):
@@ -36,7 +38,9 @@ class AttackQuery(NamedTuple):
     graph : str
     devices : int or None
         None for 16.
-    seed, trials : int
+    seed : int
+    trials : int or None
+        None for 20,000 of gossip, and 50 of `private`, whose trials are whole runs.
     delta : float
     out : str or None
         File for the figure.
@@ -45,7 +49,7 @@ class AttackQuery(NamedTuple):
     graph: str
     devices: int | None = None
     seed: int = 0
-    trials: int = 20_000
+    trials: int | None = None
     delta: float = 1e-6
     out: str | None = None
 
@@ -76,7 +80,7 @@ def attack_gossip(query: AttackQuery, gossips: int, mu: float, receiver: int) ->
     from p2pkm.privacy import attacks
     from p2pkm.privacy.pair_leaks import pair_leaks
 
-    _check(query)
+    count = _check(query, _FEWEST_TRIALS, _TRIALS)
     check_positive(mu, "mu", most=_LARGEST_MU)
     spec, graph, _ = build_graph(query.graph, query.devices, query.seed)
     topology = Topology.from_graph(graph)
@@ -94,7 +98,7 @@ def attack_gossip(query: AttackQuery, gossips: int, mu: float, receiver: int) ->
         at_distance = np.flatnonzero(distance == hops)
         device = int(at_distance[np.argmax(leaks.leak[0, at_distance])])
         claimed = mu * float(np.sqrt(leaks.leak[0, device]))
-        trials = attacks.attack_gossip(view, device, mu, query.trials, query.seed + hops)
+        trials = attacks.attack_gossip(view, device, mu, count, query.seed + hops)
         attack = attacks.judge(trials, claimed, query.delta)
         solved = float(leaks.solved[0, at_distance].mean())
         rows.append({"distance": hops, "device": device, "solved": solved, **asdict(attack), "holds": attack.holds})
@@ -104,13 +108,13 @@ def attack_gossip(query: AttackQuery, gossips: int, mu: float, receiver: int) ->
     scores = rng.standard_normal(_CANARIES) + largest_mu * included
     audited = attacks.audit(scores, included, _GUESSES, query.delta)
     facts = {"what": "gossip", "graph": str(spec), "gossips": gossips, "receiver": receiver, "mu": mu}
-    return _finish(facts, rows, audited, query)
+    return _finish(facts, rows, {"audit": asdict(audited)}, query)
 
 
 def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS, features: int = 2) -> dict[str, Any]:
-    """Attack the sums of `private` with the noise that it draws, by the curious devices and by all devices except one.
+    """Attack real runs of `private` with and without a point, see `p2pkm.privacy.private_attack`.
 
-    All sums of a run are attacked together, for the point that changes their tables most.
+    The attackers are the curious devices, and all devices except one.
 
     Parameters
     ----------
@@ -129,14 +133,16 @@ def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS
     P2PKMError
         If the method is not `private`, or the method, the graph or an option is invalid.
     """
+    from contextlib import closing
+
     from p2pkm.core.protocols import PointCount, RunOutline
-    from p2pkm.methods.building_blocks.private_releases import Kind
+    from p2pkm.experiments.progress_line import ProgressLine
     from p2pkm.methods.init.pipelines import check_links
     from p2pkm.methods.peer.private import Private
     from p2pkm.network.graph import Topology
-    from p2pkm.privacy import attacks
+    from p2pkm.privacy.private_attack import attack_runs, choose_canaries
 
-    _check(query)
+    trials = _check(query, _FEWEST_RUNS, _RUNS)
     chosen = parse(algorithm, {"private": Private}, "algorithm to attack")
     method = Private(clusters, **chosen.options)
     method = replace(method, delta=chosen.options.get("delta", query.delta))
@@ -146,88 +152,91 @@ def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS
     topology = Topology.from_graph(graph)
     check_links(method, topology)
     method.check(RunOutline(topology), PointCount(topology.n, 1, features))
-    n = topology.n
-    sums = noisy_sums(method, features, n)
-    plan = method.plan(n, features)
-    cells = sums[list(plan.shares).index(Kind.CELLS)]
-    masked, rows = method.trust == "masks", []
-    hidden = n - method.curious if masked else 1
-    # With masks, the claim holds against the curious devices. If all others collude, less noise protects a device.
-    for attacker, honest in (("curious", hidden), ("all others", 1)) if masked else ((method.trust, 1),):
-        trials = attacks.attack_sums(sums, honest, query.trials, query.seed)
-        claimed = method.mu * float(np.sqrt(hidden / honest))
-        attack = attacks.judge(trials, claimed, method.delta)
-        rows.append({"against": attacker, "hidden": honest, **asdict(attack), "holds": attack.holds})
-    facts = {"what": "private", "graph": str(spec), "algorithm": str(chosen), "devices": n, "mu": method.mu}
-    return _finish(facts, rows, _audit_seeds(method, cells, hidden, query.seed), query)
+    canaries = choose_canaries(method, topology, features, query.seed)
+    with closing(ProgressLine(_NAME, 2 * trials, "run")) as line:
+        result = attack_runs(
+            method, topology, canaries, trials, query.seed,
+            lambda number: line({"stage": _NAME, "round": number, "ratio_mean": None}),
+        )  # fmt: skip
+    rows = [_judge(evidence, method.delta) for evidence in result.evidence]
+    checks = {
+        "noise of runs, releases and devices": _choose_finding(
+            "independent", "predictable", holds=all(row["is_independent"] for row in rows)
+        ),
+        "commands and states": _choose_finding(
+            "functions of released totals",
+            f"depend on points: {', '.join(result.dependent)}",
+            holds=not result.dependent,
+        ),
+    }
+    if method.trust == "masks":
+        checks["masked messages"] = _choose_finding("uniform", "not uniform", holds=result.words.are_uniform)
+    facts = {"what": "private", "graph": str(spec), "algorithm": str(chosen), "devices": topology.n, "mu": method.mu,
+             "points": len(canaries.without.points), "trials": trials}  # fmt: skip
+    return _finish(facts, rows, {"checks": checks}, query)
 
 
-def noisy_sums(method: "Private", features: int, n: int) -> "list[NoisySum]":
-    """List the sums of a run, with one step in all dimensions, the noise of one device, and the largest change."""
-    from p2pkm.methods.building_blocks.private_plan import LEAST_CELLS
-    from p2pkm.methods.building_blocks.secure_sums import SumName
-    from p2pkm.privacy.attacks import NoisySum
+class _Check(NamedTuple):
+    """Finding of a check, and whether the claim holds."""
 
-    plan, sums = method.plan(n, features), []
-    for number, known in enumerate(plan.outline(LEAST_CELLS, 1)[:-1], 1):
-        release = plan.release(known)
-        sd = method.noise_of(release, 1.0, n, features)[0] / release.grain.unit
-        sums.append(NoisySum(SumName(method.name, number), _largest_change(release, method.relation), sd))
-    return sums
+    finding: str
+    holds: bool
 
 
-def _largest_change(release: "Release", relation: str) -> "Integers":
-    """Compute the numbers by which a point changes a table most, in units.
-
-    A device changes it like `points` equal points. If one point replaces another, the change is the larger one of two
-    cases: the points are in different rows, or at opposite sides of one row. Second moments change in the
-    entries of the diagonal.
-    """
-    from p2pkm.methods.building_blocks.private_releases import Kind
-
-    if relation == "device":
-        point = _largest_change(release, "add")
-        length = float(np.linalg.norm(point)) * release.grain.unit
-        return np.trunc(point * (release.limit / length)).astype(np.int64)
-    if release.kind == Kind.MOMENTS:
-        square = int(np.rint(release.clip_radius / np.sqrt(release.grain.unit))) ** 2
-        return np.array([square] if relation == "add" else [square, -square])
-    change = np.zeros(release.width, np.int64)
-    change[0] = np.rint(release.clip_radius / release.grain.unit)
-    change[-1] = int(release.point_units)
-    if relation == "add":
-        return change
-    one_row, two_rows = 2 * change, np.concatenate((change, -change))
-    # The count of a row does not change.
-    one_row[-1] = 0
-    return max([one_row, two_rows] if release.rows > 1 else [one_row], key=np.linalg.norm)
+def _choose_finding(good: str, bad: str, *, holds: bool) -> _Check:
+    return _Check(good if holds else bad, holds)
 
 
-@single_thread()
-def _audit_seeds(method: "Private", seeds: "NoisySum", hidden: int, seed: int) -> "Audit":
-    """Audit the sum over cells of the initialization: each cell contains a canary with probability 1/2."""
-    from p2pkm.methods.building_blocks.private_plan import LEAST_CELLS
-    from p2pkm.methods.building_blocks.secure_sums import draw_noise
-    from p2pkm.privacy.attacks import audit
+def _judge(evidence: "Evidence", delta: float) -> dict[str, Any]:
+    """Compare the evidence against a coalition with its claim."""
+    from p2pkm.privacy.attacks import bound_epsilon, judge
+    from p2pkm.privacy.noise_evidence import ERROR
 
-    rng, rows = np.random.default_rng(seed), LEAST_CELLS * method.k
-    included = rng.random(rows) < 0.5
-    keys = rng.integers(0, 2**64, hidden, dtype=np.uint64)
-    totals = draw_noise(keys, seeds.name, seeds.sd, (rows, len(seeds.change))).sum(axis=0)
-    totals += included[:, None] * seeds.change
-    return audit(totals @ seeds.change.astype(np.float64), included, min(_GUESSES, rows // 2), method.delta)
+    coalition, noise, trials = evidence
+    quiet = noise.find_quiet_group()
+    # Noise that can be predicted protects nothing, whatever its size.
+    is_independent = noise.is_independent
+    measured = noise.measure_group(quiet)
+    point = judge(trials, coalition.mu, delta)
+    names = Counter(name.kind for name in noise.sums)
+    releases = [
+        {"release": name.kind + f" {name.number + 1}" * (names[name.kind] > 1), **_bounded(part._asdict())}
+        for name, part in noise.measure_releases().items()
+    ]
+    holds_point = point.holds_mu and bound_epsilon(trials, delta, 1.0 - ERROR) <= point.epsilon_claimed
+    row = {
+        "against": coalition.name, "hidden": coalition.hidden, **measured._asdict(),
+        "epsilon_claimed": point.epsilon_claimed, "epsilon_found": point.epsilon_found, "trials": point.trials,
+        "point": _bounded({"mu_measured": point.mu_measured, "mu_error": point.mu_error, "holds": holds_point}),
+        "quiet_device": quiet, "is_independent": is_independent, "releases": releases,
+    }  # fmt: skip
+    if not is_independent:
+        row |= {"mu_measured": math.inf, "mu_error": 0.0}
+    parts = (measured.holds, quiet is None, is_independent, holds_point, *(release["holds"] for release in releases))
+    return _bounded(row) | {"holds": all(parts)}
 
 
-def _check(query: AttackQuery) -> None:
+def _bounded(row: dict[str, Any]) -> dict[str, Any]:
+    """Replace an unbounded mu, which JSON cannot express, by None."""
+    unbounded = not math.isfinite(row["mu_measured"])
+    return row | {"mu_measured": None, "mu_error": 0.0} if unbounded else row
+
+
+def _check(query: AttackQuery, fewest: int, trials: int) -> int:
+    """Validate the options that all attacks share, and return the number of trials."""
     check_figure_path(query.out)
-    check_integer(query.trials, 100, "trials")
     if not 0.0 < query.delta < 1.0:
         raise ExperimentError(f"delta is {query.delta!r}; expected a number between 0 and 1, for example 1e-6")
+    return trials if query.trials is None else check_integer(query.trials, fewest, "trials")
 
 
-def _finish(facts: dict[str, Any], rows: list[dict[str, Any]], audited: "Audit", query: AttackQuery) -> dict[str, Any]:
+def _finish(
+    facts: dict[str, Any], rows: list[dict[str, Any]], more: dict[str, Any], query: AttackQuery
+) -> dict[str, Any]:
     """Assemble the result of an attack, and save its figure."""
-    result = {**facts, "rows": rows, "audit": asdict(audited), "holds": all(row["holds"] for row in rows)}
+    checks = {name: check._asdict() for name, check in more.pop("checks", {}).items()}
+    holds = all(part["holds"] for part in (*rows, *checks.values()))
+    result = {**facts, "rows": rows, **more, **({"checks": checks} if checks else {}), "holds": holds}
     if query.out is not None:
         from p2pkm.viz import plot_attack
 
@@ -237,30 +246,64 @@ def _finish(facts: dict[str, Any], rows: list[dict[str, Any]], audited: "Audit",
 
 def explain(result: dict[str, Any]) -> str:
     """Format the result of an attack as text."""
-    gossip, audited = result["what"] == "gossip", result["audit"]
-    about = f"{result['gossips']} gossips, receiver {result['receiver']}" if gossip else result["algorithm"]
-    head = f"{'distance':>8} {'device':>7} {'solved':>7}" if gossip else f"{'against':>12} {'hidden':>7}"
-    head += f"  {'mu claimed':>10} {'measured':>16}  {'eps claimed':>11} {'at least':>8}"
-    title = f"{_TITLES[result['what']]} on {result['graph']}, {about}"
-    lines = [title, "", head, *map(_write_row, result["rows"]), ""]
-    lines += [
-        f"one run with {audited['canaries']} canaries, {audited['correct']} of {audited['guesses']} guesses correct: "
-        f"eps at least {audited['epsilon_found']:.2f};",
-        f"this number of guesses can never show more than {audited['ceiling']:.2f}",
-    ]
-    if gossip:
-        lines += [
-            "solved: share of the devices at this distance whose values the receiver computes exactly;",
-            "these numbers hold for one average and do not add up over steps",
-        ]
+    lines = _explain_gossip(result) if result["what"] == "gossip" else _explain_private(result)
     return "\n".join([*lines, *([f"drawn: {result['figure']}"] if "figure" in result else [])])
 
 
-def _write_row(row: dict[str, Any]) -> str:
-    if "distance" in row:
-        first = f"{row['distance']:8} {row['device']:7} {row['solved']:7.2f}"
-    else:
-        first = f"{row['against']:>12} {row['hidden']:7}"
-    measured = f"{row['mu_measured']:.3f} +- {row['mu_error']:.3f}"
-    figures = f"{row['mu_claimed']:10.3f} {measured:>16}  {row['epsilon_claimed']:11.3f} {row['epsilon_found']:8.3f}"
-    return f"{first}  {figures}" + ("" if row["holds"] else "  EXCEEDED")
+def _explain_gossip(result: dict[str, Any]) -> list[str]:
+    audited = result["audit"]
+    head = f"{'distance':>8} {'device':>7} {'solved':>7}  {_HEAD}"
+    about = f"gossip of noisy values on {result['graph']}, {result['gossips']} gossips, receiver {result['receiver']}"
+    rows = [
+        f"{row['distance']:8} {row['device']:7} {row['solved']:7.2f}  {_write_mu(row)}  {_write_epsilon(row)}"
+        f"{_mark(row)}"
+        for row in result["rows"]
+    ]
+    return [
+        about, "", head, *rows, "",
+        f"one run with {audited['canaries']} canaries, {audited['correct']} of {audited['guesses']} guesses correct: "
+        f"eps at least {audited['epsilon_found']:.2f};",
+        f"this number of guesses can never show more than {audited['ceiling']:.2f}",
+        "solved: share of the devices at this distance whose values the receiver computes exactly;",
+        "these numbers hold for one average and do not add up over steps",
+    ]  # fmt: skip
+
+
+def _explain_private(result: dict[str, Any]) -> list[str]:
+    lines = [
+        f"runs of {result['algorithm']} on {result['graph']}, {result['points']:,} points: {result['trials']} with one "
+        f"point, {result['trials']} without", "", f"{'against':>10} {'hidden':>7}  {'release':<14}  {_HEAD}",
+    ]  # fmt: skip
+    for number, row in enumerate(result["rows"]):
+        first, blank = f"{row['against']:>10} {row['hidden']:7}", " " * 18
+        parts = row["releases"] if not number else [part for part in row["releases"] if not part["holds"]]
+        lines += [f"{blank}  {part['release']:<14}  {_write_mu(part)}{_mark(part)}" for part in parts]
+        point = row["point"] | {"mu_claimed": row["mu_claimed"]}
+        lines += [
+            f"{first}  {'all releases':<14}  {_write_mu(row)}{_mark(row)}",
+            f"{blank}  {'one point':<14}  {_write_mu(point)}  {_write_epsilon(row)}{_mark(point)}",
+        ]
+        if row["quiet_device"] is not None:
+            lines.append(f"{blank}  device {row['quiet_device']} adds too little noise")
+    lines += ["", *(f"{name}: {check['finding']}{_mark(check)}" for name, check in result["checks"].items())]
+    return [
+        *lines, "releases: mu from the measured noise and the largest change by a canary;",
+        "one point: mu from the likelihood ratio test of runs with and without a point",
+    ]  # fmt: skip
+
+
+_HEAD = f"{'mu claimed':>10} {'measured':>16}  {'eps claimed':>11} {'at least':>8}"
+
+
+def _write_mu(row: dict[str, Any]) -> str:
+    is_bounded = row["mu_measured"] is not None
+    measured = f"{row['mu_measured']:.3f} +- {row['mu_error']:.3f}" if is_bounded else "unbounded"
+    return f"{row['mu_claimed']:10.3f} {measured:>16}"
+
+
+def _write_epsilon(row: dict[str, Any]) -> str:
+    return f"{row['epsilon_claimed']:11.3f} {row['epsilon_found']:8.3f}"
+
+
+def _mark(row: dict[str, Any]) -> str:
+    return "" if row["holds"] else "  EXCEEDED"

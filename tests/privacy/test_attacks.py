@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 import topologies
-from p2pkm.methods.building_blocks.gdp import epsilon_of, mu_of
-from p2pkm.methods.building_blocks.secure_sums import SumName, add_masks
+from p2pkm.methods.building_blocks.gdp import epsilon_of
 from p2pkm.network.graph import Topology
 from p2pkm.privacy import attacks
-from p2pkm.privacy.attacks import NoisySum, Trials, attack_gossip, attack_sums, audit, filter_of, gossip_view, judge
-from tests.privacy.test_secure_sums import NAME, batch, masks_of, words
+from p2pkm.privacy.attacks import Trials, attack_gossip, audit, filter_of, gossip_view, judge
 
 FEW, MANY = 4_000, 20_000
 DELTA = 1e-6
@@ -102,29 +100,10 @@ def test_clopper_pearson_has_its_closed_forms():
     assert attacks.clopper_pearson(100, 100) == (pytest.approx(0.025 ** (1 / 100)), 1.0)
 
 
-def sums(mu, hidden, noise=1.0):
-    """Return three sums of 3 numbers each, whose changes are of length 5000 units, with mu together."""
-    change, own = np.array([3000, 0, 4000]), 5000.0 * math.sqrt(3.0) / (mu * math.sqrt(hidden))
-    return [NoisySum(SumName("private", number), change, noise * own) for number in (1, 2, 3)]
-
-
-@pytest.mark.parametrize("hidden", [1, 15])
-def test_totals_give_away_what_is_claimed_and_no_more(hidden):
-    mu = mu_of(2.0, DELTA)
-    found = judge(attack_sums(sums(mu, hidden), hidden, FEW // hidden, 2), mu, DELTA)
-    assert found.holds and abs(found.mu_measured - mu) < 4 * found.mu_error
-
-
-def test_noise_of_sums_that_is_halved_by_mistake_is_found():
-    found = judge(attack_sums(sums(1.0, 3, noise=0.5), 3, FEW, 2), 1.0, DELTA)
-    assert not found.holds and found.mu_measured == pytest.approx(2.0, abs=4 * found.mu_error)
-
-
-def test_a_coalition_works_out_the_total_of_the_others_and_nothing_less():
-    devices = batch(topologies.ring(16))
-    tables, coalition = words(1, 16), np.arange(16) == 5
-    sent = add_masks(tables, devices, masks_of(devices))
-    assert (attacks.unmask(devices, sent, NAME, coalition) == tables[~coalition].sum(axis=0, dtype=np.uint64)).all()
+def test_more_confidence_shows_less():
+    trials = normal_trials(2000, 3.0, 1)
+    low, high = (attacks.bound_epsilon(trials, DELTA, confidence) for confidence in (0.95, 0.99995))
+    assert 0.0 < high < low
 
 
 def canaries(mu, m, seed):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import is_dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -326,7 +326,25 @@ def _reweigh(devices: Devices) -> Devices:
     return replace(devices, point_weights=weights)
 
 
-Observer = ContractChecker | PointReweigher
+class Observer(Protocol):
+    """Observer of a method. That of a server method has the functions `report` and `aggregate` instead.
+
+    Attributes
+    ----------
+    busy : bool
+        Whether calls are passed on without the observer, such as those that the method makes to its own functions.
+    """
+
+    busy: bool
+
+    def initial_state(self, call: Callable[..., Any], devices: Devices, start: Any) -> Any:
+        """Observe a call of `initial_state`."""
+
+    def message(self, call: Callable[..., Any], state: Any, devices: Devices) -> Any:
+        """Observe a call of `message`."""
+
+    def update(self, call: Callable[..., Any], state: Any, inbox: Any, devices: Devices) -> Any:
+        """Observe a call of `update`."""
 
 
 # The classes below precede the class of the method in the order of base classes, so that `super()` is the method.
@@ -355,7 +373,7 @@ class _ObservedPeer:
 class _ObservedServer:
     """Functions of a method with a server, each called through an observer."""
 
-    observer: Observer
+    observer: ContractChecker | PointReweigher
 
     def report(self, *args: Any) -> Any:
         call = super().report  # type: ignore[misc]

@@ -36,23 +36,25 @@ def plot_attack(result: Mapping[str, Any], ax: "Axes | None" = None) -> "Figure"
     rows = read_table(attack["rows"], ("mu_claimed", "mu_measured", "mu_error"), "rows of p2pkm attack")
     ax = open_axes(ax, 7.6, 4.5, left=0.1, top=0.86)
     places = np.arange(len(rows))
-    claimed, measured, errors = (
-        np.array([row[key] for row in rows]) for key in ("mu_claimed", "mu_measured", "mu_error")
-    )
+    claimed, errors = (np.array([row[key] for row in rows]) for key in ("mu_claimed", "mu_error"))
+    finite = [row["mu_measured"] for row in rows if row["mu_measured"] is not None]
+    # A bar of an unbounded mu is higher than all others.
+    unbounded = 1.5 * max(*claimed, *finite, 1e-3)
+    measured = np.array([unbounded if row["mu_measured"] is None else row["mu_measured"] for row in rows])
     ax.bar(places - _WIDTH / 2, claimed, _WIDTH, color=GRAY, label="claimed mu (number: max. epsilon)")
     colors = [ORANGE if row["holds"] else RED for row in rows]
     ax.bar(places + _WIDTH / 2, measured, _WIDTH, color=colors, label="measured mu (number: min. epsilon)")
     ax.errorbar(
         places + _WIDTH / 2, measured, 4 * errors, fmt="none", ecolor=BLUE, capsize=3, label="4 standard errors"
     )
-    for row, place in zip(rows, places, strict=True):
-        upper_end = row["mu_measured"] + 4 * row["mu_error"]
+    for row, place, upper_end in zip(rows, places, measured + 4 * errors, strict=True):
         bounds = (
             ("epsilon_claimed", "\u2264", -1, row["mu_claimed"]),
             ("epsilon_found", "\u2265", 1, upper_end),
         )
         for key, sign, side, height in bounds:
-            text = f"{sign}{row[key]:.2f}"
+            is_unbounded = key == "epsilon_found" and row["mu_measured"] is None
+            text = "unbounded" if is_unbounded else f"{sign}{row[key]:.2f}"
             anchor = (place + side * _WIDTH / 2, height)
             ax.annotate(text, anchor, (0, 3), textcoords="offset points", ha="center", fontsize=8)
     gossip = attack["what"] == "gossip"
