@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from p2pkm.methods.server.centralized import Central as Central
     from p2pkm.methods.server.dwfkm import DWFKM as DWFKM
     from p2pkm.methods.server.feca import FeCA as FeCA
+    from p2pkm.methods.server.feddp import FedDPKMeans as FedDPKMeans
     from p2pkm.methods.server.fedlloyd import FedLloyd as FedLloyd
     from p2pkm.methods.server.ffcm import FFCM as FFCM
     from p2pkm.methods.server.fkm import FKM as FKM
@@ -108,6 +109,7 @@ _MODULES = {
     "Epidemic": "p2pkm.methods.peer.epidemic",
     "FeCA": "p2pkm.methods.server.feca",
     "FFCM": "p2pkm.methods.server.ffcm",
+    "FedDPKMeans": "p2pkm.methods.server.feddp",
     "FedLloyd": "p2pkm.methods.server.fedlloyd",
     "FKM": "p2pkm.methods.server.fkm",
     "FKMeansCB": "p2pkm.methods.server.fkmeanscb",

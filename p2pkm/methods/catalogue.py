@@ -61,6 +61,7 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "fkm": CatalogueEntry("server", "centroids", "sample", "local Lloyd steps, weighted k-means at the server"),
     "kfed": CatalogueEntry("server", "centroids", "few", "one-shot k-FED: averages around k local centroids"),
     "fkmeanscb": CatalogueEntry("server", "centroids", "none", "one-shot k-means of points with Laplace noise"),
+    "feddp": CatalogueEntry("server", "sums", "none", "differentially private k-means, trusted server (FedDP)"),
     "feca": CatalogueEntry("server", "centroids", "few", "one-shot merge of refined local centroids"),
     "ffcm1": CatalogueEntry("server", "centroids", "few", "local fuzzy c-means, weighted means at the server"),
     "ffcm2": CatalogueEntry("server", "centroids", "few", "local fuzzy c-means, k-means at the server"),

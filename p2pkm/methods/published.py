@@ -69,6 +69,7 @@ PUBLISHED: Mapping[str, Published] = {
     "fkmeanscb": Published(
         {"epsilon": 20.0, "client_n_init": 1, "server_n_init": 1}, "[1], Algorithm 1, and table 2 for epsilon"
     ),
+    "feddp": Published({"steps": 1, "server_points": 20}, "the authors' configuration of their Gaussian mixtures"),
     "dwfkm": Published(
         {"local_steps": 5, "client_n_init": 5, "server_n_init": 5},
         "[1], and the authors' code for the numbers",

@@ -48,6 +48,7 @@ METHODS: Mapping[str, MethodEntry] = {
     "fkm": MethodEntry("methods.server.fkm", "FKM"),
     "kfed": MethodEntry("methods.server.kfed", "KFED"),
     "fkmeanscb": MethodEntry("methods.server.fkmeanscb", "FKMeansCB"),
+    "feddp": MethodEntry("methods.server.feddp", "FedDPKMeans"),
     "feca": MethodEntry("methods.server.feca", "FeCA"),
     "ffcm1": MethodEntry("methods.server.ffcm", "FFCM", {"version": 1}),
     "ffcm2": MethodEntry("methods.server.ffcm", "FFCM", {"version": 2}),

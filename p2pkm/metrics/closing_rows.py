@@ -280,7 +280,9 @@ def format_privacy(summary: Summary) -> Row:
         return "none", "no guarantee: the noise has a known seed"
     adversary = describe_adversary(summary["trust"], summary["curious"])
     unit = describe_unit(summary["relation"])
-    return f"eps {summary['epsilon']:.3g}", f"at delta {summary['delta']:g} for {unit}, against {adversary}"
+    excepted = ", except for the disclosed points" if summary.get("raw_points_disclosed") else ""
+    meaning = f"at delta {summary['delta']:g} for {unit}{excepted}, against {adversary}"
+    return f"eps {summary['epsilon']:.3g}", meaning
 
 
 def describe_unit(relation: str) -> str:

@@ -29,7 +29,7 @@ from tests.support.play_rounds import arrange
 from tests.support.run_cli import here, solve
 
 KINDS = ("random", "flip", "drift", "nan", "collude")
-MUTE = ("local", "coreset", "mufc", "private", "treelloyd", "fedlloyd")
+MUTE = ("local", "coreset", "mufc", "private", "feddp", "treelloyd", "fedlloyd")
 POINTS = [np.array([[0.0, 0.0], [2.0, 4.0]]), np.array([[1.0, 1.0]]), np.array([[9.0, 3.0], [0.0, 7.0]])]
 
 

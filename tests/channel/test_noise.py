@@ -37,6 +37,7 @@ REFUSED = {
     "mufc",
     "local",
     "private",
+    "feddp",
     "treelloyd",
     "fedlloyd",
 }

@@ -32,7 +32,7 @@ from tests.support.run_cli import SMALL, here, solve, there
 from tests.support.run_cli import ranks as launch
 from tests.support.server import clients_of
 
-REFUSED = {"coreset", "mufc", "local", "private", "treelloyd", "fedlloyd"}
+REFUSED = {"coreset", "mufc", "local", "private", "feddp", "treelloyd", "fedlloyd"}
 RNG = np.random.default_rng(4)
 SHARDS = p2pkm.Shards.from_list([RNG.normal(5.0 * RNG.integers(0, 3, (9, 1)), 1.0, (9, 2)) for _ in range(6)])
 GRAPH = topologies.ring(6)

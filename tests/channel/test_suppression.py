@@ -554,7 +554,7 @@ class Recorder:
 
 
 RECORDED = [
-    *((build(name, 4), {}) for name in METHODS if name not in ("mufc", "local", "ffcm1", "ffcm2", "private")),
+    *((build(name, 4), {}) for name in METHODS if name not in ("mufc", "local", "ffcm1", "ffcm2", "private", "feddp")),
     *((p2pkm.GTVMin(4, init=seeding), {}) for seeding in
       ("local", "bounding-box", "leader", "d2-sampling", "tree-summaries", "tree-summaries:candidates=5",
       "flooded-summaries:hops=1", "tree-summaries:rows=80", "rows")),

@@ -31,7 +31,7 @@ def test_every_method_that_a_refusal_names_is_taken(method, words):
     names = [*listed[1].split(", "), listed[2]]
     assert len(names) > 3 and method not in names and set(names) <= set(METHODS)
     assert {name: found.err for name in names if (found := here(*SMALL, *words, "--algorithm", name)).code} == {}
-    others = [name for name in METHODS if name not in {*names, "private", "deepfeca", "deepgossip"}]
+    others = [name for name in METHODS if name not in {*names, "private", "feddp", "deepfeca", "deepgossip"}]
     assert [name for name in others if here(*SMALL, *words, "--algorithm", name).code == 0] == []
 
 

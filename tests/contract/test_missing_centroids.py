@@ -10,7 +10,7 @@ from p2pkm.metrics.closing_table import list_summary_rows
 from tests.support.methods import METHODS, build
 
 # methods whose centroids are no means of equal points: noise, memberships in all clusters, weights of a sample
-OTHERS = ("private", "fkmeanscb", "ffcm1", "ffcm2", "mufc", "coreset")
+OTHERS = ("private", "feddp", "fkmeanscb", "ffcm1", "ffcm2", "mufc", "coreset")
 
 
 def run(name, points, k, **options):

@@ -17,7 +17,7 @@ from p2pkm.network.local import LocalNetwork
 from topologies import ring
 
 NAMES = {
-    "admm", "averages", "bounding-box", "coreset", "d2-sampling", "deep", "deep:learned", "dgc", "flood",
+    "admm", "averages", "bounding-box", "coreset", "d2-sampling", "deep", "deep:learned", "dgc", "feddp", "flood",
     "flooded-summaries", "group-links", "gtvmin", "imputation", "interned", "leader", "local", "local-kmeanspp",
     "median-imputation", "min-id-agreement", "number-of-clusters", "pairwise-gossip", "private", "ragged-array",
     "regrown-tree", "rehearsal", "rehearsal:walk", "running-sums", "saturation-thresholds", "select-candidate",

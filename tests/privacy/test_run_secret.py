@@ -130,11 +130,10 @@ def test_the_table_has_no_guarantee_with_a_noise_seed_and_the_guarantee_without(
 
 @pytest.mark.parametrize("name", METHODS)
 def test_only_methods_that_declare_it_have_secrets(name):
-    """`private` alone claims a guarantee; no other method may draw from the secret, so that its runs repeat."""
-    kind = find_method(name)
-    assert ("secrets" in kind.__module__ or name == "private") == (name == "private")
-    traits = kind(3, **({"epsilon": 1.0, "radius": 2.0} if name == "private" else {})).traits
-    assert traits.draws_secrets == traits.is_secret == (name == "private")
+    """Two methods claim a guarantee; no other method may draw from the secret, so that its runs repeat."""
+    claims = name in ("private", "feddp")
+    traits = find_method(name)(3, **({"epsilon": 1.0, "radius": 2.0} if claims else {})).traits
+    assert traits.draws_secrets == traits.is_secret == claims
 
 
 def test_a_method_that_does_not_declare_it_cannot_draw(monkeypatch):

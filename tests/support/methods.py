@@ -3,7 +3,10 @@
 from p2pkm.methods.registry import METHODS as ALL
 from p2pkm.methods.registry import find
 
-GIVEN = {"private": {"epsilon": 100.0, "radius": 40.0, "trust": "none", "noise_seed": 0}}  # little noise, on any graph
+GIVEN = {  # little noise, on any graph
+    "private": {"epsilon": 100.0, "radius": 40.0, "trust": "none", "noise_seed": 0},
+    "feddp": {"epsilon": 100.0, "radius": 40.0, "noise_seed": 0},
+}
 LEARNERS = ("deepfeca", "deepgossip")  # require images and an extra; they are tested separately
 METHODS = [name for name in ALL if name not in LEARNERS]
 

@@ -30,6 +30,7 @@ _PARAMETERS = {
     "consensus": ("gossips=1", "tol=0.1"), "pushsum": ("gossips=2", "counters=true", "counters=false"),
     "tracking": ("gossips=1", "counters=true", "counters=false"),
     "private": ("curious=2", "trust=server", "relation=replace", "center=3", "delta=1e-4"),
+    "feddp": ("steps=0", "server_points=3", "relation=replace", "center=3"),
     "admm": ("eta=0.5", "eta=50"), "gossip": ("share=0.5", "share=1"), "dgc": ("rho=2", "steps=1", "step=0.1"),
     "gossip-sum": ("sends=3",), "epidemic": ("cycles=2",), "coreset": ("size=9", "spread=tree", "n_init=2"),
     "fkm": ("seeding=lloyd", "seeding=random", "client_n_init=3", "server_seeding=weighted", "keep_empty=true",

@@ -93,7 +93,7 @@ def check_scaled(case: Any) -> Iterator[str]:
     """Points scaled by a power of two give centroids scaled by it, to the bit."""
     call = call_of(case)
     if (
-        call.method.name in {"private", "fkmeanscb", "treelloyd", "fedlloyd"}
+        call.method.name in {"private", "feddp", "fkmeanscb", "treelloyd", "fedlloyd"}
         or call.method.traits.derives_features
         or call.options["stream"] is not None
         or not call.shards.points.any()
@@ -134,7 +134,7 @@ def check_observers(case: Any) -> Iterator[str]:
 def check_longer(case: Any) -> Iterator[str]:
     """A run that may take more rounds begins with the same ones."""
     call = call_of(case)
-    if call.method.name == "private" or call.options["stream"] is not None:
+    if call.method.name in {"private", "feddp"} or call.options["stream"] is not None:
         return  # it divides its budget among the rounds; a stream is drawn for so many
     rounds = call.options["rounds"]
     short, long = (_rounds(call.run(record_every=1, rounds=rounds + more), call.method.name) for more in (0, 3))
@@ -370,7 +370,7 @@ def check_swapped(case: Any) -> Iterator[str]:
     drawn = call.options["noise"] or call.options["byzantine"] or call.options["stream"]  # feature by feature
     drawn = (
         drawn
-        or call.method.name in {"ffcm1", "ffcm2", "mufc", "private", "fkmeanscb", "treelloyd", "fedlloyd"}
+        or call.method.name in {"ffcm1", "ffcm2", "mufc", "private", "feddp", "fkmeanscb", "treelloyd", "fedlloyd"}
         or any(word in (case.summary["init"] or "") for word in ("bounding", "lean", "rows"))
     )
     if call.shards.d != 2 or drawn:

@@ -86,7 +86,7 @@ def test_a_peer_to_peer_method_sends_what_was_planned(name, graph, partition):
 @pytest.mark.parametrize("name", SERVED)
 def test_a_method_with_a_server_sends_what_was_planned(name, partition):
     rows = compare(
-        algorithm=name, devices=6, data="blobs:points=60,clusters=4", clusters=3, partition=partition, **ROUNDS
+        algorithm=spell(name), devices=6, data="blobs:points=60,clusters=4", clusters=3, partition=partition, **ROUNDS
     )
     check(rows)
     assert all(volume.exact_messages for course, volume, _ in rows if course.name == name)
@@ -138,7 +138,8 @@ def test_scaling_around_a_server_sends_what_was_planned(scale, devices, partitio
         assert volume.exact_bytes and sent == volume.bytes == 8 * devices * width
 
 
-MUTE = ("coreset", "local", "mufc", "private", "treelloyd", "fedlloyd")  # nothing that a Byzantine device could replace
+# nothing that a Byzantine device could replace
+MUTE = ("coreset", "local", "mufc", "private", "feddp", "treelloyd", "fedlloyd")
 SPOILED = {
     **{name: {"algorithm": name} for name in (*PEERS, *SERVED) if name not in MUTE},
     **{f"{name} all": {"init": name} for name in SEEDINGS},

@@ -21,8 +21,8 @@ from tests.support.methods import METHODS as RUNNABLE
 from tests.support.run_cli import solve
 from tests.support.server import clients_of, serve
 
-# fedlloyd runs on a star, too, but as tree Lloyd: with an initialization and its own turns.
-SERVED = [name for name in RUNNABLE if needs_hub(find(name)(2)) and name != "fedlloyd"]
+# fedlloyd and feddp run on a star, too, but with their own turns: as tree Lloyd, and as noisy sums.
+SERVED = [name for name in RUNNABLE if needs_hub(find(name)(2)) and name not in ("fedlloyd", "feddp")]
 ONE_SHOT = [name for name in SERVED if name == "alone" or find(name)(2).traits.one_shot]
 
 
