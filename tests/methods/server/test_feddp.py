@@ -341,6 +341,21 @@ def test_clients_with_equal_points_give_k_centroids():
         assert np.isfinite(result.centroids).all()
 
 
+@pytest.mark.parametrize("phase", [Phase.CENTERS, Phase.STEP])
+def test_a_centroid_stays_if_its_count_may_be_noise(phase):
+    method = FedDP(3, epsilon=1.0, radius=10.0)
+    release, origins = method.release(phase, 4), np.arange(12.0).reshape(3, 4) / 10.0
+    basis = np.eye(4)[:3] if phase == Phase.CENTERS else np.zeros((0, 4))
+    state = FedDPState(None, None, basis[None], (origins @ basis.T if len(basis) else origins)[None], None, None)
+    sd = method.noise(phase, 4) / release.weight  # of a count
+    counts = np.array([1.9, 2.1, -3.0]) * sd
+    points = release.point_units * release.grain.unit
+    values = np.column_stack((np.outer(counts, [1.0, 2.0, 3.0, 4.0]), points * counts))
+    moved = method._move(state, phase, values).reshape(3, 4)
+    before = origins * [1, 1, 1, phase == Phase.STEP]
+    assert_allclose(moved, [before[0], [1.0, 2.0, 3.0, 4.0], before[2]], rtol=1e-9)
+
+
 def test_the_published_values_are_those_of_the_authors():
     _, out, _ = here(
         "--algorithm", "feddp:epsilon=4,radius=30,noise_seed=0,defaults=paper", "--devices", 8,
