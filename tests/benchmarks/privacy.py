@@ -1,19 +1,25 @@
 """What privacy costs: the cost ratio of `private` over data, trust, number of devices and epsilon, and a rule of thumb.
 
-    python -m tests.benchmarks.privacy [table | rule | suite] [--seeds 40] [--only NAME]
+    python -m tests.benchmarks.privacy [table | rule | suite | rivals | verdicts] [--seeds 40] [--only NAME]
 
 Ratio: cost on all points over the best of 20 central k-means; mean over seeds, standard error in brackets, and how many
 seeds are worse than 1.2: there a cluster is missed. The tables are those of docs/howto/private-clustering.md.
 
-`suite` has 16 data sets of 2 to 784 features.
+`suite` has 16 data sets of 2 to 784 features. `rivals` runs `private` and `feddp` on them, with points at the server
+and without them. `verdicts` reads its output from the standard input, and tests whether `private` is at most 0.5 %
+worse than the better of `feddp` with points and the first edition.
 """
 
 import argparse
+import csv
 import json
+import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import numpy as np
+from scipy import stats
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.metrics import pairwise_distances_argmin_min
@@ -195,6 +201,108 @@ def suite(seeds, only):
         report(name, f"{CENTRAL[0]}, {CENTRAL[1]}", np.array(ratios))
 
 
+RIVALS = {  # the number of Lloyd steps of FedDP-KMeans is the better one in hindsight, for each data set and epsilon
+    "private": (None,),
+    "feddp with points": ({"server_points": 20, "steps": 0}, {"server_points": 20, "steps": 1}),
+    "feddp without points": ({"steps": 0}, {"steps": 1}),
+}
+LARGE = {"mixture d 100, n 100,000": (partial(mixture, d=100, n=100_000), 3)}
+FEW_SEEDS = {"embedded d 784, n 2,000": 2, "mixture d 100, n 100,000": 3}
+RIVAL_SEEDS = 10
+MARGIN = 0.005  # largest relative excess that counts as equivalent
+
+
+def run_rival(X, k, radius, options, epsilon, seed):
+    """Return the centroids of `private` (options None) or of FedDP-KMeans, on the same devices."""
+    if options is None:
+        return run(X, k, radius, *CENTRAL, epsilon, seed)
+    devices = CENTRAL[1]
+    shards = p2pkm.Shards.deal(X, deal(devices, len(X), seed), devices=devices)
+    method = p2pkm.FedDPKMeans(k, epsilon=epsilon, radius=radius, noise_seed=0, **options)
+    return p2pkm.simulate(method, None, shards, seed=seed, baselines=False, record_every=1000).centroids[0]
+
+
+def rivals(seeds, only):
+    """Print the cost ratios of each seed as a line of JSON for each data set and method, by variant and epsilon."""
+    for name, (draw_points, _) in (SUITE | LARGE).items():
+        if only not in name:
+            continue
+        ratios = {method: [] for method in RIVALS}
+        for seed in range(FIRST_SEED, FIRST_SEED + min(seeds, FEW_SEEDS.get(name, RIVAL_SEEDS))):
+            X, k = draw_points(seed)
+            radius, best = float(np.linalg.norm(X, axis=1).max()), baseline(X, k)
+            for method, variants in RIVALS.items():
+                ratios[method].append([
+                    [price(X, run_rival(X, k, radius, options, eps, seed)) / best for eps in SUITE_EPSILONS]
+                    for options in variants
+                ])  # fmt: skip
+        for method, values in ratios.items():
+            print(json.dumps({"data": name, "who": method, "ratios": np.round(values, 6).tolist()}), flush=True)
+
+
+def first_edition():
+    """Return mean, standard error and seeds of the first edition of `private`, by data set and epsilon."""
+    with Path("docs/results/privacy.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["id"].startswith("private-editions.")]
+    values = {}
+    for row in rows:
+        name, seeds, edition = row["row"].split("; ")
+        if edition == "first edition":
+            stored = values.setdefault(name, ([], [], int(seeds.split()[0])))
+            stored["standard" in row["statistic"]].append(float(row["value"]))
+    return values
+
+
+def bound_of(new, old):
+    """Return the upper 95 % bound of the ratio of two means less 1; old: values of the same seeds, or mean and error.
+
+    Of the same seeds: by the differences of the logarithms. Otherwise by the errors of both means (delta method).
+    """
+    if isinstance(old, np.ndarray):
+        difference = np.log(new / old)
+        error = difference.std(ddof=1) / np.sqrt(len(new))
+        return float(np.expm1(difference.mean() + stats.t.ppf(0.95, len(new) - 1) * error))
+    mean, old_error, seeds = old
+    first, second = stats.sem(new) / new.mean(), old_error / mean
+    error = np.hypot(first, second)
+    free = max(error**4 / (first**4 / (len(new) - 1) + second**4 / (seeds - 1)), 1.0) if error else 1.0
+    return float(np.expm1(np.log(new.mean() / mean) + stats.t.ppf(0.95, free) * error))
+
+
+def verdicts(seeds, only):
+    """Print each data set and epsilon where the bound exceeds the margin, and counts."""
+    measured, old, cells = {}, first_edition(), []
+    for line in sys.stdin:
+        if line.startswith('{"data"'):
+            record = json.loads(line)
+            ratios = np.array(record["ratios"])  # of each seed, variant and epsilon
+            measured.setdefault(record["data"], {})[record["who"]] = ratios
+    for name, by_method in measured.items():
+        for e, epsilon in enumerate(SUITE_EPSILONS):
+            new = by_method["private"][:, 0, e]
+            rival_values = {}
+            for rival in ("feddp with points", "feddp without points"):
+                variants = by_method[rival][:, :, e]
+                rival_values[rival] = variants[:, variants.mean(axis=0).argmin()]
+            with_points = rival_values["feddp with points"]
+            bounds = {"feddp with points": (with_points.mean(), bound_of(new, with_points))}
+            if name in old:
+                mean, error = old[name][0][e], old[name][1][e]
+                bounds["first edition"] = mean, bound_of(new, (mean, error, old[name][2]))
+            best = min(bounds, key=lambda rival: bounds[rival][0])
+            cells.append((name, epsilon, new.mean(), best, *bounds[best]))
+            columns = [f"{part.mean():.4f} ({stats.sem(part):.4f})" for part in (new, *rival_values.values())]
+            columns += [f"{best} {bounds[best][0]:.4f}", f"{100 * bounds[best][1]:+.2f} %"]
+            print("|", " | ".join((name, f"{epsilon:g}", *columns)), "|")
+    better = sum(new < mean for _, _, new, _, mean, _ in cells)
+    within = sum(bound <= MARGIN for *_, bound in cells)
+    print(f"{len(cells)} cells: mean below the better rival in {better}; bound at most {100 * MARGIN:g} % in {within}")
+    behind = [cell for cell in cells if cell[2] > (1 + MARGIN) * cell[4]]
+    print(f"mean more than {100 * MARGIN:g} % behind in {len(behind)}:")
+    for name, epsilon, new, best, mean, bound in behind:
+        print(f"  {name}, epsilon {epsilon:g}: {new:.4f}, {best} {mean:.4f}, bound {100 * bound:+.2f} %")
+
+
 def report(name, who, ratios):
     """Print means over seeds, standard errors, and the numbers of seeds above 1.2."""
     columns = ratios.mean(axis=0), ratios.std(axis=0, ddof=1) / np.sqrt(len(ratios)), (ratios > 1.2).sum(axis=0)
@@ -204,9 +312,11 @@ def report(name, who, ratios):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=("table", "rule", "suite"), default="table", nargs="?")
+    parser.add_argument("what", choices=("table", "rule", "suite", "rivals", "verdicts"), default="table", nargs="?")
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--only", default="", help="what is in the name of the data, or grid or random")
     asked, began = parser.parse_args(), time.perf_counter()
-    {"table": table, "rule": rule, "suite": suite}[asked.what](asked.seeds, asked.only)
+    {"table": table, "rule": rule, "suite": suite, "rivals": rivals, "verdicts": verdicts}[asked.what](
+        asked.seeds, asked.only
+    )
     print(json.dumps({"seconds": round(time.perf_counter() - began, 1)}))
