@@ -202,7 +202,7 @@ _OBJECTIVE = "an objective (GTVMin, tree Lloyd)"
 _LINK_MODEL = "`--link-model`"
 _SILHOUETTE = "`--silhouette`"
 _GTVMIN = "GTVMin"
-_PRIVATE = "`private`"
+_PRIVATE = "`private` or `feddp`"
 _TO_FINAL = "until the mean cost ratio stays within 1 % of its final value"
 _TO_CENTRAL = "until the mean cost ratio stays within 1 % of central k-means"
 # Groups and levels of rows of the summary table.

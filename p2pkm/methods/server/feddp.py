@@ -64,7 +64,7 @@ class Phase(IntEnum):
 
 @register("feddp")
 class FedDPState(NamedTuple):
-    """State of a batch; the fields from `basis` on are equal at all devices.
+    """State of a batch. Basis and origins are those that each device received from the server.
 
     Attributes
     ----------
@@ -358,7 +358,7 @@ class FedDPKMeans(MethodBase):
             return self.prepare(state, devices)
         if devices.turn == 1:
             return self.answer(state, inbox, devices)
-        return self.read_answer(state._replace(down=secure_walk.receive_command(state.down, inbox, devices)), devices)
+        return self.read_answer(state, inbox, devices)
 
     def prepare(self, state: FedDPState, devices: Devices) -> FedDPState:
         """Compute the tables of the clients; the server has no points, its table is the noise."""
@@ -390,15 +390,13 @@ class FedDPKMeans(MethodBase):
             zero = np.zeros(devices.d)
             known = Knowledge(Facts(), zero, np.zeros((0, devices.d + 1)), np.zeros((0, devices.d)))
             return local_table(devices, ball, known, release)
-        basis, origins = state.basis[0], np.ascontiguousarray(state.origins[0])
         table = np.zeros((len(devices), release.rows, release.width), np.int64)
         for chunk, rows in iter_chunks(devices.offsets):
             points = clip(devices.stored[rows].astype(np.float64) - self.center, ball[1])
-            places = multiply(points, basis.T) if len(basis) and phase < Phase.STEP else points
-            sizes = np.diff(devices.offsets[chunk.start : chunk.stop + 1])
-            places = np.ascontiguousarray(places)
-            _, labels = devices.kernels.losses(places, np.zeros(0), np.array([0, len(places)]), origins[None])
-            cells = np.repeat(np.arange(len(sizes)), sizes) * release.rows + labels
+            firsts = devices.offsets[chunk.start : chunk.stop + 1] - rows.start
+            places = _project(points, firsts, state.basis[chunk]) if phase < Phase.STEP else points
+            _, labels = devices.kernels.losses(places, np.zeros(0), firsts, state.origins[chunk])
+            cells = np.repeat(np.arange(len(firsts) - 1), np.diff(firsts)) * release.rows + labels
             shape = table[chunk].shape[:2]
             if release.width > 1:
                 # Each point is rounded before it is added, so its contribution is bounded by the sensitivity.
@@ -487,24 +485,28 @@ class FedDPKMeans(MethodBase):
         means = clip(values[:, :-1] / np.maximum(counts, 1.0)[:, None], self.radius or 0.0)
         return np.where(is_read[:, None], means, before).ravel()
 
-    def read_answer(self, state: FedDPState, devices: Devices) -> FedDPState:
-        """Apply the answer of the server, which all devices hold in `down`, to the state."""
+    def read_answer(self, state: FedDPState, inbox: Inbox, devices: Devices) -> FedDPState:
+        """Apply to each device the answer of the server that it received."""
         n, d = len(devices), devices.d
         if not n:
             return state
-        if (state.down != state.down[:1]).any():
-            raise RuntimeError("devices received different answers; expected that of the server")
-        phase, command = _phase(devices), state.down[0, :, 0]
-        q = self.k if self.is_projected(d) else 0
-        basis, centroids = state.basis, state.centroids
+        edges, down = np.flatnonzero(inbox.fresh), state.down
+        if len(edges):
+            received = inbox.tables_of(edges, int(inbox.rows_of(edges).max()), 1)
+            down = np.zeros((n, *received.shape[1:]))
+            hub = devices.ids == devices.server
+            down[hub] = state.down[hub]
+            down[devices.sources[edges]] = received
+        phase, q = _phase(devices), self.k if self.is_projected(d) else 0
+        basis, rows, centroids = state.basis, down.reshape(n, -1), state.centroids
         if phase == Phase.MOMENTS:
-            basis, command = _for_each(n, command[: q * d].reshape(q, d)), command[q * d :]
-        origins = command.reshape(-1, q or d) if phase < Phase.CENTERS else command.reshape(-1, d)
+            basis, rows = rows[:, : q * d].reshape(n, q, d), rows[:, q * d :]
+        origins = rows.reshape(n, -1, q or d) if phase < Phase.CENTERS else rows.reshape(n, -1, d)
         if phase >= Phase.CENTERS:
-            centroids = _for_each(n, origins + self.center)
-        is_last = devices.round == Phase.STEP + self.steps
-        blank = np.zeros((n, 1, 1))
-        return FedDPState(centroids, np.full(n, is_last), basis, _for_each(n, origins), blank.astype(np.uint64), blank)
+            centroids = origins + self.center
+        is_last = np.full(n, devices.round == Phase.STEP + self.steps)
+        basis, origins = np.ascontiguousarray(basis), np.ascontiguousarray(origins)
+        return FedDPState(centroids, is_last, basis, origins, np.zeros((n, 1, 1), np.uint64), np.zeros((n, 1, 1)))
 
 
 def _phase(devices: Devices) -> Phase:
@@ -519,6 +521,11 @@ def _tree(clients: int) -> Tree:
     return Tree(parent, (parent >= 0).astype(np.int64))
 
 
-def _for_each(n: int, values: Floats) -> Floats:
-    """Repeat values for n devices, float64[n, ...]."""
-    return np.repeat(np.asarray(values, np.float64)[None], n, axis=0)
+def _project(points: Floats, firsts: Integers, bases: Floats) -> Floats:
+    """Project the points of each device, from ``firsts[i]`` on, to the subspace that it knows, float64[m, q]."""
+    if not bases.shape[1]:
+        return points
+    if (bases == bases[:1]).all():
+        return multiply(points, bases[0].T)
+    parts = [multiply(points[firsts[i] : firsts[i + 1]], basis.T) for i, basis in enumerate(bases)]
+    return np.concatenate(parts)

@@ -118,8 +118,8 @@ def record(monkeypatch, method, data):
         held.append(sample)
         return place(self, moments, sample, devices)
 
-    def keep_read(self, state, devices):
-        states.append(read(self, state, devices))
+    def keep_read(self, *arguments):
+        states.append(read(self, *arguments))
         return states[-1]
 
     with monkeypatch.context() as during:
