@@ -3,7 +3,15 @@
 import numpy as np
 
 from p2pkm.kernels.numba.compiling import compiled_backend
-from p2pkm.kernels.numba.nearest import _lowest_2d, _nearest, _transpose, _workspace
+from p2pkm.kernels.numba.nearest import (
+    _label,
+    _label_distances,
+    _lowest_2d,
+    _nearest,
+    _prepare_labels,
+    _transpose,
+    _workspace,
+)
 from p2pkm.kernels.numba.threads import divide
 
 
@@ -11,13 +19,16 @@ from p2pkm.kernels.numba.threads import divide
 def _losses(points, weights, offsets, begin, end, centroids, costs, labels):
     """Compute costs and labels of the devices `begin` to `end` - 1."""
     rows = centroids.shape[1]
-    block, distances, lowest, nearest = _workspace(rows, points.shape[1])[:4]
+    block, distances, lowest, nearest, singles = _workspace(rows, points.shape[1])
     lanes = nearest.shape[0]
     for i in range(begin, end):
         costs[i] = 0.0
+        radius = _prepare_labels(centroids[i], rows, offsets[i + 1] - offsets[i], singles)
         for first in range(offsets[i], offsets[i + 1], lanes):
             count = min(lanes, offsets[i + 1] - first)
-            _nearest(points, first, count, centroids[i], rows, block, distances, lowest, nearest)
+            _label(points, first, count, centroids[i], rows, radius, singles, block, distances, lowest, nearest)
+            if radius < np.inf:
+                _label_distances(points[first : first + count], centroids[i], nearest, lowest)
             for r in range(count):
                 labels[first + r] = nearest[r]
                 costs[i] += (weights[first + r] if weights.shape[0] > 0 else 1.0) * lowest[r]

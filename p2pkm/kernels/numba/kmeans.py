@@ -7,6 +7,9 @@ from p2pkm.kernels.numba.nearest import _add, _label, _label_distances, _prepare
 from p2pkm.kernels.numba.philox import _uniforms
 from p2pkm.kernels.numba.threads import divide
 
+# Points whose distances to all trials are computed at a time: they stay in the first-level cache.
+_SEEDED = 512
+
 
 @helper(inline="always")
 def _squared(a, b):
@@ -28,40 +31,83 @@ def _copy(source, target):
 def _pick(cumulative, target):
     """Find the first index whose cumulative weight exceeds the target, otherwise the last one with a weight."""
     last = cumulative.shape[0] - 1
-    for r in range(last + 1):
-        if cumulative[r] > target:
-            return r
-    for r in range(last):
-        if cumulative[r] >= cumulative[last]:
-            return r
-    return last
+    low, high = 0, last + 1
+    while low < high:
+        middle = (low + high) // 2
+        if cumulative[middle] > target:
+            high = middle
+        else:
+            low = middle + 1
+    if low <= last:
+        return low
+    low, high = 0, last
+    while low < high:
+        middle = (low + high) // 2
+        if cumulative[middle] >= cumulative[last]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
-@helper(inline="always")
-def _measure(columns, row, distances):
-    """Compute the squared distance of every point to a row; columns: float64[d, m], points by feature."""
-    distances[:] = 0.0
-    for f in range(columns.shape[0]):
-        for r in range(columns.shape[1]):
-            distances[r] += (columns[f, r] - row[f]) * (columns[f, r] - row[f])
+@helper()
+def _measure(points, columns, chosen, trials, first, count, scratch, row):
+    """Compute the squared distances of a block of points to the first `trials` chosen points.
+
+    columns: float64[d, m], points by feature. Distances are written to the rows of `scratch` from `row` on.
+    """
+    for t in range(trials):
+        # Of a C-ordered array, such a slice is known to be contiguous.
+        distances = scratch[row + t, first : first + count]
+        distances[:] = 0.0
+        for f in range(columns.shape[0]):
+            column, value = columns[f, first : first + count], points[chosen[t], f]
+            for r in range(count):
+                distances[r] += (column[r] - value) * (column[r] - value)
+
+
+@helper()
+def _lower(weights, trials, first, count, scratch, potentials):
+    """Lower the distances of a block of points to those of the closest seed, and add them up for every trial.
+
+    The sum of a trial waits for every single addition. Sums of four trials do not wait for each other.
+    """
+    last, span = trials - 1, slice(first, first + count)
+    mass, closest = weights[span], scratch[0, span]
+    for t in range(trials):
+        distances = scratch[2 + t, span]
+        for r in range(count):
+            distances[r] = min(closest[r], distances[r])
+    for t in range(0, trials, 4):
+        # Fewer than four trials: the last one is added up several times.
+        t1, t2, t3 = min(t + 1, last), min(t + 2, last), min(t + 3, last)
+        p0, p1, p2, p3 = potentials[t], potentials[t1], potentials[t2], potentials[t3]
+        d0, d1, d2, d3 = scratch[2 + t, span], scratch[2 + t1, span], scratch[2 + t2, span], scratch[2 + t3, span]
+        for r in range(count):
+            p0 += mass[r] * d0[r]
+            p1 += mass[r] * d1[r]
+            p2 += mass[r] * d2[r]
+            p3 += mass[r] * d3[r]
+        potentials[t], potentials[t1], potentials[t2], potentials[t3] = p0, p1, p2, p3
 
 
 @helper(inline="always")
 def _seed(points, columns, weights, k, trials, key, purpose, start, centroids, scratch, draws):
     """Draw k-means++ seeds to `centroids` (best of `trials` candidates each); return the number of rows.
 
-    scratch: float64[4, m or more]; draws: float64[1 + (k - 1) trials or more], scratch array.
+    scratch: float64[2 + trials or more, m or more]; draws: float64[1 + (k - 1) trials or more], scratch array.
     """
     m = points.shape[0]
-    closest, trial, best, cumulative = scratch[0, :m], scratch[1, :m], scratch[2, :m], scratch[3, :m]
-    total = 0.0
+    closest, cumulative = scratch[0, :m], scratch[1, :m]
+    chosen, potentials, total = np.empty(trials, np.int64), np.empty(trials), 0.0
     _uniforms(key, purpose, start, draws)
     for r in range(m):
         total += weights[r]
         cumulative[r] = total
-    first = _pick(cumulative, draws[0] * cumulative[m - 1])
-    _copy(points[first], centroids[0])
-    _measure(columns, points[first], closest)
+    chosen[0] = _pick(cumulative, draws[0] * cumulative[m - 1])
+    _copy(points[chosen[0]], centroids[0])
+    for first in range(0, m, _SEEDED):
+        _measure(points, columns, chosen, 1, first, min(_SEEDED, m - first), scratch, 0)
     for c in range(1, k):
         total = 0.0
         for r in range(m):
@@ -69,19 +115,21 @@ def _seed(points, columns, weights, k, trials, key, purpose, start, centroids, s
             cumulative[r] = total
         if not total > 0.0:
             return c
-        lowest = np.inf
         for t in range(trials):
-            chosen = _pick(cumulative, draws[1 + (c - 1) * trials + t] * total)
-            _measure(columns, points[chosen], trial)
-            potential = 0.0
-            for r in range(m):
-                trial[r] = min(closest[r], trial[r])
-                potential += weights[r] * trial[r]
-            if potential < lowest:
-                lowest = potential
-                best, trial = trial, best
-                _copy(points[chosen], centroids[c])
-        closest, best = best, closest
+            chosen[t] = _pick(cumulative, draws[1 + (c - 1) * trials + t] * total)
+            potentials[t] = 0.0
+        for first in range(0, m, _SEEDED):
+            count = min(_SEEDED, m - first)
+            _measure(points, columns, chosen, trials, first, count, scratch, 2)
+            _lower(weights, trials, first, count, scratch, potentials)
+        lowest, best = np.inf, 0
+        for t in range(trials):
+            if potentials[t] < lowest:
+                lowest = potentials[t]
+                _copy(points[chosen[t]], centroids[c])
+                best = t
+        if lowest < np.inf:
+            _copy(scratch[2 + best, :m], closest)
     return k
 
 
@@ -217,7 +265,7 @@ def _kmeans(
             number,
             sums,
             labels[:m],
-            scratch[4, :m],
+            scratch[0, :m],
             workspace,
         )
         if cost < lowest:
@@ -232,9 +280,10 @@ def _kmeans(
 def _allocate(most, k, d, trials):
     """Allocate the scratch arrays of k-means for up to `most` points; once for all devices.
 
-    Five numbers and a label per point, coordinates, centroids, counts, sums, draws, and the workspace of `_nearest`.
+    Two numbers, one for each trial, and a label per point, coordinates, centroids, counts, sums, draws, and the
+    workspace of `_nearest`.
     """
-    by_point = np.empty((5, most)), np.empty(most, np.int64), np.empty(d * most)
+    by_point = np.empty((2 + trials, most)), np.empty(most, np.int64), np.empty(d * most)
     draws = np.empty((k - 1) * trials // 4 * 4 + 4)
     return *by_point, np.empty((k, d)), np.empty(k), np.empty((k, d)), draws, _workspace(k, d)
 
@@ -282,6 +331,6 @@ def refine(points, weights, offsets, start, rows, limit, tols, fill):
         if rows[i] > 0 and m > 0:
             costs[i] = _lloyd(
                 points[span], weights[span], limit, tols[i], fill, centroids[i], rows[i], counts[i], sums, labels[:m],
-                scratch[4, :m], workspace,
+                scratch[0, :m], workspace,
             )  # fmt: skip
     return centroids, counts, costs
