@@ -1,13 +1,15 @@
 """What privacy costs: the cost ratio of `private` over data, trust, number of devices and epsilon, and a rule of thumb.
 
-    python -m tests.benchmarks.privacy [table | rule | suite | rivals | verdicts] [--seeds 40] [--only NAME]
+    python -m tests.benchmarks.privacy WHAT [--seeds 40] [--only NAME]
 
 Ratio: cost on all points over the best of 20 central k-means; mean over seeds, standard error in brackets, and how many
 seeds are worse than 1.2: there a cluster is missed. The tables are those of docs/howto/private-clustering.md.
 
-`suite` has 16 data sets of 2 to 784 features. `rivals` runs `private` and `feddp` on them, with points at the server
+WHAT is `table` (default), `rule`, `suite`, `rivals`, `verdicts`, `replace` or `devices`. `suite` has 16 data sets of 2 to
+784 features. `rivals` runs `private` and `feddp` on them, with points at the server
 and without them. `verdicts` reads its output from the standard input, and tests whether `private` is at most 0.5 %
 worse than the better of `feddp` with points and the first edition.
+`replace` runs three data sets of `suite` under relation=replace. `devices` protects whole devices of 20 to 50 points.
 """
 
 import argparse
@@ -303,20 +305,97 @@ def verdicts(seeds, only):
         print(f"  {name}, epsilon {epsilon:g}: {new:.4f}, {best} {mean:.4f}, bound {100 * bound:+.2f} %")
 
 
+REPLACED = ("digits d 64, n 1,797", "mixture d 50, n 10,000", "blobs d 2, n 2,000")
+
+
+def replaced(seeds, only):
+    """Measure relation=replace on data sets of `suite`."""
+    for name in REPLACED:
+        if only not in name:
+            continue
+        ratios = []
+        for seed in range(FIRST_SEED, FIRST_SEED + min(seeds, 5)):
+            X, k = SUITE[name][0](seed)
+            radius, best = float(np.linalg.norm(X, axis=1).max()), baseline(X, k)
+            results = [play(X, k, radius, *CENTRAL, eps, seed, relation="replace") for eps in (0.5, 2.0, 8.0)]
+            ratios.append([price(X, result.centroids[0]) / best for result in results])
+        report(name, f"{CENTRAL[0]}, {CENTRAL[1]}, replace", np.array(ratios))
+
+
+DEVICES = {  # devices, features, clusters of a device (10: all), trust, points, seeds at most
+    "1,000 devices, d 2, all clusters": (1_000, 2, 10, "server", 4, 5),
+    "1,000 devices, d 2, two clusters": (1_000, 2, 2, "server", 4, 5),
+    "1,000 devices, d 10, all clusters": (1_000, 10, 10, "server", 4, 5),
+    "1,000 devices, d 10, two clusters": (1_000, 10, 2, "server", 4, 5),
+    "1,000 devices, d 2, all clusters, masks": (1_000, 2, 10, "masks", 4, 3),
+    **{
+        f"1,000 devices, d {d}, two clusters, points={points}": (1_000, d, 2, "server", points, 5)
+        for d in (2, 10)
+        for points in (1, 16, 50)
+    },
+    "10,000 devices, d 2, all clusters": (10_000, 2, 10, "server", 4, 2),
+    "10,000 devices, d 2, two clusters": (10_000, 2, 2, "server", 4, 2),
+    "10,000 devices, d 10, all clusters": (10_000, 10, 10, "server", 4, 2),
+    "10,000 devices, d 10, two clusters": (10_000, 10, 2, "server", 4, 2),
+    "10,000 devices, d 2, all clusters, masks": (10_000, 2, 10, "masks", 4, 1),
+}
+
+
+def scatter_over_devices(n, d, own, seed, k=10):
+    """Return points of n devices, 20 to 50 each and from `own` clusters each, their devices, and the means of clusters.
+
+    Means are uniform in the unit cube.
+    """
+    rng = np.random.default_rng(seed)
+    means = rng.uniform(size=(k, d)) - 0.5
+    owner = np.repeat(np.arange(n), rng.integers(20, 51, n))
+    clusters = rng.permuted(np.tile(np.arange(k), (n, 1)), axis=1)[:, :own]
+    labels = clusters[owner, rng.integers(0, own, len(owner))]
+    return means[labels] + (0.05 if d == 2 else 0.15) * rng.normal(size=(len(owner), d)), owner, means
+
+
+def devices(seeds, only):
+    """Measure relation=device: the guarantee holds for all points of a device together.
+
+    Baseline: the best of central k-means from the means of the clusters and of five random starts.
+    """
+    for name, (n, d, own, trust, points, most) in DEVICES.items():
+        if only not in name:
+            continue
+        ratios = []
+        for seed in range(FIRST_SEED, FIRST_SEED + min(seeds, most)):
+            X, owner, means = scatter_over_devices(n, d, own, seed)
+            k, radius = len(means), float(np.linalg.norm(X, axis=1).max())
+            starts = ({"init": means, "n_init": 1}, {"n_init": 5, "random_state": 0})
+            best = min(KMeans(k, **start).fit(X).inertia_ for start in starts)
+            shards = p2pkm.Shards.deal(X, owner, devices=n)
+            graph = topologies.star(n) if trust == "server" else topologies.small_world(n, degree=4, rewire=0.2, seed=0)
+            found = []
+            for eps in EPSILONS:
+                method = p2pkm.Private(
+                    k, epsilon=eps, radius=radius, trust=trust, relation="device", points=points, noise_seed=0
+                )
+                result = p2pkm.simulate(method, graph, shards, seed=seed, baselines=False, record_every=1000)
+                found.append(price(X, result.centroids[0]) / best)
+            ratios.append(found)
+        report(name, trust, np.array(ratios))
+
+
 def report(name, who, ratios):
     """Print means over seeds, standard errors, and the numbers of seeds above 1.2."""
-    columns = ratios.mean(axis=0), ratios.std(axis=0, ddof=1) / np.sqrt(len(ratios)), (ratios > 1.2).sum(axis=0)
+    errors = ratios.std(axis=0, ddof=1) / np.sqrt(len(ratios)) if len(ratios) > 1 else np.full(ratios.shape[1], np.nan)
+    columns = ratios.mean(axis=0), errors, (ratios > 1.2).sum(axis=0)
     cells = [f"{mean:.4f} ({error:.4f}) {bad}" for mean, error, bad in zip(*columns, strict=True)]
     print(f"| {name} | {who} | {len(ratios)} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=("table", "rule", "suite", "rivals", "verdicts"), default="table", nargs="?")
+    parts = {"table": table, "rule": rule, "suite": suite, "rivals": rivals, "verdicts": verdicts, "replace": replaced,
+             "devices": devices}  # fmt: skip
+    parser.add_argument("what", choices=tuple(parts), default="table", nargs="?")
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--only", default="", help="what is in the name of the data, or grid or random")
     asked, began = parser.parse_args(), time.perf_counter()
-    {"table": table, "rule": rule, "suite": suite, "rivals": rivals, "verdicts": verdicts}[asked.what](
-        asked.seeds, asked.only
-    )
+    parts[asked.what](asked.seeds, asked.only)
     print(json.dumps({"seconds": round(time.perf_counter() - began, 1)}))
