@@ -340,16 +340,16 @@ DEVICES = {  # devices, features, clusters of a device (10: all), trust, points,
 }
 
 
-def scatter_over_devices(n, d, own, seed, k=10):
-    """Return points of n devices, 20 to 50 each and from `own` clusters each, their devices, and the means of clusters.
+def scatter_over_devices(n, d, local, seed, k=10):
+    """Return points of n devices, 20 to 50 each and from `local` clusters each, their devices, and the means of clusters.
 
     Means are uniform in the unit cube.
     """
     rng = np.random.default_rng(seed)
     means = rng.uniform(size=(k, d)) - 0.5
     owner = np.repeat(np.arange(n), rng.integers(20, 51, n))
-    clusters = rng.permuted(np.tile(np.arange(k), (n, 1)), axis=1)[:, :own]
-    labels = clusters[owner, rng.integers(0, own, len(owner))]
+    clusters = rng.permuted(np.tile(np.arange(k), (n, 1)), axis=1)[:, :local]
+    labels = clusters[owner, rng.integers(0, local, len(owner))]
     return means[labels] + (0.05 if d == 2 else 0.15) * rng.normal(size=(len(owner), d)), owner, means
 
 
@@ -358,25 +358,25 @@ def devices(seeds, only):
 
     Baseline: the best of central k-means from the means of the clusters and of five random starts.
     """
-    for name, (n, d, own, trust, points, most) in DEVICES.items():
+    for name, (n, d, local, trust, points, most) in DEVICES.items():
         if only not in name:
             continue
         ratios = []
         for seed in range(FIRST_SEED, FIRST_SEED + min(seeds, most)):
-            X, owner, means = scatter_over_devices(n, d, own, seed)
+            X, owner, means = scatter_over_devices(n, d, local, seed)
             k, radius = len(means), float(np.linalg.norm(X, axis=1).max())
             starts = ({"init": means, "n_init": 1}, {"n_init": 5, "random_state": 0})
             best = min(KMeans(k, **start).fit(X).inertia_ for start in starts)
             shards = p2pkm.Shards.deal(X, owner, devices=n)
             graph = topologies.star(n) if trust == "server" else topologies.small_world(n, degree=4, rewire=0.2, seed=0)
-            found = []
+            costs = []
             for eps in EPSILONS:
                 method = p2pkm.Private(
                     k, epsilon=eps, radius=radius, trust=trust, relation="device", points=points, noise_seed=0
                 )
                 result = p2pkm.simulate(method, graph, shards, seed=seed, baselines=False, record_every=1000)
-                found.append(price(X, result.centroids[0]) / best)
-            ratios.append(found)
+                costs.append(price(X, result.centroids[0]))
+            ratios.append(np.array(costs) / best)
         report(name, trust, np.array(ratios))
 
 

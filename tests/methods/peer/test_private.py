@@ -259,6 +259,29 @@ def test_a_table_within_the_limit_is_unchanged_and_a_longer_one_is_scaled():
     assert factor < 0.9 and (np.abs(long - factor * bare[1]) <= 1.001).all() and (np.abs(long) <= np.abs(bare[1])).all()
 
 
+@pytest.mark.parametrize(("relation", "count"), [("add", 1), ("device", 2), ("device", 400)])
+@pytest.mark.parametrize("d", [2, 6])
+def test_in_a_whole_run_a_device_changes_all_releases_together_by_at_most_mu(relation, count, d, monkeypatch):
+    """One point, or many equal ones, far outside of the ball."""
+    rng, spent, cover = np.random.default_rng(0), [], private.PrivateOnGraph.cover
+    blocks = [np.tile(1e6 * np.eye(d)[0], (count, 1)), *rng.normal(size=(4, 60, d))]
+    method = Private(3, epsilon=9.0, radius=6.0, relation=relation, trust="server")
+
+    def measure(self, state, devices):
+        known = private._knowledge(state, 0)
+        release = method.plan(5, d).release(known)
+        table = releases.local_table(devices, (0.0, 6.0), known, release)[0] / releases.noise_scale(release)
+        sd = method.noise_of(release, known.facts.steps, 5, d)[1] / release.grain.unit
+        spent.append(float((table**2).sum()) / sd**2)
+        return cover(self, state, devices)
+
+    monkeypatch.setattr(private.PrivateOnGraph, "cover", measure)
+    summary = p2pkm.simulate(method, topologies.star(5), p2pkm.Shards.from_list(blocks), baselines=False).summary
+    assert len(spent) == summary["rounds"]
+    least = 0.9 if count != 2 else 0.2  # two points are half of what a device may contribute
+    assert least < math.sqrt(math.fsum(spent)) / method.mu <= 1.0
+
+
 def test_noise_and_sums_for_a_device_are_those_for_points_times_their_number():
     for d in (2, 9):
         add, device = (Private(4, epsilon=1.0, radius=9.0, relation=relation, points=points).plan(16, d)
@@ -391,7 +414,7 @@ def test_who_adds_how_much_noise_and_that_all_of_mu_is_spent(trust, devices, ste
 
 
 def deliver(monkeypatch, change, only=4):
-    """Change the commands that one device receives: those of length 8 (facts alone) are left as they are."""
+    """Change the commands that one device receives."""
     receive = private.PrivateOnGraph.receive_command
 
     def receive_changed(self, state, inbox, devices):
