@@ -341,9 +341,9 @@ DEVICES = {  # devices, features, clusters of a device (10: all), trust, points,
 
 
 def scatter_over_devices(n, d, local, seed, k=10):
-    """Return points of n devices, 20 to 50 each and from `local` clusters each, their devices, and the means of clusters.
+    """Return points of n devices, the device of each point, and the means of the k clusters.
 
-    Means are uniform in the unit cube.
+    Each device has 20 to 50 points of `local` clusters. Means are uniform in the unit cube.
     """
     rng = np.random.default_rng(seed)
     means = rng.uniform(size=(k, d)) - 0.5
