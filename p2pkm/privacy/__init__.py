@@ -1,1 +1,1 @@
-"""Measurement of leaks: attacks on gossip and private sums, pairwise leaks between devices, reports of both."""
+"""Measurement of leaks: attacks on gossip and on runs of `private`, pairwise leaks between devices, reports of both."""

@@ -9,8 +9,8 @@ with the measured standard deviation r_i s_i, and the largest change f_i D_i tha
 The statistics of `Trials` need no assumption about the noise, but show less: with 60 trials mu has a standard error of
 0.18. Thousands of numbers measure r_i within about 1 %.
 
-Every test has an error probability: `ERROR` in all that a correct method fails one family of tests. Within a family,
-p-values are multiplied by the number of tests (Bonferroni).
+A correct method fails a family of tests with probability `ERROR`. Within a family, p-values are multiplied by the
+number of tests (Bonferroni). An attack has at most 13 families, six for each of two coalitions and one of masks.
 """
 
 import math
@@ -21,7 +21,7 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Keys
 
-# Probability that a correct method fails one family of tests. An attack has at most ten: 5e-4 together.
+# Probability that a correct method fails a family of tests; 6.5e-4 for all families of an attack together.
 ERROR = 5e-5
 # A masked word is small if its size is below 2^56, which has this probability for a uniform word.
 _SMALL_BITS = 56

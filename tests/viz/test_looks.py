@@ -231,6 +231,14 @@ def test_what_an_attack_measured_stands_inside_the_axes_with_its_error(mu):
     assert measured.xy[1] < ax.get_ylim()[1] <= 10 * measured.xy[1]
 
 
+def test_an_unbounded_mu_has_the_highest_bar_and_says_so():
+    rows = [ATTACK["rows"][0] | {"mu_claimed": 1.0, "mu_measured": mu, "mu_error": 0.0, "holds": False}
+            for mu in (3.0, None)]  # fmt: skip
+    ax = viz.plot_attack(ATTACK | {"rows": rows}).axes[0]
+    heights = {text.get_text(): text.xy[1] for text in ax.texts}
+    assert max(heights, key=heights.get) == "unbounded" and 3.0 < heights["unbounded"] < ax.get_ylim()[1]
+
+
 # ------------------------------------------------------------------------------------------------------------ tables
 
 
