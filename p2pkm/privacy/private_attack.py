@@ -121,11 +121,14 @@ def choose_canaries(method: "Private", topology: "Topology", features: int, seed
     across = _normalize(rng.normal(size=(1, features)))[0]
     chosen = np.stack((_FAR * away, -_FARTHEST * away, points[0], across))
     points, chosen = radius * points + method.center, radius * chosen + method.center
-    replaced = method.relation == "replace"
-    first = np.vstack((points, 2.0 * method.center - chosen[:1])) if replaced else points
-    owners = np.append(devices, victim)
-    without = Shards.deal(first, owners[: len(first)], devices=n)
-    neighbors = [Shards.deal(np.vstack((points, canary[None])), owners, devices=n) for canary in chosen]
+    before = 2.0 * method.center - chosen[:1] if method.relation == "replace" else chosen[:0]
+
+    def deal(changed: Floats) -> Shards:
+        owners = np.append(devices, np.full(len(changed), victim))
+        return Shards.deal(np.vstack((points, changed)), owners, devices=n)
+
+    without = deal(before)
+    neighbors = [deal(canary[None]) for canary in chosen]
     return Canaries(without, neighbors[0], [PointSet.of(shards) for shards in neighbors[1:]], victim)
 
 
