@@ -28,6 +28,7 @@ _NOTES = {
 # Options without which a method cannot run, or data that it is made for.
 _EXAMPLES = {
     "private": "--algorithm private:epsilon=1,radius=30",
+    "feddp": "--algorithm feddp:epsilon=1,radius=30",
     "deepfeca": "--algorithm deepfeca --data shapes:side=16 -k 30",
     "deepgossip": "--algorithm deepgossip --data shapes:side=16 -k 30",
 }

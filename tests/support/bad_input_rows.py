@@ -168,6 +168,12 @@ compare --out full                        | does not hold a comparison
 --algorithm private:epsilon=1,radius=30,relation=device,points=0 | private:points is 0
 --algorithm private:epsilon=1,radius=30,relation=device,delta=0.1 | with 16 devices; expected less than 1 / 16
 --algorithm private:epsilon=1,radius=30,relation=exchange | Known: add, replace
+--algorithm feddp | requires epsilon and radius
+--algorithm feddp:epsilon=1,radius=0 | feddp:radius
+--algorithm feddp:epsilon=1,radius=30,delta=0.1 | expected less than 1 /
+--algorithm feddp:epsilon=1,radius=30,server_points=-1 | feddp:server_points is -1
+--algorithm feddp:epsilon=1e9,radius=30 | otherwise rounding to integers removes it
+--algorithm feddp:epsilon=1,radius=30 --scale standard | cannot be combined with feddp
 --algorithm private:epsilon=1,radius=30 --checkpoint-every 2 | cannot be combined with private without noise_seed
 --algorithm private:epsilon=1,radius=30 --init leader | method 'private' has no key init
 --algorithm private:epsilon=1,radius=30 --scale minmax | --scale none
@@ -257,6 +263,7 @@ run fly                                   | unexpected extra argument
 
 CONTENT = """
 --algorithm fkm --graph ring              | uses a server
+--algorithm feddp:epsilon=1,radius=30 --graph ring | feddp cannot be combined with graph 'ring': it uses a server
 --algorithm local --graph ring            | local cannot be combined with graph 'ring': it sends no messages. Remove
 --graph file:missing.foo                  | missing.foo is not a file; check the path
 --stream head.jsonl                       | the data trace is for 3 features, but the run has 2

@@ -133,7 +133,8 @@ def graph_error(algorithm: Any, graph: str, remedy: str) -> TopologyError:
         Correction, as an imperative without a period.
     """
     traits = algorithm.traits
-    has_server = traits.is_server_method or traits.derives_features or traits.init is not None
+    has_server = traits.is_server_method or traits.derives_features or traits.common_centroids
+    has_server |= traits.init is not None
     reason = "it uses a server, and its star graph is built automatically" if has_server else "it sends no messages"
     alternatives = suggest_methods(lambda other: not needs_hub(other))
     return TopologyError(
