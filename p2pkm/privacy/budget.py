@@ -24,6 +24,7 @@ from p2pkm.engine.run_secret import SEEDED
 from p2pkm.experiments.config import parse_method
 from p2pkm.methods.building_blocks.gdp import compose, epsilon_of
 from p2pkm.methods.peer.private import Private
+from p2pkm.methods.server.feddp import FedDPKMeans
 from p2pkm.metrics.closing_rows import describe_adversary, describe_publication, describe_unit
 from p2pkm.metrics.result import Result
 from p2pkm.storage.load import read_summary
@@ -193,7 +194,7 @@ def privacy_budget(runs: "Iterable[Result | str | Path]", delta: float | None = 
             by_identity[identity] = release
     releases = tuple(by_identity.values())
     if not releases:
-        raise ExperimentError("runs is empty; expected at least one result or run folder of the method private")
+        raise ExperimentError("runs is empty; expected at least one result or run folder of private or feddp")
     delta = max(release.delta for release in releases) if delta is None else delta
     relation = max((release.relation for release in releases), key=_RELATIONS.index)
     mu = compose(*(release.mu * (1 + (release.relation != relation)) for release in releases))
@@ -267,6 +268,8 @@ def _read_folder(folder: Path) -> tuple[Any, Release]:
 def _from_summary(name: str, summary: dict[str, Any]) -> Release:
     if summary.get("mu") is None or summary.get("noise_seed") is not None:
         raise _reject(name, summary.get("algorithm"), summary.get("noise_seed"))
+    if disclosed := summary.get("raw_points_disclosed"):
+        raise DataError(f"{name} sent {count(disclosed, 'point')} to the server. Expected runs without server_points")
     try:
         epsilon, delta, mu = (float(summary[key]) for key in ("epsilon", "delta", "mu"))
         is_complete = summary["termination"] == "converged"
@@ -287,8 +290,10 @@ def _from_options(folder: Path) -> Release:
     config = str(folder / "config.toml")
     experiment = RunOptions.from_mapping(read_toml(config), config)
     method = parse_method(experiment).build(experiment.draft_k)
-    if not isinstance(method, Private) or method.noise_seed is not None:
+    if not isinstance(method, Private | FedDPKMeans) or method.noise_seed is not None:
         raise _reject(str(folder), method.name, method.traits.noise_seed)
+    if isinstance(method, FedDPKMeans) and method.server_points:
+        raise DataError(f"{folder} sends points to the server. Expected runs without server_points")
     epsilon = epsilon_of(method.mu, method.delta)
     guarantee = (epsilon, method.delta, method.mu, method.relation, method.trust, method.curious)
     return Release(str(folder), *guarantee, is_complete=False)
@@ -296,7 +301,7 @@ def _from_options(folder: Path) -> Release:
 
 def _reject(name: str, algorithm: Any, noise_seed: Any) -> DataError:
     """Return the error for a run without a privacy guarantee."""
-    reason = f"it is a run of {algorithm}. Expected runs of private"
+    reason = f"it is a run of {algorithm}. Expected runs of private or feddp"
     if noise_seed is not None:
         reason = f"{SEEDED} (noise_seed={noise_seed}). Expected runs without noise_seed"
     return DataError(f"{name} has no privacy guarantee that could be added up: {reason}")

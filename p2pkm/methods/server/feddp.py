@@ -190,6 +190,9 @@ class FedDPKMeans(MethodBase):
     server_points: int = 0
     noise_seed: int | None = None
 
+    # The adversary of the guarantee, as in `Private`.
+    trust: ClassVar[str] = "server"
+    curious: ClassVar[int] = 0
     name: ClassVar[str] = "feddp"
     default_rounds: ClassVar[int] = 150
     schedule: ClassVar[str] = "jacobi*3"
@@ -306,7 +309,7 @@ class FedDPKMeans(MethodBase):
         release = self.release(last, devices.d)
         return {
             "epsilon": self.epsilon, "delta": self.delta, "radius": self.radius, "center": self.center,
-            "trust": "server", "curious": 0, "steps": self.steps, "relation": self.relation,
+            "trust": self.trust, "curious": self.curious, "steps": self.steps, "relation": self.relation,
             "noise_seed": self.noise_seed, "mu": self.mu, "size": None,
             "noise_count": self.noise(last, devices.d) / release.weight, "epsilon_alone": None,
         }  # fmt: skip

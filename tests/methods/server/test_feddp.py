@@ -334,6 +334,18 @@ def test_points_of_the_server_help_and_count_as_disclosed():
     assert with_points.summary["ratio_mean"] < 1.1 < without.summary["ratio_mean"]
 
 
+def test_its_runs_count_in_a_privacy_budget_unless_the_server_got_points():
+    data = p2pkm.Shards.from_list(draw(3, 2, m=20))
+    plain, with_points = (
+        p2pkm.simulate(p2pkm.FedDPKMeans(3, epsilon=1.0, radius=18.0, **options), None, data, baselines=False)
+        for options in ({}, {"server_points": 2})
+    )
+    budget = p2pkm.privacy_budget([plain])
+    assert (budget.trust, budget.mu, budget.epsilon) == ("server", mu_of(1.0, 1e-6), pytest.approx(1.0))
+    with pytest.raises(p2pkm.DataError, match="sent 8 points to the server"):
+        p2pkm.privacy_budget([plain, with_points])
+
+
 def test_clients_with_equal_points_give_k_centroids():
     data = [np.ones((30, 2)), np.ones((20, 2)), np.ones((1, 2))]
     for options in ({}, {"server_points": 4}):
