@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-from pathlib import Path
 
 from p2pkm.core.errors import ExperimentError
 
@@ -52,6 +51,11 @@ def local_size() -> int:
     return int(match[0]) if match else 1
 
 
+def count_cores() -> int:
+    """Count the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def starter() -> str:
     """Return the launcher of this process: the first match of `_STARTERS`.
 
@@ -92,6 +96,8 @@ def _shorten(version: str) -> str:
 
 def _advise_mpirun() -> str:
     """Recommend the mpirun of this Python environment, if there is one."""
+    from pathlib import Path
+
     path = Path(sys.executable).with_name("mpirun")
     if not path.exists():
         return "Use the mpirun of that library"

@@ -51,6 +51,8 @@ def integer_bits(tables: Integers, rows: Integers | None = None, *, rice: bool =
         Whether forms other than fixed width are allowed.
     """
     n, k, d = tables.shape
+    if not n:
+        return np.zeros(0, np.int64)
     numbers = d * np.any(tables, axis=2).sum(axis=1)
     bitmap = np.full(n, k) if rows is None else np.maximum(rows, 0)
     fixed = FIXED_FORM + bitmap + numbers * _widths(tables)
@@ -77,6 +79,9 @@ def number_bits(
         Implementation of `integer_bits`, reference or compiled.
     """
     n, k, d = tables.shape
+    # In the turns of a tree pass, most ranks send nothing.
+    if not n:
+        return np.zeros(0, np.int64)
     is_integer = np.all((np.abs(tables) < _INTEGER_LIMIT) & (np.rint(tables) == tables), axis=(1, 2))
     integers = np.where(is_integer[:, None, None], tables, 0.0).astype(np.int64)
     plain_bits = _VALUE_BITS * d * (np.full(n, k) if rows is None else np.maximum(rows, 0))

@@ -8,6 +8,9 @@ from p2pkm.core.batch import Floats, Mask
 from p2pkm.core.messages import Delivery, SparseMessages, Tables
 from p2pkm.network.halo import LocalSubgraph
 
+# Numbers before the rows of the tables: length of the message, numbers of tables, edges and columns.
+_HEAD = 4
+
 
 class SparseRouter:
     """Router of sparse messages. The cost of each step is proportional to the messages, not to the graph.
@@ -32,12 +35,16 @@ class SparseRouter:
     def pack(self, delivery: Delivery) -> Iterator[Floats]:
         """Yield the message to each other rank, as one array of numbers.
 
-        Contents: the numbers of tables, edges and columns; the number of rows of each table; the position of each edge
-        among the edges between the two ranks; the number of the table of each edge; the rows. A table that is sent to
-        several devices of a rank is contained once.
+        Contents: the length of the message; the numbers of tables, edges and columns; the number of rows of each table;
+        the position of each edge among the edges between the two ranks; the number of the table of each edge; the rows.
+        A table that is sent to several devices of a rank is contained once.
         """
         leaving = np.flatnonzero(self._mirror[delivery.edges] < 0)
+        width = delivery.tables.values.shape[1]
         for peer, order in zip(self._peers, self._orders, strict=True):
+            if not len(leaving):
+                yield np.array([_HEAD, 0.0, 0.0, width])
+                continue
             at = np.searchsorted(peer.send_edges, delivery.edges[leaving], sorter=order)
             places = order[np.minimum(at, len(order) - 1)]
             is_to_peer = peer.send_edges[places] == delivery.edges[leaving]
@@ -46,9 +53,10 @@ class SparseRouter:
             keys = tables.starts * (len(tables.values) + 1) + tables.rows
             _, first, number = np.unique(keys, return_index=True, return_inverse=True)
             distinct = tables.take(first)
-            counts = len(first), len(number), tables.values.shape[1]
-            parts = counts, distinct.rows, places[is_to_peer], number, distinct.flat().ravel()
-            yield np.concatenate(parts).astype(np.float64)
+            flat = distinct.flat().ravel()
+            length = _HEAD + len(first) + 2 * len(number) + len(flat)
+            head = length, len(first), len(number), width
+            yield np.concatenate((head, distinct.rows, places[is_to_peer], number, flat)).astype(np.float64)
 
     def assemble(self, delivery: Delivery, received: list[Floats]) -> Delivery:
         """Assemble the tables that local devices receive: from each other, and from the messages of other ranks."""
@@ -64,16 +72,17 @@ class SparseRouter:
         rows = [tables.rows]
         n_rows = len(tables.values)
         for peer, message in zip(self._peers, received, strict=len(received) > 0):
-            n_tables, n_edges, width = (int(number) for number in message[:3])
-            lengths, places, numbers, flat = np.split(message[3:], np.cumsum((n_tables, n_edges, n_edges)))
+            n_tables, n_edges, width = message[1:_HEAD].astype(np.int64).tolist()
             if not n_tables:
                 continue
-            table_rows = lengths.astype(np.int64)
-            number = numbers.astype(np.int64)
-            edges.append(peer.recv_edges[places.astype(np.int64)])
+            after_rows = _HEAD + n_tables
+            after_places, after_numbers = after_rows + n_edges, after_rows + 2 * n_edges
+            table_rows = message[_HEAD:after_rows].astype(np.int64)
+            number = message[after_places:after_numbers].astype(np.int64)
+            edges.append(peer.recv_edges[message[after_rows:after_places].astype(np.int64)])
             starts.append((n_rows + np.cumsum(table_rows) - table_rows)[number])
             rows.append(table_rows[number])
-            values.append(flat.reshape(-1, width))
+            values.append(message[after_numbers:].reshape(-1, width))
             n_rows += len(values[-1])
         all_values = (values[0] if len(values) == 1 else np.concatenate(values)).view()
         all_values.flags.writeable = False

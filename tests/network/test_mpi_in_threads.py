@@ -66,8 +66,11 @@ def asleep(monkeypatch):
     return asleep
 
 
+@pytest.mark.parametrize("first_part", [mpi._FIRST_PART, 5])
 @pytest.mark.parametrize(("size", "seeds"), [(2, (1, 2, 4)), (3, (0, 6)), (3, (1, 16))])
-def test_mail_is_heard_as_in_one_process(play, size, seeds):
+def test_mail_is_heard_as_in_one_process(play, monkeypatch, size, seeds, first_part):
+    """Also if sparse messages are longer than their first part."""
+    monkeypatch.setattr(mpi, "_FIRST_PART", first_part)
     found = play(size, lambda: list(determinism.exchanges(seeds)))
     for lines in found:
         assert [one for one in lines if one["wrong"] or one["kept"]] == [] and len(lines) == len(seeds)

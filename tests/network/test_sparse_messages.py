@@ -102,7 +102,7 @@ def test_a_table_for_several_edges_travels_once_to_another_rank():
     posts = [SparseRouter(part) for part in parts]
     said = posts[0].route(say([0, 1], [0, 2], [2, 2], [0, 1, 2]), None)
     (parcel,) = posts[0].pack(said)
-    assert parcel[:3].tolist() == [2, 3, 2]
+    assert parcel[:4].tolist() == [len(parcel), 2, 3, 2]
     assert parcel[-8:].tolist() == ROWS.ravel().tolist()
     nothing = posts[1].route(SparseMessages(np.array([], np.int64), Tables(ROWS[:0], *[np.array([], np.int64)] * 2),
                                     np.array([], np.int64)), None)  # fmt: skip
@@ -119,9 +119,10 @@ def test_tables_that_begin_or_end_alike_stay_apart_and_each_rank_gets_its_own():
     )  # three rows from row 0 on; none from row 1 on
     nobody = np.zeros(0, np.int64)
     for post, parcel in zip(posts[1:], posts[0].pack(said), strict=True):
-        assert parcel[:3].tolist() == [2, 2, 2]
+        assert parcel[:4].tolist() == [len(parcel), 2, 2, 2]
         nothing = post.route(SparseMessages(nobody, Tables(ROWS[:0], nobody, nobody), nobody), None)
-        silent = np.array([0.0, 0.0, 2.0])
+        (silent,) = post.pack(nothing)
+        assert silent.tolist() == [4, 0, 0, 2]
         others = [parcel if peer.rank == 0 else silent for peer in post._peers]
         assert heard(post.assemble(nothing, others)) == {0: [0.0, 2.0, 4.0], 1: []}
 

@@ -4,7 +4,7 @@
 It is stricter than MPI:
 
 * A send completes when the message is received, and its array must not change until then.
-* Type and size of a message equal those of the receiving array.
+* Type and size of a message equal those of the receiving array; with `Irecv` it may be shorter.
 * If all ranks wait for each other, all fail.
 * Every request must be waited for, and every type must be freed.
 """
@@ -18,14 +18,6 @@ import numpy as np
 
 class LostRankError(RuntimeError):
     """Failure of another rank, or a deadlock of all ranks."""
-
-
-class Status:
-    """Status of a received message."""
-
-    def Get_count(self, kind):
-        assert self.nbytes % kind.size == 0
-        return self.nbytes // kind.size
 
 
 class Kind:
@@ -51,10 +43,10 @@ class Kind:
 class Request:
     """Message that a rank sends or receives, repeatedly if it is persistent."""
 
-    def __init__(self, comm, array, way, *, sends, kept=False):
+    def __init__(self, comm, array, way, *, sends, kept=False, exact=True):
         assert array.flags.c_contiguous and (sends or array.flags.writeable)
         self.comm, self.array, self.mail = comm, array, comm.ranks.mail[way]
-        self.sends, self.kept, self.active, self.freed = sends, kept, False, False
+        self.sends, self.kept, self.exact, self.active, self.freed = sends, kept, exact, False, False
 
     def __bool__(self):
         return not self.freed
@@ -77,8 +69,9 @@ class Request:
             self.active = False
         elif self.active and not self.sends and self.mail:
             come = self.mail.popleft()
-            assert (come.dtype, come.size) == (self.array.dtype, self.array.size)
-            self.array[...] = come.reshape(self.array.shape)
+            assert come.dtype == self.array.dtype and come.size <= self.array.size
+            assert come.size == self.array.size or not self.exact
+            self.array.reshape(-1)[: come.size] = come.reshape(-1)
             self.active = False
             self.comm.ranks.moved()
         if before and not self.active:
@@ -136,10 +129,8 @@ class Comm:
     def Recv(self, array, source, tag=0):
         Request.Waitall([Request(self, array, (source, self.rank, tag), sends=False).start()])
 
-    def Probe(self, source, tag, status):
-        mail = self.ranks.mail[source, self.rank, tag]
-        self.ranks.wait(lambda: mail)
-        status.nbytes = mail[0].nbytes
+    def Irecv(self, array, source, tag=0):
+        return Request(self, array, (source, self.rank, tag), sends=False, exact=False).start()
 
     def _say(self, name, value):
         """Contribute to a collective call, and yield the contributions of all ranks as they arrive."""
@@ -187,13 +178,13 @@ class Comm:
 class Ranks(ModuleType):
     """`mpi4py.MPI` of so many threads, each of which sees a COMM_WORLD of its own."""
 
-    MAX, Request, Prequest, Status = np.maximum, Request, Request, Status
+    MAX, Request, Prequest = np.maximum, Request, Request
 
     def __init__(self, size):
         super().__init__("mpi4py.MPI")
         self.size, self.mail, self.said = size, defaultdict(deque), defaultdict(dict)
         self.held = []  # requests that were begun, and types
-        self.DOUBLE, self.BYTE = Kind(8, self.held), Kind(1, self.held)
+        self.BYTE = Kind(1, self.held)
         self.running, self.asleep, self.failed = size, 0, None
         self.turn, self.own = threading.Condition(), threading.local()
 

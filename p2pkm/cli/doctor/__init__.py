@@ -13,7 +13,7 @@ from p2pkm.cli.doctor.checks import INSTALL, SAME, Check, family, first, last, o
 from p2pkm.cli.doctor.cluster import check_crowd, check_file_system, check_shared_memory, check_slurm
 from p2pkm.cli.doctor.hostfile import check_hosts
 from p2pkm.core.errors import ExperimentError, NetworkError
-from p2pkm.core.mpi_environment import expected_size, launched, local_size, starter
+from p2pkm.core.mpi_environment import count_cores, expected_size, launched, local_size, starter
 from p2pkm.core.spec import read_count
 from p2pkm.kernels import compiles, load
 
@@ -43,7 +43,7 @@ def diagnose(*, as_json: bool, host_file: str | None = None) -> int:
 def examine() -> list[Check]:
     """Run all checks; MPI is started in this process only under a launcher."""
     library = check_library()
-    ranks, cores = local_size(), _cores()
+    ranks, cores = local_size(), count_cores()
     version = library.finding if library.status == "ok" else ""
     mpi = [check_world() if launched() else check_pair(version), check_yield(version)] if version else []
     return [
@@ -221,7 +221,3 @@ def _writable(folder: Path) -> bool:
             return True
     except OSError:
         return False
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
