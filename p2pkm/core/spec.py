@@ -1,6 +1,5 @@
 """Specs `NAME[:key=value,...]`: notation for graphs, data, partitions, initializations and algorithms."""
 
-import difflib
 import inspect
 import math
 import os
@@ -307,7 +306,9 @@ def suggest(name: str, known: Iterable[str], value: object = None) -> str:
         return f"It is called {new!r} now. Known: {', '.join(words)}."
     if "gtvmin" in words and re.sub("[^a-z]", "", name.lower()) == "kmeans":
         return f"{_KMEANS} Known: {', '.join(words)}."
-    candidates = difflib.get_close_matches(name[:_MAX_COMPARED], words, n=1, cutoff=0.5)
+    from difflib import get_close_matches
+
+    candidates = get_close_matches(name[:_MAX_COMPARED], words, n=1, cutoff=0.5)
     hint = f"Did you mean {candidates[0]!r}? " if candidates else ""
     return f"{hint}Known: {', '.join(words)}."
 

@@ -4,8 +4,7 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -13,6 +12,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.sorting import blocks
 from p2pkm.core.spec import suggest
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _ALL = slice(0, None)
 _MAX_VALUE_LENGTH = 60  # characters of a value that a message repeats
@@ -59,8 +61,10 @@ def as_floats(values: Any, what: str) -> NDArray[np.float64]:
         raise DataError(f"{what} is {_describe(values)}; expected an array of numbers") from None
 
 
-def as_path(value: Any, name: str) -> Path:
+def as_path(value: Any, name: str) -> "Path":
     """Convert a value to the path of a file or folder."""
+    from pathlib import Path
+
     try:
         return Path(value)
     except TypeError:

@@ -8,10 +8,8 @@ NaT, and the texts in `MISSING`, in lower or upper case.
 import re
 from collections.abc import Sequence
 from datetime import date, datetime, time
-from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any, NamedTuple
-from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -262,9 +260,16 @@ def _to_text(value: Any, midnight: bool, what: str) -> str:
             raise DataError(f"{what}: a value is {value!r}, which is not UTF-8; expected integers or text") from None
     if isinstance(value, datetime):
         return str(value.date()) if midnight else str(value)
-    if isinstance(value, str | Real | np.generic | Decimal | date | time | UUID):
+    if isinstance(value, str | Real | np.generic | date | time) or _is_decimal_or_uuid(value):
         return str(value)
     raise DataError(f"{what}: a value is {value!r} of type {type(value).__name__}; expected integers or text")
+
+
+def _is_decimal_or_uuid(value: Any) -> bool:
+    from decimal import Decimal
+    from uuid import UUID
+
+    return isinstance(value, Decimal | UUID)
 
 
 def _sort(texts: list[str]) -> tuple[NDArray[Any], list[int]]:
@@ -274,6 +279,8 @@ def _sort(texts: list[str]) -> tuple[NDArray[Any], list[int]]:
         order = sorted(range(len(texts)), key=numbers.__getitem__)
         return np.array([numbers[i] for i in order], np.int64), order
     if are_numbers(_objects(texts)):
+        from decimal import Decimal
+
         order = sorted(range(len(texts)), key=lambda i: (Decimal(texts[i]), texts[i]))
     else:
         order = sorted(range(len(texts)), key=texts.__getitem__)

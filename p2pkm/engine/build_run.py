@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -28,19 +28,19 @@ from p2pkm.core.spec import suggest
 from p2pkm.core.validation import check_limits, check_magnitude, check_scalar, find_limits
 from p2pkm.data.readers.intake import ANSWERS, FILLING
 from p2pkm.data.shards import Shards
-from p2pkm.data.stream import PointStream, build_stream, pack_stream, rebuild_stream
-from p2pkm.data.stream_tape import Limits, check_data_trace
 from p2pkm.engine.build_batch import label_pooled
-from p2pkm.engine.event_driven import schedule_events
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.run_secret import require_repeatable
 from p2pkm.methods.following import check_following, follow
 from p2pkm.methods.init.pipelines import check_groups_fit, check_init, check_links, needs_hub, resolve
 from p2pkm.metrics.monitor import usual_every
 from p2pkm.network.graph import Topology
-from p2pkm.network.link_model import LinkModel, LinkParameters
 from p2pkm.network.rank_partition import check_rank_partition
 from p2pkm.network.transport import World
+
+if TYPE_CHECKING:
+    from p2pkm.data.stream import PointStream
+    from p2pkm.network.link_model import LinkModel, LinkParameters
 
 SCALES = ("none", "standard", "minmax")
 # Keys of the arrays that rank 0 sends to the other ranks; _NET is a prefix for those of the link model.
@@ -93,11 +93,11 @@ class RunConfig:
     record_every: int = 1
     baselines: bool = True
     scale: str = "none"
-    link_model: LinkParameters | None = None
+    link_model: "LinkParameters | None" = None
     k_max: int | None = None
     channel: ChannelPlan = field(default_factory=lambda: plan_channel({}, None))
     all_rounds: bool = False
-    stream: PointStream | None = None
+    stream: "PointStream | None" = None
     features: tuple[str, ...] = ()
     missing: str = "refuse"
     outline: RunOutline | None = None
@@ -115,8 +115,15 @@ class RunConfig:
         net = {} if self.link_model is None else self.link_model._asdict()
         description = {_FEATURES: np.frombuffer(json.dumps(self.features).encode(), np.uint8)}
         description[_IMAGE] = np.array((self.outline and self.outline.image) or (), np.int64)
-        files = self.channel.to_arrays() | pack_stream(self.stream)
+        files = self.channel.to_arrays() | self._pack_stream()
         return files | description | {_NET + name: part for name, part in net.items()}
+
+    def _pack_stream(self) -> dict[str, Any]:
+        if self.stream is None:
+            return {}
+        from p2pkm.data.stream import pack_stream
+
+        return pack_stream(self.stream)
 
     def list_features(self) -> str | None:
         """Join the names of the features, at most the first 20 of them; None if they are unnamed."""
@@ -129,7 +136,7 @@ class RunConfig:
 
         The names are the same on all ranks, and in a correct run the digests, too.
         """
-        files = {"faults": self.channel.to_arrays(), "stream": (str(self.stream), pack_stream(self.stream)),
+        files = {"faults": self.channel.to_arrays(), "stream": (str(self.stream), self._pack_stream()),
                  "topology": replace(self.topology, file_summary="")}  # fmt: skip
         return {name: _digest(value) for name, value in (vars(self) | files).items() if name != "outline"}
 
@@ -359,15 +366,7 @@ def build_run(  # noqa: PLR0913 - the parts of a run
     if points is not None:
         check_fit(algorithm, outline, points)
         _check_points(algorithm, options, topology, points, ranks)
-    net, model = None, options.link_model
-    if model is not None:
-        net = model.place(topology, graph) if arrays is None else LinkParameters(
-            *(arrays[_NET + name] for name in LinkParameters._fields))  # fmt: skip
-    if schedule_events(algorithm, net, topology) is not None and options.all_rounds:
-        raise ExperimentError(
-            "--all-rounds cannot be combined with --schedule async and --link-model: devices act when messages arrive, "
-            "so the run ends when no message is in transit. Remove one of the three"
-        )
+    net = None if options.link_model is None else _place_link_model(algorithm, options, topology, graph, arrays)
     channel = channel.place(topology, seed, arrays)
     faults = channel.find(FaultInjector)
     # The first check knew only the path of a fault trace; now its events are known.
@@ -381,7 +380,9 @@ def build_run(  # noqa: PLR0913 - the parts of a run
     d = 0 if points is None else points.d
     algorithm, outline, channel = _resolve_defaults(algorithm, options, outline, d, channel)
     record_every = options.record_every
-    stream = _bind_stream(algorithm, options, points, arrays, Limits(topology.clients, rounds, algorithm.k))
+    stream = None
+    if options.stream is not None:
+        stream = _bind_stream(algorithm, options, points, arrays, topology.clients, rounds)
     return RunConfig(
         algorithm, topology, rounds, seed,
         usual_every(topology.n) if record_every is None else record_every, options.baselines,
@@ -389,6 +390,25 @@ def build_run(  # noqa: PLR0913 - the parts of a run
         options.all_rounds, stream, _name_features(points, arrays),
         options.missing, outline,
     )  # fmt: skip
+
+
+def _place_link_model(
+    algorithm: Any, options: RunOptions, topology: Topology, graph: Any, arrays: Mapping[str, Any] | None
+) -> "LinkParameters":
+    """Bind the link model to the graph, or unpack the parameters of rank 0; validate the event-driven execution."""
+    from p2pkm.engine.event_driven import schedule_events
+    from p2pkm.network.link_model import LinkParameters
+
+    if arrays is None:
+        net: LinkParameters = options.link_model.place(topology, graph)
+    else:
+        net = LinkParameters(*(arrays[_NET + name] for name in LinkParameters._fields))
+    if schedule_events(algorithm, net, topology) is not None and options.all_rounds:
+        raise ExperimentError(
+            "--all-rounds cannot be combined with --schedule async and --link-model: devices act when messages arrive, "
+            "so the run ends when no message is in transit. Remove one of the three"
+        )
+    return net
 
 
 def _name_features(points: HasShape | None, arrays: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -403,12 +423,19 @@ def _name_features(points: HasShape | None, arrays: Mapping[str, Any] | None) ->
 
 
 def _bind_stream(
-    algorithm: Any, options: RunOptions, points: HasShape | None, arrays: Mapping[str, Any] | None, limits: Limits
-) -> PointStream | None:
-    """Bind the data stream to points and run; None without a stream, or if only the number of points is known."""
+    algorithm: Any,
+    options: RunOptions,
+    points: HasShape | None,
+    arrays: Mapping[str, Any] | None,
+    clients: int,
+    rounds: int,
+) -> "PointStream | None":
+    """Bind the data stream to points and run; None if only the number of points is known."""
+    from p2pkm.data.stream import build_stream, rebuild_stream
+    from p2pkm.data.stream_tape import Limits, check_data_trace
+
     stream, seed = options.stream, options.seed
-    if stream is None:
-        return None
+    limits = Limits(clients, rounds, algorithm.k)
     if isinstance(points, PointCount):
         if stream.tape is not None:
             check_data_trace(stream.tape, points.m, points.d, limits)

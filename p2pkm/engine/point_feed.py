@@ -1,11 +1,14 @@
 """Points of a rank that change during a run: applies a data stream, round by round."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.chunks import rescale
 from p2pkm.data.shards import Shards
-from p2pkm.data.stream import PointStream
+
+if TYPE_CHECKING:
+    from p2pkm.data.stream import PointStream
 
 
 class PointFeed:
@@ -26,7 +29,9 @@ class PointFeed:
         Local points, scaled.
     """
 
-    def __init__(self, stream: PointStream, raw: Shards, units: tuple[Floats, Floats] | None, devices: Devices) -> None:
+    def __init__(
+        self, stream: "PointStream", raw: Shards, units: tuple[Floats, Floats] | None, devices: Devices
+    ) -> None:
         self.stream = stream
         self._raw = raw
         self._units = units

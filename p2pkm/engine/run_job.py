@@ -7,7 +7,7 @@ for arrays that only rank 0 holds.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,12 +19,10 @@ from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch, choose_kernels, count_classes, describe_rank_partition, sizes_of
 from p2pkm.engine.build_run import RunConfig, require_same_run
 from p2pkm.engine.checkpointing import Checkpointer, CheckpointSink
-from p2pkm.engine.event_driven import Events, schedule_events
 from p2pkm.engine.loop import RunContext, run
 from p2pkm.engine.point_feed import PointFeed
 from p2pkm.engine.preliminaries import Scaling, explain, list_preliminaries, run_preliminaries, summarize
 from p2pkm.engine.run_secret import describe_secret, draw_secret
-from p2pkm.engine.virtual_time import Timing, compute_virtual_time
 from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.kernels.streams import shared_key
 from p2pkm.methods.init.pipelines import Stage, describe_graph_use, stages
@@ -37,9 +35,13 @@ from p2pkm.metrics.result import Result
 from p2pkm.metrics.summary import FinishedRun, OptionalMetrics, build_result, describe
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
-from p2pkm.network.link_model import LinkParameters
 from p2pkm.network.rank_partition import RankPartition
 from p2pkm.network.transport import Network, World
+
+if TYPE_CHECKING:
+    from p2pkm.engine.event_driven import Events
+    from p2pkm.engine.virtual_time import Timing
+    from p2pkm.network.link_model import LinkParameters
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class RootHooks:
     checkpoints: CheckpointSink | None = None
     scores: OptionalMetrics = OptionalMetrics()  # noqa: RUF009 - a tuple
     names: dict[str, Any] = field(default_factory=dict)
-    link_models: Mapping[str, LinkParameters] = field(default_factory=dict)
+    link_models: "Mapping[str, LinkParameters]" = field(default_factory=dict)
 
 
 def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = RootHooks()) -> Result:
@@ -136,7 +138,7 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     checkpointer = Checkpointer(
         monitor, None if algorithm.traits.is_secret else hooks.checkpoints, part.shards, kernels, part.saved
     )
-    events = schedule_events(algorithm, config.link_model, topology)
+    events = _schedule_events(config)
     checkpointer.watch(channel.checkpointed | ({} if events is None else {"events": events}))
     context = RunContext(
         devices,
@@ -179,7 +181,7 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
              "excess_predicted": _predict(algorithm, topology, world, devices, shared_state),
              **_time(began, compiled)}  # fmt: skip
     timing = _build_timing(config, (*preliminaries, *run_stages), events, hooks.link_models if world.size == 1 else {})
-    clock, times = compute_virtual_time(timing, devices, topology, network, monitor.trace)
+    clock, times = _compute_times(timing, devices, topology, network, monitor.trace)
     ages = None if events is None else events.edge_ages
     hops = reach(stage.algorithm for stage in run_stages)
     finished = FinishedRun(
@@ -205,14 +207,35 @@ def _complete(
     return add_disclosed(result, arrays.get("disclosed"), suppressible=can_suppress(config.algorithm))
 
 
+def _schedule_events(config: RunConfig) -> "Events | None":
+    if config.link_model is None:
+        return None
+    from p2pkm.engine.event_driven import schedule_events
+
+    return schedule_events(config.algorithm, config.link_model, config.topology)
+
+
 def _build_timing(
-    config: RunConfig, run_stages: tuple[Stage, ...], events: Events | None, further: Mapping[str, LinkParameters]
-) -> Timing | None:
+    config: RunConfig, run_stages: tuple[Stage, ...], events: "Events | None", further: "Mapping[str, LinkParameters]"
+) -> "Timing | None":
     # The messages of an event-driven run depend on its link model.
     further = {} if events is not None else further
     if config.link_model is None and not further:
         return None
+    from p2pkm.engine.virtual_time import Timing
+
     return Timing(config.link_model, run_stages, events, config.stream, further)
+
+
+def _compute_times(
+    timing: "Timing | None", devices: Devices, topology: Topology, network: Network, trace: list[dict[str, Any]]
+) -> tuple[dict[str, float | None], dict[str, float]]:
+    """Compute the simulated time for the summary, and on further link models; empty without a link model."""
+    if timing is None:
+        return {}, {}
+    from p2pkm.engine.virtual_time import compute_virtual_time
+
+    return compute_virtual_time(timing, devices, topology, network, trace)
 
 
 def _time(began: float, compiled: float) -> dict[str, float]:

@@ -9,7 +9,6 @@ The keys have 64 bits and the generator is Philox, which is not a cryptographic 
 """
 
 import hashlib
-import secrets
 from typing import Any
 
 import numpy as np
@@ -41,7 +40,9 @@ def draw_secret(traits: MethodTraits, seed: int, world: World) -> bytes | None:
         return None
     if traits.noise_seed is not None:
         return hashlib.sha256(f"noise seed {traits.noise_seed}, seed {seed}".encode()).digest()
-    fresh = {"secret": np.frombuffer(secrets.token_bytes(_BYTES), np.uint8)} if world.rank == 0 else None
+    from secrets import token_bytes
+
+    fresh = {"secret": np.frombuffer(token_bytes(_BYTES), np.uint8)} if world.rank == 0 else None
     return bytes(world.broadcast(fresh)["secret"])
 
 

@@ -158,7 +158,7 @@ class Clock:
 
 
 def compute_virtual_time(
-    timing: Timing | None, devices: Devices, topology: Topology, network: Network, trace: list[dict[str, Any]]
+    timing: Timing, devices: Devices, topology: Topology, network: Network, trace: list[dict[str, Any]]
 ) -> tuple[dict[str, float | None], dict[str, float]]:
     """Add ``virtual_seconds`` to every record; a collective call, for rank 0.
 
@@ -169,8 +169,6 @@ def compute_virtual_time(
     times : dict of str to float
         Seconds on the further link models.
     """
-    if timing is None:
-        return {}, {}
     further = {name: Clock(net, topology) for name, net in timing.further.items()}
     # The first clock advances all of them.
     clocks = [*([] if timing.net is None else [Clock(timing.net, topology)]), *further.values()]

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -274,7 +273,8 @@ def _read_source(kind: type) -> Any:
     module = sys.modules.get(kind.__module__)
     try:
         if module is not None and kind.__module__ != "__main__" and module.__file__:
-            return Path(module.__file__).read_bytes()
+            with open(module.__file__, "rb") as file:
+                return file.read()
         defined = [value for value in vars(module).values() if isinstance(value, (type, FunctionType))]
         return sorted(inspect.getsource(value) for value in {kind, *defined} if value.__module__ == kind.__module__)
     except (OSError, TypeError, AttributeError):

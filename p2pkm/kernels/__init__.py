@@ -6,14 +6,11 @@ This is the only package that imports numba.
 import os
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
-from pathlib import Path
 from typing import Any, cast
 
 from p2pkm.core.batch import Kernels
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.mpi_environment import check_threads
-from p2pkm.kernels.cache_lock import lock_cache
 
 # Largest number of devices on a rank, and of points x clusters x features in total, for which the reference
 # implementation is faster than the import of numba: with several ranks, of which each would import numba,
@@ -107,6 +104,11 @@ def compile_ahead(*, lock: bool = True, backwards: bool = False) -> None:
         As in `load`.
     """
     if compiles():
+        from contextlib import nullcontext
+        from pathlib import Path
+
+        from p2pkm.kernels.cache_lock import lock_cache
+
         compiled: Any = load()
         calls = _calls(compiled)
         with lock_cache(Path(str(compiled.entry("moments").stats.cache_path))) if lock else nullcontext():

@@ -1,6 +1,7 @@
 """Keys of random streams, and conversion of uniform to normal draws."""
 
-from statistics import NormalDist
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +14,6 @@ _SHARED = 2**64 - 1
 _HALF = 2.0**-54
 # Upper limit of a moved draw: the largest one would be rounded to 1, whose normal is infinite.
 _LAST = 1.0 - 2.0**-53
-# Computed with math.log and math.sqrt, which are bit-identical on all processors, unlike vectorized functions.
-_NORMAL = np.frompyfunc(NormalDist().inv_cdf, 1, 1)
 
 
 def shared_key(seed: int) -> int:
@@ -24,4 +23,15 @@ def shared_key(seed: int) -> int:
 
 def as_normal(draws: Floats) -> Floats:
     """Convert draws from [0, 1), multiples of 2^-53, to draws of N(0, 1) by the inverse distribution function."""
-    return np.asarray(_NORMAL(np.minimum(draws + _HALF, _LAST)), np.float64)
+    return np.asarray(_inverse_normal()(np.minimum(draws + _HALF, _LAST)), np.float64)
+
+
+@cache
+def _inverse_normal() -> Any:
+    """Return the inverse distribution function of N(0, 1) for arrays.
+
+    It uses math.log and math.sqrt, which are bit-identical on all processors, unlike vectorized functions.
+    """
+    from statistics import NormalDist
+
+    return np.frompyfunc(NormalDist().inv_cdf, 1, 1)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,6 +22,8 @@ from p2pkm.network.graph import LARGE, Topology
 from p2pkm.network.ledger import Traffic
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import networkx as nx
     import pandas as pd
     from matplotlib.figure import Figure
@@ -519,7 +520,7 @@ class Result:
             raise DataError(f"device is {device!r}; expected 0 to {n - 1}{named}")
         return number
 
-    def save(self, path: str | Path) -> Path:
+    def save(self, path: "str | Path") -> "Path":
         """Write the result to a new or empty folder for `p2pkm.load`; under MPI, call it on a single rank."""
         folder: Path = call("save", self, path)
         return folder

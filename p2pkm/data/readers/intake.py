@@ -1,7 +1,6 @@
 """Columns of text and Arrow files: selection of features, conversion to numbers, and missing values."""
 
 import codecs
-import csv
 import io
 import math
 import re
@@ -214,6 +213,8 @@ def split_list(names: str | int | Sequence[Any]) -> tuple[str, ...]:
     In text, a name with a comma is in quotes, as in a CSV file: ``age,"weight, kg"``.
     """
     if isinstance(names, str):
+        import csv
+
         fields = next(csv.reader([names], skipinitialspace=True), [])
         return tuple(name.strip() for name in fields if name.strip())
     return tuple(map(str, names)) if isinstance(names, Iterable) else (str(names),)
@@ -221,6 +222,8 @@ def split_list(names: str | int | Sequence[Any]) -> tuple[str, ...]:
 
 def join_names(names: Sequence[str]) -> str:
     """Write names as a text from which `split_list` reads the same names."""
+    import csv
+
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(names)
     return text.getvalue()

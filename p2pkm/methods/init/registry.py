@@ -5,7 +5,6 @@ Each function imports its stages when it is called, because every rank imports t
 
 from collections.abc import Callable
 from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -181,6 +180,8 @@ def known(spec: str | None) -> dict[str, Callable[..., Any]]:
 
 def import_stages() -> None:
     """Import all initialization stages and tree methods, so that their states are registered."""
+    from pkgutil import iter_modules
+
     from p2pkm.methods import init, tree
 
     for package in (init, tree):
