@@ -51,10 +51,11 @@ def run_program() -> NoReturn:
     """Run the command line as a program; Ctrl-C during interpreter shutdown does not change the exit code."""
     import signal
 
-    from p2pkm.core.allocator import retain_freed_memory
+    from p2pkm.core.allocator import retain_freed_memory, skip_last_collection
 
     retain_freed_memory()
     code = main()
+    skip_last_collection()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
 
@@ -71,10 +72,12 @@ def _run_root(arguments: list[str]) -> int:
 
 def _run_command_line(arguments: list[str]) -> int:
     """Run the command line, print an error if one occurs, and return the exit code."""
-    import click
+    from p2pkm.core.allocator import suspended_collection
 
-    from p2pkm.cli.run import command
+    with suspended_collection():
+        import click
 
+        from p2pkm.cli.run import command
     try:
         _require_values(command, arguments)
         code = command.main(arguments, prog_name="p2pkm", standalone_mode=False)
@@ -182,9 +185,11 @@ def _shut_down_workers(code: int) -> None:
 
 def _run_worker_loop() -> int:
     """Execute the orders that rank 0 broadcasts, until it sends an exit code."""
-    from p2pkm.experiments.worker import worker_loop
-    from p2pkm.network.world import connect
+    from p2pkm.core.allocator import suspended_collection
 
+    with suspended_collection():
+        from p2pkm.experiments.worker import worker_loop
+        from p2pkm.network.world import connect
     try:
         world = connect()
     except NetworkError as error:

@@ -1,7 +1,12 @@
-"""Settings of the C allocator (glibc only): a run allocates and frees arrays proportional to the number of devices."""
+"""Settings of the C allocator (glibc only) and of the garbage collector of Python.
+
+A run allocates and frees arrays proportional to the number of devices. Imports create objects that live until the exit.
+"""
 
 import ctypes
-from contextlib import suppress
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 # Parameter numbers of glibc's mallopt: M_MMAP_MAX limits the number of arrays allocated by mmap; M_TRIM_THRESHOLD is
 # the number of free bytes at the end of the heap above which they are returned to the system.
@@ -23,6 +28,23 @@ def retain_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_MMAP_MAX, 0)
         mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
+
+
+@contextmanager
+def suspended_collection() -> Iterator[None]:
+    """Suspend garbage collection, for imports."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def skip_last_collection() -> None:
+    """Exclude all objects from the collections at the exit, which take longer than the imports of p2pkm."""
+    gc.freeze()
 
 
 def trim_heap() -> None:
