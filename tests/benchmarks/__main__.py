@@ -32,6 +32,7 @@ ROWS = {  # name: module and function, threads
     "keeping": ("keeping.measure", 1),
     "simulate": ("small.measure_simulate", 1),
     "start": ("small.measure_start", 1),
+    "program": ("small.measure_program", 1),
     "star": ("small.measure_star", 1),
     "describe": ("small.measure_describe", 2),
     "exchange": ("small.measure_exchange", 1),

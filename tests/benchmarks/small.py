@@ -18,6 +18,7 @@ from tests.benchmarks.ranks import find_launcher
 
 _TRIALS, _PAIRS = 15, 7
 _IMPORTS = "import numpy, scipy.sparse, networkx, numba"
+_RANK_IMPORTS = "import numpy; from mpi4py import MPI; MPI.COMM_WORLD.Barrier()"
 
 
 def measure_simulate(quick: bool) -> list[Figure]:
@@ -49,6 +50,19 @@ def measure_start(quick: bool) -> list[Figure]:
     own, other = (median(times) for times in zip(*pairs, strict=True))
     what = f"python -m p2pkm --graph ring --no-plot, one process, over {_IMPORTS}"
     return [of_trials(what, [a / b for a, b in pairs], ("x", "at most", 1.3), f"{show(own)} against {show(other)}")]
+
+
+def measure_program(quick: bool) -> list[Figure]:
+    """Return how many times longer the first command takes on 16 ranks than imports that every rank needs."""
+    ranks = [find_launcher(), "-n", "4" if quick else "16", sys.executable]
+    run = [*ranks, "-m", "p2pkm", "--graph", "ring", "--no-plot", "--force", "--out"]
+    floor = [*ranks, "-c", _RANK_IMPORTS]
+    with tempfile.TemporaryDirectory() as folder:
+        pairs = [(watch([*run, f"{folder}/run"])[0], watch(floor)[0]) for _ in range(2 if quick else _PAIRS + 1)][1:]
+    program, imports = (median(times) for times in zip(*pairs, strict=True))
+    what = f"mpirun -n {ranks[2]} python -m p2pkm --graph ring --no-plot over import of numpy and MPI, and a barrier"
+    note = f"{show(program)} against {show(imports)}"
+    return [of_trials(what, [a / b for a, b in pairs], ("x", "at most", 2.5), note)]
 
 
 def measure_star(quick: bool) -> list[Figure]:
