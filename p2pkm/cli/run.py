@@ -158,7 +158,7 @@ def compile_command() -> int:
     """Compile the kernels now, so that the first run starts without delay."""
     from p2pkm.kernels import compile_ahead, compiles
 
-    compile_ahead()
+    compile_ahead(helped=True)
     disabled = "NUMBA_DISABLE_JIT is set: runs use the kernels without compilation, with the same results"
     click.echo("the kernels are compiled" if compiles() else disabled)
     return 0

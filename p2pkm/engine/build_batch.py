@@ -12,7 +12,7 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import blocks
 from p2pkm.data.shards import Shards
 from p2pkm.engine.run_secret import derive_keys
-from p2pkm.kernels import compile_ahead, select_kernels
+from p2pkm.kernels import compile_ahead, is_faster_than_compilation, select_kernels, starts_compilation
 from p2pkm.kernels.reference import philox
 from p2pkm.kernels.streams import shared_key
 from p2pkm.network.graph import Topology
@@ -147,11 +147,18 @@ def describe_rank_partition(network: Network, sizes: Integers, ranks: int) -> di
 def choose_kernels(world: World, n: int, work: int, dtype: str = "float64") -> Kernels:
     """Choose the kernels for n devices and `work` operations on points of a type.
 
-    If they are compiled ones, rank 0 compiles them while the other ranks wait, so that they find them in the cache.
+    If they are compiled ones, rank 0 compiles them while the other ranks wait, so that they find them in the cache. If
+    the reference takes less time than that, all ranks use it.
     """
     kernels = select_kernels(world.size, -(-n // world.size), work, dtype)
-    if world.size > 1 and kernels is not select_kernels(world.size, 0, 0):
-        if world.rank == 0:
-            compile_ahead()
-        world.wait()
+    reference = select_kernels(world.size, 0, 0)
+    if world.size == 1 or kernels is reference:
+        return kernels
+    if is_faster_than_compilation(n, work):
+        is_missing = {"missing": np.array(starts_compilation())} if world.rank == 0 else None
+        if world.broadcast(is_missing)["missing"]:
+            return reference
+    if world.rank == 0:
+        compile_ahead(helped=True)
+    world.wait()
     return kernels

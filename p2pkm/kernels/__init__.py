@@ -10,21 +10,25 @@ from typing import Any, cast
 
 from p2pkm.core.batch import Kernels
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.mpi_environment import check_threads
+from p2pkm.core.mpi_environment import check_threads, count_cores
 
 # Largest number of devices on a rank, and of points x clusters x features in total, for which the reference
 # implementation is faster than the import of numba: with several ranks, of which each would import numba,
 _FEW, _SMALL = 2, 2_000_000
 # and with one rank; the work of all runs of the process counts.
 _FEW_ALONE, _SMALL_ALONE = 16, 120_000
+# As long as the cache lacks compiled kernels: for which the reference implementation is faster than their compilation.
+_FEW_COLD, _SMALL_COLD = 256, 1_000_000
 # Work of the reference implementation in this process so far.
 _plain_so_far = 0
-# Types of points other than float64 for which this process has used the compiled kernels.
+# Types of points for which this process has used the compiled kernels.
 _compiled_types: set[str] = set()
 
 
 def select_kernels(ranks: int, devices: int, work: int, dtype: str = "float64") -> Kernels:
-    """Select the compiled kernels, or the reference if the import of numba would take longer than the work.
+    """Select the compiled kernels, or the reference if import or compilation would take longer than the work.
+
+    If kernels are missing in the cache, a second process compiles them.
 
     Parameters
     ----------
@@ -47,13 +51,39 @@ def select_kernels(ranks: int, devices: int, work: int, dtype: str = "float64") 
     is_single = ranks == 1
     is_ready = "numba" in sys.modules and (dtype == "float64" or dtype in _compiled_types)
     few, small, before = (_FEW_ALONE, _SMALL_ALONE, _plain_so_far) if is_single else (_FEW, _SMALL, 0)
-    if devices <= few and before + work <= small and not (is_single and is_ready):
+    is_small = devices <= few and before + work <= small and not (is_single and is_ready)
+    # On several ranks rank 0 decides for all, see `p2pkm.engine.build_batch.choose_kernels`.
+    if not is_small and is_single and dtype not in _compiled_types:
+        is_small = starts_compilation() and is_faster_than_compilation(devices, before + work)
+    if is_small:
         from p2pkm.kernels import reference as plain
 
         _plain_so_far += work
         return cast(Kernels, plain)
     _compiled_types.add(dtype)
     return load()
+
+
+def is_faster_than_compilation(devices: int, work: int) -> bool:
+    """Return whether the reference takes less time for these devices of all ranks than compilation of the kernels."""
+    return devices <= _FEW_COLD and work <= _SMALL_COLD
+
+
+def starts_compilation() -> bool:
+    """Return whether the cache lacks kernels; a second process then compiles them for later runs.
+
+    Raises
+    ------
+    ExperimentError
+        As in `load`.
+    """
+    if not compiles():
+        return False
+    from p2pkm.kernels.background import are_cached, start_compilation
+
+    if is_missing := not are_cached(load()):
+        start_compilation(ahead=True)
+    return is_missing
 
 
 def load() -> Kernels:
@@ -87,7 +117,7 @@ def compiles() -> bool:
     return not (value.strip().isdecimal() and int(value))
 
 
-def compile_ahead(*, lock: bool = True, backwards: bool = False) -> None:
+def compile_ahead(*, lock: bool = True, backwards: bool = False, helped: bool = False) -> None:
     """Compile all kernels for the types of a run, or load them from the cache; does nothing without compilation.
 
     Parameters
@@ -97,6 +127,8 @@ def compile_ahead(*, lock: bool = True, backwards: bool = False) -> None:
     backwards : bool, default=False
         Start with the last kernel. Without the lock, two processes that start from both ends share the work through
         the cache.
+    helped : bool, default=False
+        Start a second process that compiles from the other end, if this process may use more than one core.
 
     Raises
     ------
@@ -107,20 +139,26 @@ def compile_ahead(*, lock: bool = True, backwards: bool = False) -> None:
         from contextlib import nullcontext
         from pathlib import Path
 
+        from p2pkm.kernels.background import are_cached, start_compilation, stop_compilation
         from p2pkm.kernels.cache_lock import lock_cache
 
         compiled: Any = load()
         calls = _calls(compiled)
         with lock_cache(Path(str(compiled.entry("moments").stats.cache_path))) if lock else nullcontext():
+            if helped and count_cores() > 1 and not are_cached(compiled):
+                start_compilation(ahead=False)
             for call in reversed(calls) if backwards else calls:
                 call()
+        # What it still compiles, this process has compiled.
+        stop_compilation()
 
 
 def _calls(compiled: Any) -> list[Callable[[], Any]]:
     """Return a call of every kernel with the types of a run.
 
     The order suits two processes that start from both ends: compilation takes equally long from either end, the kernels
-    in the middle are short, and the last kernels do not use helper functions of the first.
+    in the middle are short, and the last kernels do not use helper functions of the first. `gtvmin` takes longest, and
+    a run needs it late.
     """
     import numpy as np
 
@@ -151,8 +189,8 @@ def _calls(compiled: Any) -> list[Callable[[], Any]]:
         lambda: compiled.fuzzy_cmeans(points, weights, offsets, centroids, neighbors, 1, 0.0, 0),
         lambda: compiled.evaluate_costs(points, weights, offsets, neighbors, 2, centroids),
         lambda: compiled.losses(points, weights, offsets, centroids),
-        lambda: compiled.gtvmin(points, weights, offsets, centroids, centroids, *links, 1.0, 1, True, False, False),
         lambda: compiled.concatenate_tables(versions > 0, versions, *store),
         lambda: compiled.merge_flooded(np.zeros((2, 1, 2)), received, neighbors, fresh, indptr, versions, *store),
         lambda: compiled.integer_bits(np.ones((2, 1, 1), np.int64)),
+        lambda: compiled.gtvmin(points, weights, offsets, centroids, centroids, *links, 1.0, 1, True, False, False),
     ]

@@ -16,6 +16,7 @@ from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.core.mpi_environment import count_cores, expected_size, launched, local_size, starter
 from p2pkm.core.spec import read_count
 from p2pkm.kernels import compiles, load
+from p2pkm.kernels.background import is_cached
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _LIBRARY = """import mpi4py; mpi4py.rc.initialize = False
@@ -174,15 +175,6 @@ def check_kernels() -> Check:
             "warn", "kernels", f"{finding}, not writable", "export NUMBA_CACHE_DIR=<a folder that you can write>"
         )
     return Check("warn", "kernels", finding, "compile ahead, once: python -m p2pkm compile")
-
-
-def is_cached(function: object, folder: Path) -> bool:
-    """Test whether numba's cache has an index for this function that is newer than the source."""
-    code = function.__code__  # type: ignore[attr-defined]
-    source = Path(code.co_filename)
-    version = f"py{sys.version_info[0]}{sys.version_info[1]}"
-    name = f"{source.stem}.{code.co_name}-{code.co_firstlineno}.{version}*.nbi"
-    return any(file.stat().st_mtime >= source.stat().st_mtime for file in folder.glob(name))
 
 
 def check_memory(ranks: int) -> Check:

@@ -285,7 +285,7 @@ def _compile_once(world: World) -> None:
     from p2pkm.kernels import compile_ahead
 
     if world.rank == 0:
-        compile_ahead()
+        compile_ahead(helped=True)
     world.wait()
 
 
