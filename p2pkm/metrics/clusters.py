@@ -249,8 +249,14 @@ def number_clusters(centroids: Floats, reference: Floats) -> Integers:
         return numbers
     step = max(1, _COMPARED // (k * max(len(goal), 1)))
     for first in range(0, n, step):
-        for i, costs in enumerate(_compare(centroids[first : first + step], reference[goal]), first):
-            numbers[i] = _match(costs, goal, k)
+        costs = _compare(centroids[first : first + step], reference[goal])
+        nearest = costs.argmin(axis=2)
+        ordered = np.sort(nearest, axis=1)
+        # If the nearest reference rows are distinct, they are the optimal matching.
+        is_matched = (ordered[:, 1:] != ordered[:, :-1]).all(axis=1) & (costs[:, :, 0] < np.inf).all(axis=1)
+        numbers[first : first + step][is_matched] = goal[nearest[is_matched]]
+        for i in np.flatnonzero(~is_matched):
+            numbers[first + i] = _match(costs[i], goal, k)
     return numbers
 
 
@@ -267,7 +273,7 @@ def _match(costs: Floats, goal: Integers, k: int) -> Integers:
     real = np.flatnonzero(costs[:, 0] < np.inf)
     nearest = costs[real].argmin(axis=1)
     rows = np.arange(len(real))
-    # If the nearest reference rows are distinct, they are the optimal matching.
+    # As in `number_clusters`, for the real centroids of a device.
     if len(find_distinct(nearest)) < len(real):
         rows, nearest = pair_one_to_one(costs[real])
     numbers = np.full(k, -1)

@@ -403,10 +403,13 @@ def hash_tables(tables: Floats) -> NDArray[np.uint8]:
     """
     contents = np.ascontiguousarray(tables).reshape(-1).view(np.uint8).data
     size = tables[:1].nbytes
-    hashes = [
-        hashlib.sha256(contents[first : first + size]).digest() for first in range(0, len(contents), max(size, 1))
-    ]
-    return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, 32)
+    hashes = np.empty((len(tables), 32), np.uint8)
+    # Blocks of devices, because an object of Python takes 80 bytes.
+    for block in blocks(len(tables), size):
+        places = range(block.start * size, block.stop * size, max(size, 1))
+        digests = b"".join([hashlib.sha256(contents[first : first + size]).digest() for first in places])
+        hashes[block] = np.frombuffer(digests, np.uint8).reshape(-1, 32)
+    return hashes
 
 
 def usual_every(n: int) -> int:

@@ -218,7 +218,7 @@ def write_tables(result: Any, folder: Path) -> None:
     if result.centroids.size <= _LINES:
         head = ",".join(map(_field, ("cluster", "device", "points", *result.feature_names)))
         _write_text(folder, "centroids.csv", f"{head}\n", _list_centroids(result))
-    if result.clusters.medians is not None:
+    if result.census.cluster_medians is not None:
         _write_columns(folder, "clusters.csv", result.clusters.to_columns())
         _write_text(folder, "clusters.tex", result.clusters.to_latex(), [])
     if result.disclosed is not None:
