@@ -10,6 +10,8 @@ from p2pkm.core.states import register
 
 # Width given to `blocks` when tables are copied: about 16,000 tables at a time, so that temporary arrays stay small.
 _BLOCK_WIDTH = 256
+# Devices per sender up to which checking all tables takes less time than selecting those of the senders.
+_SCATTERED = 16
 
 
 class DenseMessages(NamedTuple):
@@ -283,7 +285,8 @@ def pack(centroids: Floats) -> tuple[Floats, Integers]:
 def pack_some(centroids: Floats, senders: Integers) -> tuple[Floats, Integers]:
     """Pack the tables of `senders`, int64[s], see `pack`; tables of other devices are undefined, their rows -1."""
     rows = np.full(len(centroids), -1)
-    if centroids[senders, :, 0].max(initial=0.0) < np.inf:
+    is_complete = len(senders) * _SCATTERED > len(centroids) and centroids[:, :, 0].max(initial=0.0) < np.inf
+    if is_complete or centroids[senders, :, 0].max(initial=0.0) < np.inf:
         rows[senders] = centroids.shape[1]
         return centroids, rows
     values = centroids.copy()

@@ -174,7 +174,8 @@ class Mailbox:
             self._rows[:] = self.row_counts
             return None
         sending = self.row_counts >= 0
-        np.copyto(self._rows, self.row_counts, where=sending)
+        slots = np.flatnonzero(sending)
+        self._rows[slots] = self.row_counts[slots]
         return sending
 
     def _cached_row_counts(self) -> Mask | None:
