@@ -23,6 +23,7 @@ from p2pkm.core.batch import Devices, Integers
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import Delivery, DenseMessages, Inbox
 from p2pkm.core.sorting import find_distinct
+from p2pkm.data.shards import Shards
 from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.schedules import Schedule
@@ -219,9 +220,10 @@ class Channel:
         """Return the summary metrics of all transforms."""
         return {key: value for transform in self.transforms for key, value in transform.figures(network).items()}
 
-    def results(self, rows: Integers, network: Network) -> dict[str, Any]:
-        """Return arrays of all transforms for the `Result`."""
-        return {key: value for transform in self.transforms for key, value in transform.results(rows, network).items()}
+    def results(self, shards: Shards, network: Network) -> dict[str, Any]:
+        """Return arrays of all transforms for the `Result`; shards: points of the local devices."""
+        parts = [transform.results(shards, network) for transform in self.transforms]
+        return {key: value for part in parts for key, value in part.items()}
 
 
 class StageChannel(NamedTuple):

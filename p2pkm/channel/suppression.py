@@ -29,6 +29,7 @@ from p2pkm.core.messages import DenseMessages, RaggedArray, SparseMessages, expa
 from p2pkm.core.sorting import find_runs
 from p2pkm.core.traits import MessageContent
 from p2pkm.core.validation import check_integer
+from p2pkm.data.shards import Shards
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.building_blocks.spanning_tree import source_devices
 from p2pkm.methods.init.pipelines import Stage
@@ -177,11 +178,11 @@ class Disclosure(PlacedOnGraph, Transform):
             "raw_points_disclosed": None if self.left is None else int(network.total(np.array([self.left.sum()]))[0])
         }
 
-    def results(self, rows: Integers, network: Network) -> dict[str, Any]:
+    def results(self, shards: Shards, network: Network) -> dict[str, Any]:
         """Return sender, row, receiver and first exchange of every disclosed point: arrays of `Result.disclosed`."""
         if self.receivers is None:
             return {}
-        device, row, receiver, stage, number, turn = self.receivers.gather(rows, network).T.copy()
+        device, row, receiver, stage, number, turn = self.receivers.gather(shards.rows, network).T.copy()
         names = np.array(self._stages or [""], np.str_)
         arrays = {"device": device, "row": row, "receiver": receiver, "stage": names[stage]}
         return {"disclosed": arrays | {"round": number, "turn": turn}}

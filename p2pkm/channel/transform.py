@@ -18,6 +18,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.messages import Delivery, DenseMessages, Inbox, SparseMessages
+from p2pkm.data.shards import Shards
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.init.registry import InitContext
@@ -277,10 +278,10 @@ class Transform:
         """Return the summary metrics of the transform, the same on all ranks; called when the run has ended."""
         return {}
 
-    def results(self, rows: Integers, network: Network) -> dict[str, Any]:
+    def results(self, shards: Shards, network: Network) -> dict[str, Any]:
         """Return arrays for the `Result`, the same on all ranks; called when the run has ended.
 
-        rows: row of each local point in the input, int64[m].
+        shards: points of the local devices. Their `rows` are computed on demand, and take 8 bytes a point.
         """
         return {}
 

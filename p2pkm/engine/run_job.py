@@ -188,7 +188,7 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
         *_final_points(devices, shards, point_feed, final.state), monitor, final.state, topology, clock, ages, hops
     )
     result = replace(build_result(world, finished, facts, _in_scaled_units(hooks.scores, scaling)), times=times)
-    return _complete(result, config, finished, scaling, channel.results(part.shards.rows, network), world)
+    return _complete(result, config, finished, scaling, channel.results(part.shards, network), world)
 
 
 def _complete(

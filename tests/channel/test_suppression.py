@@ -648,8 +648,8 @@ def test_points_in_the_units_of_a_method_are_found():
         assert not plain.left.any() and not passed_on.left.any()
         resumed.restore(found.snapshot())
         assert resumed.figures(network) == {"raw_points_disclosed": 3}
-        rows = np.arange(9)
-        arrays = [one.results(rows, network)["disclosed"] for one in (found, resumed)]
+        shards = p2pkm.Shards.from_list(list(np.zeros((9, 1, 1))))
+        arrays = [one.results(shards, network)["disclosed"] for one in (found, resumed)]
         assert [arrays[0][name].tolist() for name in ("device", "row", "receiver")] == [[0, 1, 2], [0, 2, 8], [3] * 3]
         assert {name: part.tolist() for name, part in arrays[0].items()} == {
             name: part.tolist() for name, part in arrays[1].items()

@@ -32,7 +32,8 @@ def reduce_tables(front: PendingTables, most: int, devices: Devices) -> PendingT
     """Replace each table of more than `most` rows (origin, point, weight[, SSE]) by at most ``most // 2`` rows.
 
     The rows are clustered by weighted k-means++ and a few Lloyd steps with the random stream of the reducing device,
-    which becomes their origin. Weights, weighted means and SSEs are preserved.
+    which becomes their origin. Weights, weighted means and SSEs are preserved. The reduced tables overwrite the large
+    ones in the array of `front`: with millions of devices, another array takes gigabytes.
     """
     large = np.flatnonzero(front.tables.rows > most)
     if not len(large):
@@ -63,16 +64,8 @@ def reduce_tables(front: PendingTables, most: int, devices: Devices) -> PendingT
 
 
 def _replace(tables: Tables, positions: Integers, replacements: Tables) -> Tables:
-    """Replace the tables at some positions; the rows of the replaced tables are freed."""
-    is_unchanged = np.ones(len(tables.rows), np.bool_)
-    is_unchanged[positions] = False
-    starts = tables.starts.copy()
+    """Overwrite the tables at some positions by smaller ones."""
+    replacements.copy_to(tables.values, tables.starts[positions])
     rows = tables.rows.copy()
-    unchanged_rows = int(tables.rows[is_unchanged].sum())
-    values = np.empty((unchanged_rows + len(replacements.values), tables.values.shape[1]))
-    starts[is_unchanged] = np.cumsum(tables.rows[is_unchanged]) - tables.rows[is_unchanged]
-    tables.take(np.flatnonzero(is_unchanged)).copy_to(values, starts[is_unchanged])
-    values[unchanged_rows:] = replacements.values
-    starts[positions] = unchanged_rows + replacements.starts
     rows[positions] = replacements.rows
-    return Tables(values, starts, rows)
+    return Tables(tables.values, tables.starts, rows)
