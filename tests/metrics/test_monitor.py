@@ -43,10 +43,12 @@ def test_a_record_is_about_all_devices_and_links():
     table = arrange([np.arange(6.0).reshape(3, 2), [], np.ones((2, 2))], [(0, 1), (1, 2, 0.5)])
     method = p2pkm.GTVMin(2, alpha=0.25)
     history, state = play(method, table, np.random.default_rng(0).normal(size=(3, 2, 2)), 2)
-    states = [state._replace(centroids=centroids) for centroids in (history[0], history[-1])]
+    # The second record has the hashes of the first, the last one does not.
+    sets = history[0], history[0], history[-1], history[0], history[-1]
+    states = [state._replace(centroids=centroids) for centroids in sets]
     seen, records = watch(table, *states, method=method)
     chain, known = b"", seen.hash_chain()
-    for number, (centroids, record) in enumerate(zip((history[0], history[-1]), records, strict=True)):
+    for number, (centroids, record) in enumerate(zip(sets, records, strict=True)):
         digests = [sha256(own.tobytes()).digest() for own in centroids]
         fingerprint = sha256(b"".join(digests)).digest()
         chain = sha256(chain + fingerprint).digest()
@@ -113,8 +115,9 @@ def test_costs_on_new_points_keep_the_notes_of_the_old_ones():
         assert seen.cost_evaluator.notes == (["a", "b", "c"] if asked else ["a", "b"])
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_tables_are_hashed_by_the_standard_in_the_order_of_their_entries(order):
+@pytest.mark.parametrize(("order", "block"), [("C", 128), ("F", 1000)])
+def test_tables_are_hashed_by_the_standard_in_the_order_of_their_entries(order, block, monkeypatch):
+    monkeypatch.setattr("p2pkm.core.sorting._BLOCK", block)
     tables = np.frombuffer(bytes(range(256)), np.float64).reshape(2, 8, 2)
     expected = [sha256(bytes(range(first, first + 128))).digest() for first in (0, 128)]
     assert [row.tobytes() for row in hash_tables(np.array(tables, order=order))] == expected
