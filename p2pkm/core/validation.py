@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _ALL = slice(0, None)
 _MAX_VALUE_LENGTH = 60  # characters of a value that a message repeats
 _MAX_NAMES = 10  # names listed in a message
+_LONG_ROW = 256  # numbers of a row that NumPy reduces without overhead
 LARGEST = 1e100  # largest coordinate: squares must not overflow
 SMALLEST = 1e-100  # smallest range of coordinates: squares of differences must not underflow
 # Largest coordinate as a multiple of the range of coordinates. At a multiple of 1 / eps, all digits of a difference
@@ -219,9 +220,16 @@ def check_magnitude(
 
 def find_limits(points: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     """Find the smallest and largest value of each feature, float64[2, d]; +inf and -inf without values."""
-    low = np.fmin.reduce(points, axis=0, initial=np.inf, dtype=np.float64)
-    high = np.fmax.reduce(points, axis=0, initial=-np.inf, dtype=np.float64)
-    return np.stack((low, high))
+    d = points.shape[1]
+    # Several short rows as one, if that does not copy them: NumPy reduces long rows in a tenth of the time.
+    rows = _LONG_ROW // d if 0 < d <= _LONG_ROW and points.flags.c_contiguous else 1
+    end = len(points) - len(points) % rows
+    limits = []
+    for reduction, initial in ((np.fmin, np.inf), (np.fmax, -np.inf)):
+        long = reduction.reduce(points[:end].reshape(end // rows, rows * d), axis=0, initial=initial, dtype=np.float64)
+        parts = np.concatenate((long.reshape(rows, d), points[end:]))
+        limits.append(reduction.reduce(parts, axis=0, initial=initial, dtype=np.float64))
+    return np.stack(limits)
 
 
 def merge_limits(limits: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:

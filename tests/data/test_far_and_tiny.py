@@ -177,6 +177,17 @@ def test_a_tape_tells_the_range_where_points_are_all_alike(at, apart, said):
         parse_data_trace(lines, deal(np.full((120, 2), at)), Limits(4, 9, 3), "tape")
 
 
+@pytest.mark.parametrize("shape", [(0, 2), (1, 1), (127, 2), (128, 2), (300, 3), (5, 300), (7, 0)])
+def test_limits_are_those_of_each_column(shape):
+    points = np.random.default_rng(0).normal(size=shape)
+    points[::3, :1] = np.nan
+    expected = [[np.nanmin(c, initial=np.inf), np.nanmax(c, initial=-np.inf)] for c in points.T]
+    for array in (points, np.asfortranarray(points), np.repeat(points, 2, axis=0)[::2]):
+        assert find_limits(array).T.tolist() == expected
+    single = points.astype(np.float32)
+    assert np.array_equal(find_limits(single), find_limits(single.astype(np.float64)))
+
+
 def test_limits_leave_out_what_is_missing_and_join():
     one, none = find_limits(np.array([[1.0, np.nan], [3.0, np.nan]])), find_limits(np.zeros((0, 2)))
     assert one.tolist() == [[1.0, np.inf], [3.0, -np.inf]]
