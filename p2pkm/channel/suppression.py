@@ -9,6 +9,7 @@ other methods.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from p2pkm.channel.transform import (
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, RaggedArray, SparseMessages, expand_ranges
-from p2pkm.core.sorting import find_runs
+from p2pkm.core.sorting import find_runs, offsets_of
 from p2pkm.core.traits import MessageContent
 from p2pkm.core.validation import check_integer
 from p2pkm.data.shards import Shards
@@ -121,7 +122,8 @@ class Disclosure(PlacedOnGraph, Transform):
     Attributes
     ----------
     left : bool[m] or None
-        Marks the disclosed local points; None above 250,000 points, where they are not counted.
+        Marks the disclosed local points; None above 250,000 points, where they are not counted. Some rows are compared
+        later than they are sent, see `search`.
     receivers : Receivers or None
         First exchange in which each point was sent to each neighbor; None if it is not recorded.
     """
@@ -135,6 +137,9 @@ class Disclosure(PlacedOnGraph, Transform):
         self._sizes = devices.sizes
         self.left: Mask | None = np.zeros(len(devices.stored), np.bool_) if total <= _MAX_COUNTED_POINTS else None
         self.receivers = Receivers(devices) if records and self.left is not None else None
+        # Sent rows that are not compared with the points yet.
+        self._pending = list[_SentRows]()
+        self._pending_rows = 0
         # Names of all stages so far, and the number of those before the stages of `start`.
         self._stages = list[str]()
         self._before = 0
@@ -153,6 +158,7 @@ class Disclosure(PlacedOnGraph, Transform):
 
     def start(self, stages: Sequence[Stage], devices: Devices, network: Network) -> None:
         """Index the points in the units of these stages."""
+        self.search()
         self._before = len(self._stages)
         self._stages += [stage.name for stage in stages]
         if self.left is not None:
@@ -160,6 +166,7 @@ class Disclosure(PlacedOnGraph, Transform):
 
     def snapshot(self) -> dict[str, Any]:
         """Return marks and receivers of the disclosed points, in the form of `p2pkm.engine.state_tree`."""
+        self.search()
         return {
             "left": None if self.left is None else RaggedArray(self.left.astype(np.uint8), self._sizes),
             "receivers": None if self.receivers is None else self.receivers.snapshot(),
@@ -174,12 +181,14 @@ class Disclosure(PlacedOnGraph, Transform):
 
     def figures(self, network: Network) -> dict[str, Any]:
         """Return the number of disclosed points for the summary."""
+        self.search()
         return {
             "raw_points_disclosed": None if self.left is None else int(network.total(np.array([self.left.sum()]))[0])
         }
 
     def results(self, shards: Shards, network: Network) -> dict[str, Any]:
         """Return sender, row, receiver and first exchange of every disclosed point: arrays of `Result.disclosed`."""
+        self.search()
         if self.receivers is None:
             return {}
         device, row, receiver, stage, number, turn = self.receivers.gather(shards.rows, network).T.copy()
@@ -192,24 +201,47 @@ class Disclosure(PlacedOnGraph, Transform):
         return None if self.left is None else self
 
     def outgoing(self, messages: Messages, context: Context) -> Messages:
-        """Mark the local points in the messages, which are not changed."""
-        self._mark_disclosed(messages, context)
-        return messages
-
-    def _mark_disclosed(self, messages: Messages, context: Context) -> None:
-        index, left, state, devices = self._index, self.left, context.state, context.devices
-        assert left is not None
+        """Note the rows of the messages, which are not changed, to compare them with the local points."""
+        state, devices = context.state, context.devices
         # Clients of a server method send in normalized units.
-        if isinstance(state, StarState) and (state.shift.any() or (state.span != 1.0).any()):
+        is_scaled = isinstance(state, StarState) and bool(state.shift.any() or (state.span != 1.0).any())
+        index = self._index
+        if is_scaled:
             owner = np.repeat(np.arange(len(devices)), devices.sizes)
             index = index_points(devices, (devices.stored - state.shift[owner]) / state.span[owner])
         # Preliminary stages have negative numbers, and each of them is started alone.
         exchange = self._before + max(context.stage, 0), devices.round, devices.turn + (devices.round > 0)
+        edges = messages.edges, devices.active_edges
         for rows, get_owners in sent_rows(messages, devices):
-            points = index.find(rows, get_owners)
-            left[points] = True
-            if self.receivers is not None and len(points):
-                self.receivers.add(points, messages, devices, exchange)
+            self._pending.append(_SentRows(index, rows, get_owners, edges, exchange))
+            self._pending_rows += len(rows)
+            if is_scaled or self._pending_rows >= _BLOCK:
+                self.search()
+        return messages
+
+    def search(self) -> None:
+        """Compare the noted rows with the local points, and mark those that the rows contain."""
+        pending, self._pending, self._pending_rows = self._pending, [], 0
+        # One search for many exchanges: most of them have few rows.
+        groups = dict[tuple[int, int], list[int]]()
+        for number, sent in enumerate(pending):
+            groups.setdefault((id(sent.index), sent.rows.shape[1]), []).append(number)
+        found = list[tuple[int, Integers]]()
+        for numbers in groups.values():
+            parts = [pending[number] for number in numbers]
+            rows = np.concatenate([part.rows for part in parts])
+            points, sources = parts[0].index.find(rows, partial(_concatenate_owners, parts))
+            if not len(points):
+                continue
+            part_of = offsets_of(np.array([len(part.rows) for part in parts]))[1:].searchsorted(sources, side="right")
+            first = find_runs(part_of)
+            found += zip(np.array(numbers)[part_of[first]].tolist(), np.split(points, first[1:]), strict=True)
+        # In the order of the exchanges, because the first one of every pair is recorded.
+        for number, points in sorted(found, key=itemgetter(0)):
+            assert self.left is not None
+            self.left[points] = True
+            if self.receivers is not None:
+                self.receivers.add(points, pending[number])
 
 
 class Receivers:
@@ -234,18 +266,20 @@ class Receivers:
         """Return the exchanges, in the form of `p2pkm.engine.state_tree`."""
         return RaggedArray(self.first, self._counts)
 
-    def add(self, points: Integers, messages: Messages, devices: Devices, exchange: tuple[int, int, int]) -> None:
-        """Record that points, int64[p], are sent over the edges of the messages in an exchange (stage, round, turn)."""
-        is_open = devices.active_edges if messages.edges is None else np.zeros(len(devices.indices), np.bool_)
-        if messages.edges is not None:
-            is_open[messages.edges] = True
-            is_open &= devices.active_edges
+    def add(self, points: Integers, sent: "_SentRows") -> None:
+        """Record that points, int64[p], are sent over the edges of an exchange."""
+        edges, active = sent.edges
+        is_open = active if edges is None else np.zeros(len(self._indices), np.bool_)
+        if edges is not None:
+            is_open[edges] = True
+            is_open &= active
         owners = self._find_owners(points)
         degrees = self._degrees[owners]
         starts = self._starts[owners] + (points - self._offsets[owners]) * degrees
         pairs = expand_ranges(starts, degrees)
         is_new = is_open[expand_ranges(self._indptr[owners], degrees)] & (self.first[pairs, 0] == 0)
-        self.first[pairs[is_new]] = exchange[0] + 1, *exchange[1:]
+        stage, number, turn = sent.exchange
+        self.first[pairs[is_new]] = stage + 1, number, turn
 
     def gather(self, rows: Integers, network: Network) -> Integers:
         """Gather device, row, receiver, stage, round and turn of every pair, int64[q, 6], the same on all ranks.
@@ -296,7 +330,7 @@ class _PointIndex(NamedTuple):
     order: Integers
     filter: Mask
 
-    def find(self, rows: Floats, get_owners: Callable[[], Integers]) -> Integers:
+    def find(self, rows: Floats, get_owners: Callable[[], Integers]) -> tuple[Integers, Integers]:
         """Find the local points that rows of their device contain.
 
         Parameters
@@ -307,20 +341,52 @@ class _PointIndex(NamedTuple):
 
         Returns
         -------
-        int64[p]
+        points : int64[p]
             Positions of the points.
+        sources : int64[p]
+            Row that contains each point, ascending.
         """
         d = self.points.shape[1]
         first_coordinates = rows[:, : max(rows.shape[1] - d + 1, 0)]
         candidate, column = self.filter[_slot(first_coordinates, len(self.filter))].nonzero()
         if not len(candidate):
-            return candidate
+            return candidate, candidate
         rows = rows[candidate[:, None], column[:, None] + np.arange(d)]
         hashes = _hash_rows(rows, get_owners()[candidate])
         begin, end = (self.hashes.searchsorted(hashes, side) for side in ("left", "right"))
-        points = self.order[expand_ranges(begin, end - begin)]
+        counts = end - begin
+        points = self.order[expand_ranges(begin, counts)]
         # Different rows may have equal hashes.
-        return points[(self.points[points] == np.repeat(rows, end - begin, axis=0)).all(axis=1)]
+        is_equal = (self.points[points] == np.repeat(rows, counts, axis=0)).all(axis=1)
+        return points[is_equal], candidate.repeat(counts)[is_equal]
+
+
+class _SentRows(NamedTuple):
+    """Rows that a batch sent in one exchange.
+
+    Attributes
+    ----------
+    index : _PointIndex
+        Points in the units of the rows.
+    rows : float64[r, w]
+    get_owners : callable
+        Returns the position of the sender of each row, int64[r].
+    edges : (bool[e], int64[f] or None, bool[e])
+        Edges of the messages, as in `DenseMessages` or `SparseMessages`, and active edges.
+    exchange : (int, int, int)
+        Number of the stage, round and turn.
+    """
+
+    index: _PointIndex
+    rows: Floats
+    get_owners: Callable[[], Integers]
+    edges: tuple[Any, Mask]
+    exchange: tuple[int, int, int]
+
+
+def _concatenate_owners(parts: Sequence[_SentRows]) -> Integers:
+    """Return the position of the sender of each row of several exchanges, int64[r]."""
+    return np.concatenate([part.get_owners() for part in parts])
 
 
 def index_points(devices: Devices, points: Floats) -> _PointIndex:

@@ -644,6 +644,7 @@ def test_points_in_the_units_of_a_method_are_found():
         for one, units, sent in ((found, state, messages), (plain, usual, messages), (passed_on, state, others)):
             one.start((), devices, None)
             one.outgoing(sent, Context(0, devices, units))
+            one.search()
         assert np.flatnonzero(found.left).tolist() == [0, 2, 8]
         assert not plain.left.any() and not passed_on.left.any()
         resumed.restore(found.snapshot())
@@ -659,7 +660,7 @@ def test_points_in_the_units_of_a_method_are_found():
 def test_a_point_is_found_whatever_the_signs_of_its_zeros():
     points = np.array([[3.0, -0.0], [0.0, 1.0], [3.0, np.nextafter(0.0, 1.0)]])
     known = index_points(arrange([points], []).devices, points)
-    found = known.find(np.array([[3.0, 0.0], [-0.0, 1.0]]), lambda: np.zeros(2, np.int64))
+    found, _ = known.find(np.array([[3.0, 0.0], [-0.0, 1.0]]), lambda: np.zeros(2, np.int64))
     assert sorted(found) == [0, 1]
 
 
