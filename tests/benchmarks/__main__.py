@@ -31,6 +31,8 @@ ROWS = {  # name: module and function, threads
     "study": ("study.measure", 2),
     "keeping": ("keeping.measure", 1),
     "simulate": ("small.measure_simulate", 1),
+    "script": ("small.measure_script", 1),
+    "estimator": ("estimator.measure", 2),
     "start": ("small.measure_start", 1),
     "program": ("small.measure_program", 1),
     "star": ("small.measure_star", 1),

@@ -15,8 +15,15 @@ import numpy as np
 from tests.benchmarks.figure import Figure, of_trials, show, slopes
 from tests.benchmarks.job import watch
 from tests.benchmarks.ranks import find_launcher
+from tests.benchmarks.samples import sample
 
 _TRIALS, _PAIRS = 15, 7
+# Parts of a run, by the functions that call everything in them.
+_PARTS = {
+    "record": "records", "send": "messages and their transforms", "_deliver": "delivery and ledger",
+    "update": "updates", "initial_state": "updates", "_check_termination": "other parts of the round loop",
+    "run_stage": "other parts of the round loop", "build_result": "result", "_complete": "result",
+}  # fmt: skip
 _IMPORTS = "import numpy, scipy.sparse, networkx, numba"
 _RANK_IMPORTS = "import numpy; from mpi4py import MPI; MPI.COMM_WORLD.Barrier()"
 
@@ -24,14 +31,8 @@ _RANK_IMPORTS = "import numpy; from mpi4py import MPI; MPI.COMM_WORLD.Barrier()"
 def measure_simulate(quick: bool) -> list[Figure]:
     """Return the seconds of a default run of 16 devices on a ring, its baselines included, when all is warm."""
     import p2pkm
-    import topologies
-    from p2pkm.kernels import load
 
-    load()  # as after a few runs
-    points, classes = p2pkm.grid16(points=50, seed=0)
-    device = p2pkm.partition.dirichlet(classes, 16, alpha=0.3, by="class", seed=0)
-    shards = p2pkm.Shards.deal(points, device, devices=16, labels=classes)
-    graph = topologies.ring(16)
+    graph, shards = _deal()
 
     def run() -> None:
         p2pkm.simulate(p2pkm.GTVMin(16), graph, shards, progress=False)
@@ -39,6 +40,38 @@ def measure_simulate(quick: bool) -> list[Figure]:
     seconds = [1e3 * each for each in _clock(run, 2 if quick else _TRIALS)]
     what = "simulate, 16 devices on a ring, 16 clusters, default start, baselines, warm"
     return [of_trials(what, seconds, ("ms", "at most", 25.0), "compiled kernels, processor time")]
+
+
+def measure_script(quick: bool) -> list[Figure]:
+    """Return the processor time of a run without baselines and acceptance test, over 100 seeds, and its shares."""
+    import p2pkm
+
+    graph, shards = _deal()
+    method, seeds = p2pkm.GTVMin(16, accept=False), iter(range(1000))
+
+    def run() -> None:
+        p2pkm.simulate(method, graph, shards, seed=next(seeds), baselines=False, progress=False)
+
+    count = 5 if quick else 100
+    seconds = [1e3 * each for each in _clock(run, count)]
+    what = f"simulate, 16 devices on a ring, 16 clusters, no baselines, no acceptance test, {count} seeds"
+    shares = sample(lambda: [run() for _ in range(count)], _PARTS)
+    return [
+        of_trials(what, seconds, ("ms", "", 0.0), "compiled kernels, processor time of a run"),
+        *(Figure(f"{what}: {part}", 100.0 * share, "%") for part, share in shares.items()),
+    ]
+
+
+def _deal() -> tuple[Any, Any]:
+    """Return the graph and the points of the small run, when the kernels are loaded as after a few runs."""
+    import p2pkm
+    import topologies
+    from p2pkm.kernels import load
+
+    load()
+    points, classes = p2pkm.grid16(points=50, seed=0)
+    device = p2pkm.partition.dirichlet(classes, 16, alpha=0.3, by="class", seed=0)
+    return topologies.ring(16), p2pkm.Shards.deal(points, device, devices=16, labels=classes)
 
 
 def measure_start(quick: bool) -> list[Figure]:

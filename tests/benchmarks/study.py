@@ -33,7 +33,7 @@ def measure(quick: bool) -> list[Figure]:
     started = f"as many processes as cores ({cores}), their start included"
     return [
         Figure(f"{what}: wall time", seconds, "s", "at most", 12.0, note),
-        Figure(f"{what}: wall time, --jobs {cores}", beside, "s", "at most", 12.0, started),
+        Figure(f"{what}: wall time, --jobs {cores}", beside, "s", "at most", 6.5, started),
         Figure(f"{what}: processor time over that of single runs", together / apart, "x", "", 0.0,
                f"{together:.1f} s against {apart:.1f} s, {len(few)} runs"),
     ]  # fmt: skip

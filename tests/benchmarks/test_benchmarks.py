@@ -8,11 +8,12 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from tests.benchmarks import against, arena, roofline, sweeps, versions
+from tests.benchmarks import against, arena, roofline, samples, sweeps, versions
 from tests.benchmarks.__main__ import ROWS, cells, draw, draw_markdown, find
 from tests.benchmarks.figure import Figure, of_trials, show, slopes
 from tests.benchmarks.peers import fkm, fkm_twin, quality
@@ -82,6 +83,18 @@ def test_two_versions_are_related_row_by_row():
     assert [(ratio.what, ratio.value) for ratio in ratios] == [
         ("time: new over old", pytest.approx(0.55)), ("memory: new over old", 1.0),
     ]  # fmt: skip
+
+
+def test_a_sample_belongs_to_the_outermost_named_function_of_the_program():
+    frames = None
+    for name, module in (("main", "__main__"), ("run_stage", "p2pkm.a"), ("send", "p2pkm.b"), ("record", "p2pkm.b"),
+                         ("send", "numpy")):  # fmt: skip
+        code = SimpleNamespace(co_name=name)
+        frames = SimpleNamespace(f_back=frames, f_code=code, f_globals={"__name__": module})
+    parts = {"run_stage": "loop", "record": "records", "send": "messages"}
+    assert samples.find_part(frames, parts) == "messages"
+    assert samples.find_part(frames, {"run_stage": "loop"}) == "loop"
+    assert samples.find_part(frames, {}) == samples.find_part(None, parts) == "preparation"
 
 
 @pytest.mark.slow
