@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import expand_ranges
-from p2pkm.core.sorting import narrow, offsets_of
+from p2pkm.core.sorting import find_distinct, narrow, offsets_of
 from p2pkm.metrics.result import Result, scale_back
 from p2pkm.network.transport import Network, World
 
@@ -43,57 +44,66 @@ def add_medians(result: Result, devices: Devices, network: Network, world: World
     labels = census.labels[expand_ranges(offsets_of(sizes)[devices.ids], devices.sizes)]
     owner = np.repeat(np.arange(n), devices.sizes)
     is_weighted = network.total(np.array([any(devices.point_weights.strides)], np.int64))[0] > 0
+    columns = np.array(devices.stored.T, np.float64, order="C")
+    if result.scaling is not None:
+        units = [part[devices.ids[owner]].T for part in result.scaling]
+        columns = np.stack([scale_back(values, *parts) for values, *parts in zip(columns, *units, strict=True)])
+    kinds = np.array([_count_kinds(values) for values in columns])
+    cells = np.where(labels < 0, -1, owner * k + labels)
+    medians = find_medians(columns, devices.point_weights if is_weighted else None, cells, n * k)
+    pooled_columns = network.gather_by_device(np.ascontiguousarray(columns.T), sizes)
     weights = network.gather_by_device(devices.point_weights, sizes) if is_weighted else None
-    numbers = result.number_alike(census.device, census.labels) if world.rank == 0 else None
-    medians, pooled, kinds = np.empty((n, k, d)), np.empty((k, d)), np.zeros((d, 3), np.int64)
-    for j in range(d):
-        values = devices.stored[:, j].astype(np.float64)
-        if result.scaling is not None:
-            values = scale_back(values, *(part[devices.ids[owner], j] for part in result.scaling))
-        kinds[j] = _count_kinds(values)
-        cells = np.where(labels < 0, -1, owner * k + labels)
-        order = sort_values(values)
-        medians[:, :, j] = find_medians(values, devices.point_weights, cells, n * k, order).reshape(n, k)
-        column = network.gather_by_device(values, sizes)
-        if numbers is not None:
-            # A single rank has sorted these values already.
-            order = order if len(column) == len(values) else sort_values(column)
-            pooled[:, j] = find_medians(column, np.ones(len(column)) if weights is None else weights, numbers, k, order)
+    pooled = np.empty((d, k))
+    if world.rank == 0:
+        pooled = find_medians(pooled_columns.T, weights, result.number_alike(census.device, census.labels), k)
     shares = _find_shares(network.total(kinds), int(sizes.sum()), result.feature_names)
     census = census._replace(
-        cluster_medians=network.allgather_by_device(medians)[: devices.clients],
-        pooled_medians=world.broadcast({"medians": pooled} if world.rank == 0 else None)["medians"], is_share=shares,
+        cluster_medians=network.allgather_by_device(medians.T.reshape(n, k, d))[: devices.clients],
+        pooled_medians=world.broadcast({"medians": pooled.T} if world.rank == 0 else None)["medians"], is_share=shares,
     )  # fmt: skip
     return replace(result, census=census)
 
 
-def sort_values(values: Floats) -> Integers:
-    """Return the indices that sort values, equal ones by index, int64[m]."""
-    order = np.argsort(values)
-    ascending = values[order]
-    # A stable sort takes twice as long, and differs only if values are equal.
-    return np.argsort(values, kind="stable") if (ascending[1:] == ascending[:-1]).any() else order
-
-
-def find_medians(values: Floats, weights: Floats, cells: Integers, count: int, order: Integers) -> Floats:
-    """Compute the weighted median of the values of each cell, float64[count]; NaN for empty cells.
+def find_medians(columns: Floats, weights: Floats | None, cells: Integers, count: int) -> Floats:
+    """Compute the weighted median of each feature in each cell, float64[d, count]; NaN for empty cells.
 
     If two values divide the weight in halves, the median is their mean, as without weights.
 
     Parameters
     ----------
-    values : float64[m]
-    weights : float64[m]
-        Positive weights.
+    columns : float64[d, m]
+        Values by feature.
+    weights : float64[m] or None
+        Positive weights; None: all 1.
     cells : int64[m]
-        Cell of each value, -1: none.
+        Cell of each point, -1: none.
     count : int
         Number of cells.
-    order : int64[m]
-        Result of `sort_values`.
     """
+    if weights is not None:
+        return np.stack([_find_weighted_medians(values, weights, cells, count) for values in columns])
+    columns, sizes = np.ascontiguousarray(columns), np.bincount(cells[cells >= 0], minlength=count)
     # Numbers of 16 bits are sorted by counting.
-    order = order[np.argsort(cells[order].astype(narrow(count)), kind="stable")]
+    order = np.argsort(cells.astype(narrow(count)), kind="stable")[len(cells) - sizes.sum() :]
+    starts, medians = offsets_of(sizes)[:-1], np.full((len(columns), count), np.nan)
+    # Other sorts do not keep the order of -0 and 0.
+    kind: Any = "stable" if (columns.view(np.int64) == np.iinfo(np.int64).min).any() else None
+    # Cells are sorted side by side, padded to the largest one. Sizes in a group differ by a factor of less than 2.
+    magnitudes = np.frexp(sizes)[1]
+    for magnitude in find_distinct(magnitudes[sizes > 0]):
+        group = np.flatnonzero(magnitudes == magnitude)
+        places = np.arange(sizes[group].max())
+        rows = order[np.minimum(starts[group, None] + places, len(order) - 1)]
+        values = np.where(places < sizes[group, None], columns[:, rows], np.inf)
+        values.sort(axis=2, kind=kind)
+        low, high = (values[:, np.arange(len(group)), (sizes[group] - odd) // 2] for odd in (1, 0))
+        medians[:, group] = 0.5 * low + 0.5 * high
+    return medians
+
+
+def _find_weighted_medians(values: Floats, weights: Floats, cells: Integers, count: int) -> Floats:
+    """Compute the medians of one feature, float64[count], see `find_medians`."""
+    order = np.lexsort((values, cells))
     order = order[np.count_nonzero(cells < 0) :]
     if not len(order):
         return np.full(count, np.nan)

@@ -20,9 +20,7 @@ def measure(quick: bool) -> list[Figure]:
         own, other = interleave(_prepare(m, d, k))
         ratios = [a / b for a, b in zip(own, other, strict=True)]
         threads = os.environ.get("OMP_NUM_THREADS", "all")
-        note = (
-            f"{show(median(own))} against {show(median(other))}, {threads} threads each, {_DEVICES} devices on a ring"
-        )
+        note = f"{show(median(own))} against {show(median(other))}, {threads} threads each, {_DEVICES} devices"
         what = f"P2PKMeans.fit over KMeans with n_init=1, blobs, {m:,} x {d}, k = {k}"
         figures.append(of_trials(what, ratios, ("x", "at most", target), note))
     return figures

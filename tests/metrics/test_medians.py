@@ -13,7 +13,7 @@ import p2pkm
 import topologies
 from p2pkm.core.errors import DataError
 from p2pkm.metrics import medians
-from p2pkm.metrics.medians import find_medians, sort_values
+from p2pkm.metrics.medians import find_medians
 from p2pkm.metrics.registry import find
 from tests.support.run_cli import here
 
@@ -28,8 +28,11 @@ def test_weighted_medians_are_those_of_repeated_values(rows):
     expected = [np.median(part) if len(part) else np.nan
                 for part in (repeated[np.repeat(cells, weights) == c] for c in range(4))]  # fmt: skip
     for unit in (1.0, 0.1):
-        actual = find_medians(values.astype(float), weights * unit, cells, 4, sort_values(values.astype(float)))
-        np.testing.assert_array_equal(actual, expected)
+        actual = find_medians(values.astype(float)[None], weights * unit, cells, 4)
+        np.testing.assert_array_equal(actual, [expected])
+    several = np.array([repeated, -repeated]).astype(float)
+    actual = find_medians(several, None, np.repeat(cells, weights), 4)
+    np.testing.assert_array_equal(actual, [expected, np.negative(expected)])
 
 
 def table_of(site, kind):
