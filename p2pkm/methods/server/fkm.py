@@ -183,13 +183,22 @@ class FKM(ServerMethodBase):
     def has_settled(self, after: Floats, before: Floats, span: Floats, devices: Devices) -> Mask:
         """Check whether each row is near a row of the other table: the order of rows changes in every round."""
         present_after, present_before = np.isfinite(after[:, :, 0]), np.isfinite(before[:, :, 0])
-        settled = np.zeros(len(after), np.bool_)
-        least = (self.tol * devices.data_std) ** 2
-        for i in np.flatnonzero(present_after.any(axis=1) & present_before.any(axis=1)):
-            rows, earlier = after[i, present_after[i]], before[i, present_before[i]]
-            squared = np.cumsum((rows[:, None] - earlier) ** 2, axis=2)[:, :, -1]
-            settled[i] = self.tol > 0.0 and max(squared.min(axis=1).max(), squared.min(axis=0).max()) <= least
-        return settled
+        # Squared distances of each present row to the nearest present row of the other table; 0 for absent rows.
+        nearest_before = np.zeros(present_after.shape)
+        nearest_after = np.full(present_before.shape, np.inf)
+        with np.errstate(invalid="ignore"):
+            # One row of all devices at a time: a loop over devices took ten times as long as the Lloyd steps.
+            for row in range(after.shape[1]):
+                squared = np.cumsum((before - after[:, row, None]) ** 2, axis=2)[:, :, -1]
+                is_pair = present_before & present_after[:, row, None]
+                squared[~is_pair] = np.inf
+                np.minimum(nearest_after, squared, out=nearest_after)
+                nearest_before[:, row] = np.where(present_after[:, row], squared.min(axis=1), 0.0)
+        nearest_after[~present_before] = 0.0
+        farthest = np.maximum(nearest_before.max(axis=1), nearest_after.max(axis=1))
+        is_known = present_after.any(axis=1) & present_before.any(axis=1)
+        is_near: Mask = is_known & (self.tol > 0.0) & (farthest <= (self.tol * devices.data_std) ** 2)
+        return is_near
 
     def _seed(self, clients: Devices, steps: int) -> tuple[Floats, Floats]:
         """Compute the first centroids of each client and the number of points nearest to each."""

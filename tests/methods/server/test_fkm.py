@@ -235,6 +235,26 @@ def test_a_run_ends_when_the_centroids_settle_in_any_order():
     assert ended.summary["ratio_mean"] == pytest.approx(longer.summary["ratio_mean"], abs=1e-3)
 
 
+def test_all_devices_settle_as_each_by_itself():
+    devices, _ = clients_of([[[0.0], [10.0]]])
+    rng = np.random.default_rng(0)
+    before = rng.normal(size=(200, 4, 3))
+    after = before[:, rng.permutation(4)] + rng.normal(size=(200, 4, 3)) * rng.choice([0.01, 0.1, 1.0], (200, 1, 1))
+    after[rng.random((200, 4)) < 0.2] = np.inf
+    before[rng.random((200, 4)) < 0.1] = np.inf
+
+    def settles(rows, earlier):
+        rows, earlier = (table[np.isfinite(table[:, 0])] for table in (rows, earlier))
+        if not len(rows) or not len(earlier):
+            return False
+        gaps = squared(rows, earlier)
+        return max(gaps.min(axis=0).max(), gaps.min(axis=1).max()) <= (0.1 * devices.data_std) ** 2
+
+    expected = [settles(*tables) for tables in zip(after, before, strict=True)]
+    assert FKM(4, tol=0.1).has_settled(after, before, np.ones((200, 1, 1)), devices).tolist() == expected
+    assert 20 < sum(expected) < 180
+
+
 def test_settled_by_hand():
     devices, _ = clients_of([[[0.0], [10.0]]])  # data_std 5, so the tolerance is 0.5
     before = np.array([[[0.0], [10.0], [np.inf]]] * 2)
