@@ -57,7 +57,7 @@ def main() -> None:
 
     def run(t: int) -> Floats:
         result = p2pkm.simulate(p2pkm.FKM(_K, server_n_init=1), None, shards, rounds=t, seed=_SEED, baselines=False,
-                                record_every=t, quantize=None)  # fmt: skip
+                                record_every=t, quantize=None, all_rounds=True)  # fmt: skip
         return np.asarray(result.server_centroids)
 
     packages = "p2pkm", "numpy", "numba"
