@@ -166,9 +166,7 @@ class CostEvaluator:
             "alone", lambda: (digest(*sampled.kernel_inputs, sampled.keys), len(central)),
             lambda: sampled.kmeans(len(central), Stream.LOCAL_ONLY, starts=_STARTS_LOCAL)[0],
         )  # fmt: skip
-        costs, numbers, _ = self._evaluate(
-            np.concatenate((central[None], self._network.allgather_by_device(alone)[chosen])), 0
-        )
+        costs, numbers, _ = self._evaluate(np.concatenate((central[None], self._gather_models(alone, chosen))), 0)
         self.central = float(costs[0])
         self.alone = self._ratios(costs[numbers[1:]])
         self._alone = chosen
@@ -182,6 +180,16 @@ class CostEvaluator:
         note = f"ratio and scores are over a sample of {count} of {n} devices"
         self.notes += [note] * (note not in self.notes)
         return self._scored[draw_stratified(n, count, self._devices.shared_key, 1)]
+
+    def _gather_models(self, models: Floats, chosen: Integers) -> Floats:
+        """Gather the models of the chosen devices, ascending, from the models of the local devices, float64[n, k, d].
+
+        Only these are sent: with millions of devices, all models are more than a rank may hold.
+        """
+        counts = np.zeros(self._devices.total, np.int64)
+        counts[chosen] = 1
+        gathered: Floats = self._network.allgather_by_device(models[counts[self._devices.ids] > 0], counts)
+        return gathered
 
     def evaluate(self, centroids: Floats, *, closing: bool, final: bool) -> CostRatios | None:
         """Evaluate the models float64[n, k, d] of the devices; None if the record does without.
@@ -200,7 +208,7 @@ class CostEvaluator:
         if not final and not (self._has_baseline and is_due):
             return None
         chosen = self._choose(k * d, _IN_THE_END if self._has_baseline else _UNCOMPARED)
-        models = self._network.allgather_by_device(centroids)[chosen]
+        models = self._gather_models(centroids, chosen)
         costs, numbers, tables = self._evaluate(models, self.n_classes if final else 0)
         ratios = np.full(n, np.nan)
         all_costs = np.full(n, np.inf)

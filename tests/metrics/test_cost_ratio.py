@@ -50,6 +50,24 @@ def test_costs_are_looked_at_in_every_round_while_that_is_little_work(monkeypatc
     assert prices.evaluate(np.zeros((20, 3, 2)), closing=True, final=True) is not None
 
 
+def test_only_models_of_the_sample_are_gathered(monkeypatch):
+    monkeypatch.setattr(cost_ratio, "_UNCOMPARED", 0)
+    prices, sizes = price(), []
+
+    class Network(type(prices._network)):
+        def allgather_by_device(self, values, counts=None):
+            sizes.append((len(values), counts.sum(), len(counts)))
+            return values
+
+    prices._network = Network(prices._network.placement)
+    result = prices.evaluate(np.arange(20.0)[:, None, None] * np.ones((20, 1, 2)), closing=True, final=True)
+    assert sizes == [(16, 16, 20)]
+    costs = 3 * 2 * ((np.arange(20.0) - np.arange(20.0)[:, None]) ** 2).sum(axis=1)
+    chosen = np.isfinite(result.costs)
+    assert chosen.sum() == 16
+    np.testing.assert_allclose(result.costs[chosen], costs[chosen])
+
+
 @pytest.mark.parametrize("compared", [True, False])
 def test_without_a_baseline_fewer_devices_are_priced(compared):
     prices, asked = price(np.zeros((1, 2)) if compared else None), []
