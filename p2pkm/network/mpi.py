@@ -347,11 +347,27 @@ def _lengthen_sleeps() -> None:
 
 
 def _pack(arrays: dict[str, Any]) -> Any:
-    """Serialize arrays: length of the header, header (names, types, shapes), contents."""
-    contents = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    header = json.dumps({name: [array.dtype.str, array.shape] for name, array in contents.items()}).encode()
-    parts = [np.array([len(header)]).tobytes(), header, *(array.tobytes() for array in contents.values())]
-    return np.frombuffer(b"".join(parts), np.uint8)
+    """Serialize arrays: length of the header, header (names, types, shapes, stored numbers), contents.
+
+    Of an array that repeats one number with stride 0, such as weights of 1, this number is stored.
+    """
+    contents = {name: _stored(np.asarray(array)) for name, array in arrays.items()}
+    shapes = {name: np.shape(array) for name, array in arrays.items()}
+    header = json.dumps({name: [part.dtype.str, shapes[name], part.size] for name, part in contents.items()}).encode()
+    parts = [np.array([len(header)]), np.frombuffer(header, np.uint8), *contents.values()]
+    # Written to one buffer: joined copies would be three times the graph of a large run.
+    blob = np.empty(sum(part.nbytes for part in parts), np.uint8)
+    position = 0
+    for part in parts:
+        blob[position : position + part.nbytes] = part.reshape(-1).view(np.uint8)
+        position += part.nbytes
+    return blob
+
+
+def _stored(array: Any) -> Any:
+    """Return the contents of an array, or one number if it is repeated with stride 0."""
+    is_repeated = array.size > 1 and not any(array.strides)
+    return array.flat[:1] if is_repeated else np.asarray(array, order="C")
 
 
 def _unpack(blob: Any) -> dict[str, Any]:
@@ -359,8 +375,9 @@ def _unpack(blob: Any) -> dict[str, Any]:
     length = int(blob[:8].view(np.int64)[0])
     position = 8 + length
     arrays = {}
-    for name, (kind, shape) in json.loads(blob[8:position].tobytes()).items():
-        size = np.dtype(kind).itemsize * int(np.prod(shape))
-        arrays[name] = np.frombuffer(blob[position : position + size].tobytes(), kind).reshape(shape).copy()
-        position += size
+    for name, (kind, shape, size) in json.loads(blob[8:position].tobytes()).items():
+        stored = np.frombuffer(blob, kind, size, position)
+        position += stored.nbytes
+        is_repeated = size < np.prod(shape)
+        arrays[name] = np.broadcast_to(stored[0], shape) if is_repeated else stored.reshape(shape).copy()
     return arrays

@@ -13,6 +13,7 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
 from p2pkm.network.mailbox import Mailbox
+from p2pkm.network.mpi import _pack, _unpack
 from p2pkm.network.rank_partition import RankPartition, divide
 
 
@@ -43,6 +44,22 @@ seeds = st.none() | st.integers(0, 2**32 - 1)
 )
 def test_devices_lie_in_contiguous_blocks_the_longer_ones_first(n, size, bounds):
     assert_array_equal(divide(n, size), bounds)
+
+
+def test_arrays_are_packed_and_unpacked():
+    arrays = {
+        "ones": np.broadcast_to(1.0, 1000), "table": np.broadcast_to(np.int32(7), (20, 3)), "name": np.array("metis"),
+        "none": np.zeros((0, 3)), "columns": np.arange(6).reshape(2, 3).T, "flag": np.array(True), "one": np.ones(1),
+        "odd": np.frombuffer(b"abc", np.uint8), "every": np.arange(10)[::2],
+    }  # fmt: skip
+    blob = _pack(arrays)
+    assert len(blob) < 1000  # a repeated number is sent once
+    unpacked = _unpack(blob)
+    assert list(unpacked) == list(arrays) and unpacked["ones"].strides == (0,)
+    for name, array in arrays.items():
+        assert unpacked[name].dtype == array.dtype and unpacked[name].shape == array.shape
+        assert_array_equal(unpacked[name], array)
+    assert _unpack(_pack({})) == {}
 
 
 @given(graphs, st.integers(1, 7), seeds)
