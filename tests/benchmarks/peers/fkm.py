@@ -89,7 +89,7 @@ def cells(name: str, n: int, seen: Seen, ours: list[dict[str, Any]]) -> tuple[st
     first, last = seen.rounds[0], seen.rounds[-1]
     versions = ", ".join(f"{package} {number}" for package, number in last["versions"].items())
     rate, times, whole = "one round only", "", ""
-    if last["updates"]:
+    if last["updates"] and ours[-1]["updates"]:
         each, own = (one["clients"] / one["updates"] for one in (last, ours[-1]))
         rate, times = f"{1 / each:,.0f}", f"{each / own:,.1f} x" if last is not ours[-1] else ""
         whole = f"{last['updates'] / (last['clients'] + last['server']):,.0f}"
