@@ -13,7 +13,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.benchmarks import against, arena, roofline, samples, sweeps, versions
+import topologies
+from p2pkm.network.graph import Topology
+from p2pkm.network.halo import place
+from tests.benchmarks import against, arena, roofline, samples, scale, sweeps, versions
 from tests.benchmarks.__main__ import ROWS, cells, draw, draw_markdown, find
 from tests.benchmarks.figure import Figure, of_trials, show, slopes
 from tests.benchmarks.peers import fkm, fkm_twin, quality
@@ -154,6 +157,54 @@ def test_what_is_compared_in_quality_is_priced_alike():
     points = quality.unbalanced(4, 0)
     assert quality.price(points, np.array([points.mean(axis=0), [np.inf, np.inf]])) == pytest.approx(
         ((points - points.mean(axis=0)) ** 2).sum())  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("graph", "ranks", "n"), [("torus", 4, 64), ("torus", 1, 64), ("random-regular:degree=4", 4, 4000)]
+)
+def test_sizes_of_a_rank_follow_from_the_graph(graph, ranks, n):
+    family, _, options = graph.partition(":")
+    options = {"degree": 4} if options else {}
+    topology = Topology.from_graph(topologies.build(family, n, light=True, **options))
+    part, sizes = place(topology, ranks // 2, ranks), scale.place(graph, ranks, n)
+    cut = sum(len(peer.send_edges) for peer in part.peers)
+    tolerance = 0.05 if options else 0.0
+    assert (len(part.ids), topology.n, len(part.peers)) == (sizes["local"], sizes["total"], sizes["peers"])
+    assert len(part.ghosts) == pytest.approx(sizes["halo"], rel=tolerance)
+    assert cut == pytest.approx(sizes["cut"], rel=tolerance)
+
+
+def test_constants_of_scale_are_those_that_made_the_measurements():
+    def build(role, local, total, halo):
+        sizes = {"local": local, "total": total, "halo": halo, "cut": 2 * halo, "peers": 1}
+        remote = total - local
+        values = {
+            "peak": {"root": 50, "worker": 40}[role] + 7 * local + 3 * total + halo, "cpu": 0.5 * local,
+            "tables": 176 * halo * 5, "sparse": 30 * sizes["cut"] + 8 * 5, "uncounted": 9 * halo,
+            "broadcast": 48 * total if role == "worker" else 0, "gathered": 8 * remote,
+        }  # fmt: skip
+        return scale.Rank(role, sizes, dict.fromkeys(scale.PHASES, 5), dict.fromkeys(scale.PHASES, values))
+
+    shapes = [("root", 100, 100, 0), ("root", 200, 200, 0), ("root", 100, 400, 10), ("worker", 300, 400, 10)]
+    shapes += [("root", 300, 400, 80), ("worker", 100, 400, 80), ("worker", 100, 200, 30), ("root", 100, 200, 30)]
+    constants = scale.fit([build(*shape) for shape in shapes])
+    expected = build("worker", 1000, 64_000, 500)
+    predicted = scale.predict(constants, *expected[:3])
+    for quantity in scale.FORMS:
+        assert predicted.add_up(quantity) == pytest.approx(expected.add_up(quantity), rel=1e-6), quantity
+
+
+@pytest.mark.mpi
+@pytest.mark.slow
+def test_each_rank_is_measured():
+    root, worker = scale.measure("torus", 2, 400, 0.25, 3)
+    assert (root.sizes["local"], worker.sizes["local"], root.sizes["halo"]) == (100, 300, 40)
+    for rank in (root, worker):
+        assert set(rank.phases) == set(scale.PHASES) and rank.turns == root.turns
+        # A table of 10 x 2 numbers and its header row.
+        assert rank.add_up("tables") == rank.turns["rounds"] * 40 * 8 * 22 > 0
+        assert rank.add_up("sparse") > 0 and rank.add_up("peak") > 30e6 and rank.add_up("cpu") > 0
+    assert worker.add_up("broadcast") > root.add_up("broadcast")
 
 
 def list_imports(path):
