@@ -1,4 +1,4 @@
-"""Attack on `private` in real runs, with and without one point.
+"""Attack on `private` in real runs, with and without one point, or one device.
 
 The attacker chooses all points. It plays whole runs, as `p2pkm.privacy.observed_run` records them, on two neighboring
 data sets, and tests each part of the guarantee:
@@ -39,6 +39,8 @@ _FEWEST, _MOST = 500, 20_000
 _SPREAD, _WIDTH = 0.15, 0.01
 # Distance of the far canaries from the center, in radii of the ball.
 _FAR, _FARTHEST = 3.0, 1000.0
+# Points of a device that is present or absent, far more than those to which its contribution is limited.
+_DEVICE_POINTS = 200
 # First runs of each kind in which every call is repeated for other points.
 _THOROUGH = 2
 # Multiples of the masks of a coalition that an attacker subtracts.
@@ -102,7 +104,8 @@ def choose_canaries(method: "Private", topology: "Topology", features: int, seed
     """Create points near the center, and canaries at a device far from the root.
 
     The canaries are a point far outside of the ball, one even farther on the other side, one at a place with many
-    points, and one at the surface of the ball. With ``relation=replace`` they replace a point on the other side.
+    points, and one at the surface of the ball. With ``relation=replace`` they replace a point on the other side. With
+    ``relation=device`` the device has many points at the place of a canary, or none.
     """
     rng, n = np.random.default_rng(seed), topology.n
     radius, tree = method.radius or 1.0, build_spanning_tree(topology)
@@ -121,6 +124,10 @@ def choose_canaries(method: "Private", topology: "Topology", features: int, seed
     across = _normalize(rng.normal(size=(1, features)))[0]
     chosen = np.stack((_FAR * away, -_FARTHEST * away, points[0], across))
     points, chosen = radius * points + method.center, radius * chosen + method.center
+    count = 1
+    if method.relation == "device":
+        is_other, count = devices != victim, _DEVICE_POINTS
+        points, devices = points[is_other], devices[is_other]
     before = 2.0 * method.center - chosen[:1] if method.relation == "replace" else chosen[:0]
 
     def deal(changed: Floats) -> Shards:
@@ -128,7 +135,7 @@ def choose_canaries(method: "Private", topology: "Topology", features: int, seed
         return Shards.deal(np.vstack((points, changed)), owners, devices=n)
 
     without = deal(before)
-    neighbors = [deal(canary[None]) for canary in chosen]
+    neighbors = [deal(np.repeat(canary[None], count, axis=0)) for canary in chosen]
     return Canaries(without, neighbors[0], [PointSet.of(shards) for shards in neighbors[1:]], victim)
 
 

@@ -173,7 +173,8 @@ def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS
     if result.words.total:
         checks["masked messages"] = _choose_finding("uniform", "not uniform", holds=result.words.are_uniform)
     facts = {"what": "private", "graph": str(spec), "algorithm": str(chosen), "devices": topology.n, "mu": method.mu,
-             "points": len(canaries.without.points), "trials": trials}  # fmt: skip
+             "points": len(canaries.without.points), "trials": trials,
+             "unit": "device" if method.relation == "device" else "point"}  # fmt: skip
     return _finish(facts, rows, {"checks": checks}, query)
 
 
@@ -276,9 +277,10 @@ def _explain_gossip(result: dict[str, Any]) -> list[str]:
 
 
 def _explain_private(result: dict[str, Any]) -> list[str]:
+    label = f"one {result['unit']}"
     lines = [
         f"runs of {result['algorithm']} on {result['graph']}, {result['points']:,} points: {result['trials']} with one "
-        f"point, {result['trials']} without", "", f"{'against':>10} {'hidden':>7}  {'release':<14}  {_HEAD}",
+        f"{result['unit']}, {result['trials']} without", "", f"{'against':>10} {'hidden':>7}  {'release':<14}  {_HEAD}",
     ]  # fmt: skip
     for number, row in enumerate(result["rows"]):
         first, blank = f"{row['against']:>10} {row['hidden']:7}", " " * 18
@@ -287,14 +289,14 @@ def _explain_private(result: dict[str, Any]) -> list[str]:
         point = row["point"] | {"mu_claimed": row["mu_claimed"]}
         lines += [
             f"{first}  {'all releases':<14}  {_write_mu(row)}{_mark(row)}",
-            f"{blank}  {'one point':<14}  {_write_mu(point)}  {_write_epsilon(row)}{_mark(point)}",
+            f"{blank}  {label:<14}  {_write_mu(point)}  {_write_epsilon(row)}{_mark(point)}",
         ]
         if row["quiet_device"] is not None:
             lines.append(f"{blank}  device {row['quiet_device']} adds too little noise")
     lines += ["", *(f"{name}: {check['finding']}{_mark(check)}" for name, check in result["checks"].items())]
     return [
         *lines, "releases: mu from the measured noise and the largest change by a canary;",
-        "one point: mu from the likelihood ratio test of runs with and without a point",
+        f"{label}: mu from the likelihood ratio test of runs with and without it",
     ]  # fmt: skip
 
 

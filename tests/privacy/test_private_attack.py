@@ -154,6 +154,10 @@ def start_from_points(patch):
     patch.setattr(PrivateOnGraph, "compute_command", compute)
 
 
+def leave_out_the_limit_of_devices(patch):
+    patch.setattr(private_releases, "_limit_lengths", lambda table, release: table)
+
+
 BROKEN = {
     "noise halved in one release": halve_noise_of_rings,
     "clip left out": leave_clip_out,
@@ -186,6 +190,13 @@ def test_broken_versions_are_found(name, monkeypatch):
 def test_broken_versions_are_found_with_other_trust_and_relations(name, options, monkeypatch):
     BROKEN[name](monkeypatch)
     assert not attack(10, **options)["holds"]
+
+
+@pytest.mark.slow
+def test_devices_without_a_limit_are_found_and_those_with_one_are_not(monkeypatch):
+    assert attack(10, relation="device")["holds"] and attack(10, relation="device", points=1, trust="none")["holds"]
+    leave_out_the_limit_of_devices(monkeypatch)
+    assert not attack(4, relation="device")["holds"]
 
 
 @pytest.mark.slow
@@ -263,9 +274,9 @@ def test_what_is_recorded_is_what_the_run_computed(trust, monkeypatch):
             np.testing.assert_array_equal(change, (other - exact[number]).sum(axis=0))
 
 
-@pytest.mark.parametrize("features", [2, 8])
-def test_a_canary_changes_every_release_as_much_as_is_assumed(features):
-    _, run = observe(p2pkm.Private(3, epsilon=2.0, radius=30.0), features)
+@pytest.mark.parametrize(("features", "relation"), [(2, "add"), (8, "add"), (2, "device"), (8, "device")])
+def test_a_canary_changes_every_release_as_much_as_is_assumed(features, relation):
+    _, run = observe(p2pkm.Private(3, epsilon=2.0, radius=30.0, relation=relation), features)
     for observed in run.releases:
         sizes = np.linalg.norm(observed.changes / observed.scale, axis=1) / observed.sensitivity
         assert 0.999 < sizes[0] <= sizes.max() <= 1.0, observed.kind
