@@ -6,9 +6,10 @@ Ratio: cost on all points over the best of 20 central k-means; mean over seeds, 
 seeds are worse than 1.2: there a cluster is missed. The tables are those of docs/howto/private-clustering.md.
 
 WHAT is `table` (default), `rule`, `suite`, `rivals`, `verdicts`, `replace` or `devices`. `suite` has 16 data sets of 2
-to 784 features. `rivals` runs `private` and `feddp` on them, with points at the server and without them. `verdicts` reads its output from the standard input, and tests whether `private` is at most 0.5 %
-worse than the better of `feddp` with points and the first edition.
-`replace` runs three data sets of `suite` under relation=replace. `devices` protects whole devices of 20 to 50 points.
+to 784 features. `rivals` runs `private` and `feddp` on them, with points at the server and without them. `verdicts`
+reads its output from the standard input, and tests whether `private` is at most 0.5 % worse than the better of `feddp`
+with points and the first edition. `replace` runs three data sets of `suite` under relation=replace. `devices` protects
+whole devices of 20 to 50 points.
 """
 
 import argparse
