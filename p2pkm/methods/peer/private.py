@@ -434,7 +434,8 @@ class PrivateOnGraph(OnGraph):
         n = len(devices)
         known = self.method.plan(devices.total, devices.d).start()
         edge_keys = np.zeros(len(devices.indices), np.uint64)
-        return _assemble(np.full((n, self.k, devices.d), np.inf), [(slice(0, n), known)], edge_keys)
+        parts = [(slice(0, n), known)] if n else []
+        return _assemble(np.full((n, self.k, devices.d), np.inf), parts, edge_keys)
 
     def message(self, state: PrivateState, devices: Devices) -> DenseMessages:
         """Send keys over all links in the initial exchange, then tables, if it is the turn of the layer."""
