@@ -166,14 +166,14 @@ compare --out full                        | does not hold a comparison
 --algorithm private:epsilon=1,radius=30,noise_seed=-1 | noise_seed is -1
 --algorithm private:epsilon=1,radius=30,points=5 | private:points=5 cannot be combined with relation=add
 --algorithm private:epsilon=1,radius=30,relation=device,points=0 | private:points is 0
---algorithm private:epsilon=1,radius=30,relation=device,delta=0.1 | with 16 devices; expected less than 1 / 16
---algorithm private:epsilon=1,radius=30,relation=exchange | Known: add, replace
 --algorithm feddp | requires epsilon and radius
 --algorithm feddp:epsilon=1,radius=0 | feddp:radius
 --algorithm feddp:epsilon=1,radius=30,delta=0.1 | expected less than 1 /
 --algorithm feddp:epsilon=1,radius=30,server_points=-1 | feddp:server_points is -1
 --algorithm feddp:epsilon=1e9,radius=30 | otherwise rounding to integers removes it
 --algorithm feddp:epsilon=1,radius=30 --scale standard | cannot be combined with feddp
+--algorithm private:epsilon=1,radius=30,relation=device,delta=0.3 | devices; expected less than 1 /
+--algorithm private:epsilon=1,radius=30,relation=exchange | Known: add, device, replace
 --algorithm private:epsilon=1,radius=30 --checkpoint-every 2 | cannot be combined with private without noise_seed
 --algorithm private:epsilon=1,radius=30 --init leader | method 'private' has no key init
 --algorithm private:epsilon=1,radius=30 --scale minmax | --scale none
