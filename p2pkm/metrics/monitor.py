@@ -333,7 +333,7 @@ class Monitor:
         """
         if len(centroids) * _DIGEST > _REMEMBERED:
             return hash_tables(centroids)
-        contents = hashlib.sha256(np.ascontiguousarray(centroids)).digest()
+        contents = hashlib.sha256(np.ascontiguousarray(centroids).data).digest()
         if contents != self._hashed[0]:
             self._hashed = contents, hash_tables(centroids)
         return self._hashed[1]

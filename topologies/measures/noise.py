@@ -48,7 +48,7 @@ def residual_noise(graph: AnyGraph, couplings: Sequence[float], *, scaled: bool 
     kind = np.float32 if n > _ONE else np.float64
     adjacent = to_matrix(links, weigh_edges(links, scaled=scaled).astype(kind, copy=False))
     count, component = (
-        (1, np.zeros(n, np.int32)) if links.connected else csgraph.connected_components(adjacent, directed=False)
+        (1, np.zeros(n, np.int64)) if links.connected else csgraph.connected_components(adjacent, directed=False)
     )
     laplacian = (diags_array(adjacent @ np.ones(n, kind)) - adjacent).tocsr()
     if n <= EIGENVALUES:
