@@ -225,19 +225,19 @@ class Disclosure(PlacedOnGraph, Transform):
         # One search for many exchanges: most of them have few rows.
         groups = dict[tuple[int, int], list[int]]()
         for number, sent in enumerate(pending):
-            groups.setdefault((id(sent.index), sent.rows.shape[1]), []).append(number)
-        found = list[tuple[int, Integers]]()
+            groups.setdefault((id(sent.point_index), sent.rows.shape[1]), []).append(number)
+        disclosed = list[tuple[int, Integers]]()
         for numbers in groups.values():
             parts = [pending[number] for number in numbers]
             rows = np.concatenate([part.rows for part in parts])
-            points, sources = parts[0].index.find(rows, partial(_concatenate_owners, parts))
+            points, sources = parts[0].point_index.find(rows, partial(_concatenate_owners, parts))
             if not len(points):
                 continue
             part_of = offsets_of(np.array([len(part.rows) for part in parts]))[1:].searchsorted(sources, side="right")
             first = find_runs(part_of)
-            found += zip(np.array(numbers)[part_of[first]].tolist(), np.split(points, first[1:]), strict=True)
+            disclosed += zip(np.array(numbers)[part_of[first]].tolist(), np.split(points, first[1:]), strict=True)
         # In the order of the exchanges, because the first one of every pair is recorded.
-        for number, points in sorted(found, key=itemgetter(0)):
+        for number, points in sorted(disclosed, key=itemgetter(0)):
             assert self.left is not None
             self.left[points] = True
             if self.receivers is not None:
@@ -366,7 +366,7 @@ class _SentRows(NamedTuple):
 
     Attributes
     ----------
-    index : _PointIndex
+    point_index : _PointIndex
         Points in the units of the rows.
     rows : float64[r, w]
     get_owners : callable
@@ -377,7 +377,7 @@ class _SentRows(NamedTuple):
         Number of the stage, round and turn.
     """
 
-    index: _PointIndex
+    point_index: _PointIndex
     rows: Floats
     get_owners: Callable[[], Integers]
     edges: tuple[Any, Mask]

@@ -53,8 +53,7 @@ class Moments(NamedTuple):
         sums = devices.kernels.cluster_moments(
             points[rows], weights[rows], piece.offsets, piece.labels, centroids[piece.span]
         )
-        for moments, added in zip(self, sums, strict=True):
-            moments[piece.span] += added
+        self.sizes[piece.span], self.weights[piece.span], self.first[piece.span], self.second[piece.span] = sums
 
     def summarize(self, centroids: Floats) -> tuple[Integers, Floats, Floats, Floats]:
         """Compute sizes int64[n, k], means and deviations float64[n, k, d], and weights; NaN for empty clusters."""

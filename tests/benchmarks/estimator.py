@@ -13,14 +13,14 @@ _DEVICES = 16
 
 
 def measure(quick: bool) -> list[Figure]:
-    """Return how many times longer the estimator takes, in wall time; both may use the same number of threads."""
+    """Return the wall time of the estimator over that of KMeans; both may use the same number of threads."""
     figures = []
     for m, d, k, target in _SHAPES:
         m = min(m, 5_000) if quick else m
-        own, other = interleave(_prepare(m, d, k))
-        ratios = [a / b for a, b in zip(own, other, strict=True)]
+        ours, theirs = interleave(_prepare(m, d, k))
+        ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
         threads = os.environ.get("OMP_NUM_THREADS", "all")
-        note = f"{show(median(own))} against {show(median(other))}, {threads} threads each, {_DEVICES} devices"
+        note = f"{show(median(ours))} against {show(median(theirs))}, {threads} threads each, {_DEVICES} devices"
         what = f"P2PKMeans.fit over KMeans with n_init=1, blobs, {m:,} x {d}, k = {k}"
         figures.append(of_trials(what, ratios, ("x", "at most", target), note))
     return figures

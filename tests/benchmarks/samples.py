@@ -40,7 +40,7 @@ def find_part(frame: FrameType | None, parts: Mapping[str, str]) -> str:
         if frame.f_globals.get("__name__", "").startswith("p2pkm."):
             names.append(frame.f_code.co_name)
         frame = frame.f_back
-    found = [name for name in reversed(names) if name in parts]
-    if found[:1] == ["run_stage"] and len(found) > 1:
-        return parts[found[1]]
-    return parts[found[0]] if found else "preparation"
+    named = [name for name in reversed(names) if name in parts]
+    if named[:1] == ["run_stage"] and len(named) > 1:
+        return parts[named[1]]
+    return parts[named[0]] if named else "preparation"

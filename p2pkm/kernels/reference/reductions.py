@@ -57,17 +57,17 @@ def cluster_moments(points: Any, weights: Any, offsets: Any, labels: Any, centro
     has_label = labels >= 0
     owner = np.repeat(np.arange(n), np.diff(offsets))[has_label]
     cells = owner * k + labels[has_label]
-    given = weights[has_label] if len(weights) else np.ones(len(cells))
+    mass = weights[has_label] if len(weights) else np.ones(len(cells))
     rows, origins = points[has_label], centroids.reshape(n * k, d)[cells]
     first, second = np.zeros((2, n * k, d))
     for f in range(d):
         deviation = rows[:, f] - origins[:, f]
         with np.errstate(over="ignore"):
-            share = given * deviation
+            share = mass * deviation
             first[:, f] = np.bincount(cells, share, n * k)
             second[:, f] = np.bincount(cells, share * deviation, n * k)
     sizes = np.bincount(cells, minlength=n * k).reshape(n, k)
-    weight_sums = np.bincount(cells, given, n * k).astype(np.float64).reshape(n, k)
+    weight_sums = np.bincount(cells, mass, n * k).astype(np.float64).reshape(n, k)
     return sizes, weight_sums, first.reshape(n, k, d), second.reshape(n, k, d)
 
 

@@ -107,7 +107,8 @@ class TotalVariance(MethodBase):
         squares = np.empty(len(owner))
         for rows in blocks(len(owner), _BLOCK_WIDTH * d):
             squares[rows] = _squared_lengths(devices.stored[rows] - mean[owner[rows]])
-        moments = np.column_stack((weight, mean, np.bincount(owner, devices.point_weights * squares, n)))
+        spread = np.bincount(owner, devices.point_weights * squares, n).astype(np.float64)
+        moments = np.column_stack((weight, mean, spread))
         moments[~contributes] = 0.0
         centroids = np.full((n, self.k, d), np.inf) if start is None else start.centroids
         routes = local_tree(self.tree, devices)

@@ -1,7 +1,6 @@
 """GTVMin k-means (Jung 2025), the main peer-to-peer method of the package."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -284,7 +283,7 @@ class GTVMin(MethodBase):
             object.__setattr__(self, name, value)
         _check(self)
 
-    @cached_property
+    @property
     def traits(self) -> MethodTraits:
         """Traits of the method, see `p2pkm.core.traits`."""
         exact = self.star_term and self.update_rule == "exact" and self.robust not in RULES
