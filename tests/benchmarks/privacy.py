@@ -208,8 +208,9 @@ RIVALS = {  # the number of Lloyd steps of FedDP-KMeans is the better one in hin
     "feddp with points": ({"server_points": 20, "steps": 0}, {"server_points": 20, "steps": 1}),
     "feddp without points": ({"steps": 0}, {"steps": 1}),
 }
+LARGE = {"mixture d 100, n 100,000": (partial(mixture, d=100, n=100_000), 2)}
 RIVAL_SEEDS = 10
-FEW_SEEDS = {"embedded d 784, n 2,000": 2}
+FEW_SEEDS = {"embedded d 784, n 2,000": 2, "mixture d 100, n 100,000": 2}
 MARGIN = 0.005  # largest relative excess that counts as equivalent
 
 
@@ -225,7 +226,7 @@ def run_rival(X, k, radius, options, epsilon, seed):
 
 def rivals(seeds, only):
     """Print the cost ratios of each seed as a line of JSON for each data set and method, by variant and epsilon."""
-    for name, (draw_points, _) in SUITE.items():
+    for name, (draw_points, _) in (SUITE | LARGE).items():
         if only not in name:
             continue
         ratios = {method: [] for method in RIVALS}
