@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from p2pkm.core.allocator import trim_heap
 from p2pkm.core.brief import short_repr
 from p2pkm.core.cache import digest
 from p2pkm.core.errors import DataError
@@ -18,6 +19,9 @@ from p2pkm.data.table import Labels, encode
 
 # Significant bits of a value in a checksum, and hexadecimal digits of the checksum.
 _BITS, _DIGITS = 40, 32
+
+# Points from which on the holes that freed arrays leave in the heap are returned before the points are copied.
+_TRIMMED = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +138,8 @@ class Shards:
         rows, offsets = sort_by(owner, n)
         # Frees three arrays of m entries before the points are copied: the peak of memory is here.
         del device, owner, X
+        if len(rows) > _TRIMMED:
+            trim_heap()
         mass = mass if weights is None else mass[rows]
         known = None if classes is None else classes[rows]
         return cls(_gather(points, rows), offsets, mass, known, rows, names, features)
