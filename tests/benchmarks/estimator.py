@@ -17,10 +17,11 @@ def measure(quick: bool) -> list[Figure]:
     figures = []
     for m, d, k, target in _SHAPES:
         m = min(m, 5_000) if quick else m
-        ours, theirs = interleave(_prepare(m, d, k))
-        ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
+        estimator_times, reference_times = interleave(_prepare(m, d, k))
+        ratios = [a / b for a, b in zip(estimator_times, reference_times, strict=True)]
         threads = os.environ.get("OMP_NUM_THREADS", "all")
-        note = f"{show(median(ours))} against {show(median(theirs))}, {threads} threads each, {_DEVICES} devices"
+        times = f"{show(median(estimator_times))} against {show(median(reference_times))}"
+        note = f"{times}, {threads} threads each, {_DEVICES} devices"
         what = f"P2PKMeans.fit over KMeans with n_init=1, blobs, {m:,} x {d}, k = {k}"
         figures.append(of_trials(what, ratios, ("x", "at most", target), note))
     return figures

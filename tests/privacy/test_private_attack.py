@@ -1,6 +1,7 @@
 """Attacks on real runs find versions that are broken on purpose, and never accuse the right one."""
 
 import math
+import secrets
 from functools import cached_property
 
 import numpy as np
@@ -30,7 +31,7 @@ RING = Topology.from_graph(topologies.ring(5))
 @pytest.fixture(autouse=True)
 def _repeatable(monkeypatch):
     """Every run has another secret, and every test the same ones."""
-    monkeypatch.setattr(run_secret.secrets, "token_bytes", np.random.default_rng(0).bytes)
+    monkeypatch.setattr(secrets, "token_bytes", np.random.default_rng(0).bytes)
 
 
 def attack(trials, devices=5, clusters=3, features=2, **options):
@@ -76,7 +77,7 @@ def reuse_masks(patch):
 
 
 def fix_the_seed(patch):
-    patch.setattr(run_secret.secrets, "token_bytes", bytes)
+    patch.setattr(secrets, "token_bytes", bytes)
 
 
 def leave_out_noise_of_one_device(patch):
