@@ -280,7 +280,8 @@ def format_privacy(summary: Summary) -> Row:
         return "none", "no guarantee: the noise has a known seed"
     adversary = describe_adversary(summary["trust"], summary["curious"])
     unit = describe_unit(summary["relation"])
-    excepted = ", except for the disclosed points" if summary.get("raw_points_disclosed") else ""
+    # Not by disclosed points: above 250,000 points they are not counted, and zeros count as a point at the origin.
+    excepted = ", except for the points of the server" if summary.get("server_points") else ""
     meaning = f"at delta {summary['delta']:g} for {unit}{excepted}, against {adversary}"
     return f"eps {summary['epsilon']:.3g}", meaning
 
@@ -316,6 +317,8 @@ def format_published(summary: Summary) -> Row:
     if summary["relation"] is None or summary.get("noise_seed") is not None:
         return NO_ROW
     published, withheld = describe_publication(summary["relation"])
+    if summary.get("server_points"):
+        return published, f"{withheld}; the points of the server are not protected"
     return published, f"{withheld}; p2pkm privacy budget RUN... adds up several runs"
 
 

@@ -268,14 +268,16 @@ def _read_folder(folder: Path) -> tuple[Any, Release]:
 def _from_summary(name: str, summary: dict[str, Any]) -> Release:
     if summary.get("mu") is None or summary.get("noise_seed") is not None:
         raise _reject(name, summary.get("algorithm"), summary.get("noise_seed"))
-    if disclosed := summary.get("raw_points_disclosed"):
-        raise DataError(f"{name} sent {count(disclosed, 'point')} to the server. Expected runs without server_points")
+    held = summary.get("server_points")
+    if held:
+        raise _reject_server_points(name, held)
     try:
         epsilon, delta, mu = (float(summary[key]) for key in ("epsilon", "delta", "mu"))
         is_complete = summary["termination"] == "converged"
         relation, trust, curious = summary["relation"], summary["trust"], int(summary["curious"])
         release = Release(name, epsilon, delta, mu, relation, trust, curious, is_complete)
         is_known = release.mu >= 0 and release.relation in _RELATIONS and release.trust in _TRUST
+        is_known &= held is not None or summary["algorithm"] != FedDPKMeans.name
     except (KeyError, TypeError, ValueError):
         is_known = False
     if not is_known:
@@ -293,10 +295,18 @@ def _from_options(folder: Path) -> Release:
     if not isinstance(method, Private | FedDPKMeans) or method.noise_seed is not None:
         raise _reject(str(folder), method.name, method.traits.noise_seed)
     if isinstance(method, FedDPKMeans) and method.server_points:
-        raise DataError(f"{folder} sends points to the server. Expected runs without server_points")
+        raise _reject_server_points(str(folder), method.server_points)
     epsilon = epsilon_of(method.mu, method.delta)
     guarantee = (epsilon, method.delta, method.mu, method.relation, method.trust, method.curious)
     return Release(str(folder), *guarantee, is_complete=False)
+
+
+def _reject_server_points(name: str, number: Any) -> DataError:
+    """Return the error for a run whose server holds points."""
+    return DataError(
+        f"{name} has points at the server, which no guarantee protects (server_points={number}). Expected runs without "
+        "server_points"
+    )
 
 
 def _reject(name: str, algorithm: Any, noise_seed: Any) -> DataError:

@@ -259,11 +259,12 @@ def summarize(summaries: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _compose_releases(summaries: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Compose the privacy guarantees of runs on the same points; None unless all runs have secret noise."""
+    """Compose the privacy guarantees of runs on the same points; None unless all runs have one for all points."""
     from p2pkm.methods.building_blocks.gdp import compose, epsilon_of
 
-    if any(summary.get("mu") is None or summary.get("noise_seed") is not None for summary in summaries):
-        return None
+    for summary in summaries:
+        if summary.get("mu") is None or summary.get("noise_seed") is not None or summary.get("server_points"):
+            return None
     mu, delta = compose(*(summary["mu"] for summary in summaries)), max(summary["delta"] for summary in summaries)
     return {"releases": len(summaries), "mu": mu, "epsilon": epsilon_of(mu, delta), "delta": delta}
 

@@ -153,7 +153,8 @@ class FedDPKMeans(MethodBase):
     **Convergence.** Ends after all sums. The cost may increase.
 
     **Privacy.** (epsilon, delta)-differential privacy for each point against recipients of the centroids, except for
-    points in the sample of the server. The server sees exact sums of every client. As in `Private`, noise comes from a
+    points in the sample of the server, which all clients receive, projected as in 1. The server sees exact sums of
+    every client. As in `Private`, noise comes from a
     secret of the operating system, and runs cannot be resumed or repeated; centroids may be published, the number of
     points only with "replace", and scores, labels, figures and the run folder are not protected.
 
@@ -310,7 +311,7 @@ class FedDPKMeans(MethodBase):
         return {
             "epsilon": self.epsilon, "delta": self.delta, "radius": self.radius, "center": self.center,
             "trust": self.trust, "curious": self.curious, "steps": self.steps, "relation": self.relation,
-            "noise_seed": self.noise_seed, "mu": self.mu, "size": None,
+            "server_points": self.server_points, "noise_seed": self.noise_seed, "mu": self.mu, "size": None,
             "noise_count": self.noise(last, devices.d) / release.weight, "epsilon_alone": None,
         }  # fmt: skip
 

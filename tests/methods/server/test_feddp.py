@@ -1,6 +1,7 @@
 """FedDP-KMeans: a naive twin on the pooled points, what one point changes, the budget, and the slip of its code."""
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from p2pkm.methods.building_blocks import private_releases as releases
 from p2pkm.methods.building_blocks.gdp import epsilon_of, mu_of
 from p2pkm.methods.server import feddp
 from p2pkm.methods.server.feddp import FedDPState, Phase
+from p2pkm.metrics.closing_rows import format_privacy, format_published
 from tests.support.run_cli import here, ranks, there
 from tests.support.server import clients_of
 
@@ -342,8 +344,30 @@ def test_its_runs_count_in_a_privacy_budget_unless_the_server_got_points():
     )
     budget = p2pkm.privacy_budget([plain])
     assert (budget.trust, budget.mu, budget.epsilon) == ("server", mu_of(1.0, 1e-6), pytest.approx(1.0))
-    with pytest.raises(p2pkm.DataError, match="sent 8 points to the server"):
-        p2pkm.privacy_budget([plain, with_points])
+    # Above 250,000 points disclosed points are not counted.
+    uncounted = replace(with_points, summary=with_points.summary | {"raw_points_disclosed": None})
+    for run in (with_points, uncounted):
+        with pytest.raises(p2pkm.DataError, match=r"points at the server.*server_points=2"):
+            p2pkm.privacy_budget([plain, run])
+        assert "except for the points of the server" in format_privacy(run.summary)[1]
+        assert "points of the server are not protected" in format_published(run.summary)[1]
+    with pytest.raises(p2pkm.DataError, match="incomplete or unknown"):
+        p2pkm.privacy_budget([replace(plain, summary=plain.summary | {"server_points": None})])
+
+
+def test_a_point_at_the_origin_does_not_count_as_a_point_of_the_server():
+    data = [np.vstack((np.zeros((1, 2)), points)) for points in draw(3, 2, m=20)]
+    run = p2pkm.simulate(p2pkm.FedDPKMeans(3, epsilon=1.0, radius=18.0), None, p2pkm.Shards.from_list(data))
+    assert run.summary["raw_points_disclosed"]
+    assert p2pkm.privacy_budget([run]).epsilon == pytest.approx(1.0) and "except" not in format_privacy(run.summary)[1]
+
+
+def test_seeds_with_points_at_the_server_have_no_common_guarantee():
+    _, out, _ = here(
+        "--algorithm", "feddp:epsilon=4,radius=30,server_points=1", "--devices", 4, "--data", "grid16:points=5",
+        "-k", 4, "--seeds", "0-1", "--out", "none", "--no-plot",
+    )  # fmt: skip
+    assert "2 seeds" in out and "differential privacy" not in out
 
 
 def test_clients_with_equal_points_give_k_centroids():
@@ -373,7 +397,7 @@ def test_the_published_values_are_those_of_the_authors():
         "--algorithm", "feddp:epsilon=4,radius=30,noise_seed=0,defaults=paper", "--devices", 8,
         "--data", "grid16:points=60", "-k", 16, "--out", "none", "--verbose",
     )  # fmt: skip
-    assert "except for the disclosed points" in out or "no guarantee" in out
+    assert "no guarantee" in out
     assert "320  local points sent unchanged" in out
 
 
