@@ -170,9 +170,11 @@ compare --out full                        | does not hold a comparison
 --algorithm feddp:epsilon=1,radius=0 | feddp:radius
 --algorithm feddp:epsilon=1,radius=30,delta=0.1 | expected less than 1 /
 --algorithm feddp:epsilon=1,radius=30,server_points=-1 | feddp:server_points is -1
+--algorithm feddp:epsilon=1e-14,radius=30,delta=1e-30 | integers do not hold it
 --algorithm feddp:epsilon=1e9,radius=30 | otherwise rounding to integers removes it
 --algorithm feddp:epsilon=1,radius=30 --scale standard | cannot be combined with feddp
 --algorithm private:epsilon=1,radius=30,relation=device,delta=0.3 | devices; expected less than 1 /
+--algorithm private:epsilon=1,radius=30,relation=device,points=1000000000000000000 | integers do not hold it
 --algorithm private:epsilon=1,radius=30,relation=exchange | Known: add, device, replace
 --algorithm private:epsilon=1,radius=30 --checkpoint-every 2 | cannot be combined with private without noise_seed
 --algorithm private:epsilon=1,radius=30 --init leader | method 'private' has no key init

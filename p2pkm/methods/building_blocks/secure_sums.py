@@ -40,6 +40,9 @@ from p2pkm.kernels.streams import as_normal
 WORDS = 4
 # The sensitivity is at least this number of units, so that rounding adds little noise.
 FINEST = 4096
+# Largest standard deviation of noise, in units. Normal draws have 53 bits: with more noise some integers are never
+# drawn, so the low bits of a table are sent without noise, and from 2^63 / 9 on integers overflow.
+MOST_NOISE = 2.0**48
 # Words of masks that are computed at the same time: 32 MB.
 _BLOCK_WORDS = 1 << 22
 

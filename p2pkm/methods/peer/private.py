@@ -29,6 +29,7 @@ from p2pkm.methods.building_blocks.private_releases import (
     noise_scale,
 )
 from p2pkm.methods.building_blocks.secure_sums import (
+    MOST_NOISE,
     WORDS,
     SumName,
     as_totals,
@@ -309,18 +310,24 @@ class Private(MethodBase):
         self._check_noise(topology.n, points.d)
 
     def _check_noise(self, n: int, d: int) -> None:
-        """Reject an epsilon for which rounding would remove the noise of a device."""
+        """Reject noise of a device that rounding would remove, or that integers cannot hold."""
         plan = self.plan(n, d)
-        least = math.inf
+        least, most = math.inf, 0.0
         for known in plan.outline(LEAST_CELLS, 1)[:-1]:
             release = plan.release(known)
             sd = self.noise_of(release, 1.0, n, d)[0] * float(np.min(noise_scale(release)))
             least = min(least, sd / release.grain.unit)
+            most = max(most, self.noise_of(release, MOST_STEPS, n, d)[0] / release.grain.unit)
         if least < _LEAST_NOISE:
             raise ExperimentError(
                 f"private:epsilon is {self.epsilon:g} with {n:,} devices, which gives noise of {least:.2g} units per "
                 f"device; expected at least {_LEAST_NOISE:g}, otherwise rounding to integers removes it. Use a smaller "
                 "epsilon."
+            )
+        if most > MOST_NOISE:
+            raise ExperimentError(
+                f"private:epsilon is {self.epsilon:g}, which gives noise of {most:.2g} units per device; expected at "
+                f"most {MOST_NOISE:.2g}, otherwise integers do not hold it. Use a larger epsilon or smaller points."
             )
 
     def _check_masks(self, topology: Topology) -> None:

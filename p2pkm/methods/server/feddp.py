@@ -34,7 +34,14 @@ from p2pkm.methods.building_blocks.private_releases import (
     noise_scale,
     row_release,
 )
-from p2pkm.methods.building_blocks.secure_sums import SumName, as_totals, draw_noise, secrets_of, standard_normals
+from p2pkm.methods.building_blocks.secure_sums import (
+    MOST_NOISE,
+    SumName,
+    as_totals,
+    draw_noise,
+    secrets_of,
+    standard_normals,
+)
 from p2pkm.methods.building_blocks.spanning_tree import Tree
 
 # Shares of mu^2 of second moments and of the weights of the candidates; and, with Lloyd steps, the share of the rest
@@ -254,7 +261,7 @@ class FedDPKMeans(MethodBase):
         return mu_of(self.epsilon or 0.0, self.delta)
 
     def check(self, run: RunOutline, points: PointCount) -> None:
-        """Reject too large a delta, and noise below the units."""
+        """Reject too large a delta, noise below the units, and noise that integers cannot hold."""
         if self.delta * points.m >= 1.0:
             raise ExperimentError(
                 f"feddp:delta is {self.delta:g} with {points.m:,} points; expected less than 1 / {points.m}, "
@@ -267,6 +274,12 @@ class FedDPKMeans(MethodBase):
                 raise ExperimentError(
                     f"feddp:epsilon is {self.epsilon:g}, which gives noise of {noise:.2g} units; expected at least "
                     f"{_LEAST_NOISE:g}, otherwise rounding to integers removes it. Use a smaller epsilon."
+                )
+            most = self.noise(phase, points.d) / release.grain.unit
+            if most > MOST_NOISE:
+                raise ExperimentError(
+                    f"feddp:epsilon is {self.epsilon:g}, which gives noise of {most:.2g} units; expected at most "
+                    f"{MOST_NOISE:.2g}, otherwise integers do not hold it. Use a larger epsilon."
                 )
 
     def is_projected(self, d: int) -> bool:

@@ -600,6 +600,12 @@ REFUSED = (
     ),
     ({"epsilon": 1e9, "radius": 9.0}, {}, "otherwise rounding to integers removes it"),
     ({"epsilon": 1e9, "radius": 9.0, "trust": "none"}, {}, "otherwise rounding to integers removes it"),
+    ({"epsilon": 1e-14, "radius": 9.0, "delta": 1e-30}, {}, "otherwise integers do not hold it"),
+    (
+        {"epsilon": 1.0, "radius": 9.0, "relation": "device", "points": 10**18},
+        {},
+        "otherwise integers do not hold it. Use a larger epsilon or smaller points",
+    ),
 )
 
 

@@ -421,6 +421,7 @@ def test_parameters_out_of_range_are_refused(options, message):
 @pytest.mark.parametrize(("options", "message"), [
     ({"delta": 0.1}, "otherwise one of them may be disclosed"),
     ({"epsilon": 1e9}, "otherwise rounding to integers removes it"),
+    ({"epsilon": 1e-14, "delta": 1e-30}, "otherwise integers do not hold it"),
 ])  # fmt: skip
 def test_runs_that_would_break_the_guarantee_are_refused(options, message):
     method = p2pkm.FedDPKMeans(3, **{"epsilon": 1.0, "radius": 5.0} | options)
