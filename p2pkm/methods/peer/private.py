@@ -103,7 +103,8 @@ class Private(MethodBase):
     epsilon : float
         Privacy budget. Required.
     radius : float
-        Radius of the ball to which points are clipped, from public knowledge. Required. A larger radius costs little.
+        Radius of the ball to which points are clipped, from public knowledge. Required. With thousands of
+        points a radius three times too large costs little.
     delta : float, default=1e-6
         Must be less than 1 / number of points.
     center : float, default=0.0
