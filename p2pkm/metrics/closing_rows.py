@@ -228,7 +228,7 @@ def format_rounds(summary: Summary) -> Row:
     reason = TERMINATIONS.get(summary["termination"], str(summary["termination"]))
     is_private = summary["epsilon"] is not None
     if is_private and summary["termination"] == "converged":
-        reason = "all sums are complete; their number follows from noisy totals"
+        reason = "all sums are complete"
     elif is_private and summary.get("noise_seed") is None and summary["termination"] in STOPPED:
         reason = "interrupted; the noise was secret, so the run cannot be resumed"
     before = summary.get("rounds_before")
@@ -268,7 +268,7 @@ def format_descent(summary: Summary) -> Row:
 def format_disclosed(summary: Summary) -> Row:
     """Format the number of local points that were sent unchanged, with the option that prevents it."""
     disclosed = summary["raw_points_disclosed"]
-    advice = " (see p2pkm help min-cluster-size)" if disclosed else ""
+    advice = " (see p2pkm help min-cluster-size)" if disclosed and summary["epsilon"] is None else ""
     return format_value(disclosed), f"local points sent unchanged{advice}"
 
 

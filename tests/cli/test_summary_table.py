@@ -104,7 +104,7 @@ def test_a_goal_reached_during_initialization_is_placed_there(total, before, ins
 def test_a_private_run_cut_off_by_the_round_limit_says_so():
     said = [closing_rows.format_rounds({"epsilon": 1.0, "termination": stop, "rounds": 3})
             for stop in ("converged", "round-limit")]  # fmt: skip
-    assert said[0] == ("3", "all sums are complete; their number follows from noisy totals")
+    assert said[0] == ("3", "all sums are complete")
     assert said[1] == closing_rows.format_rounds({"epsilon": None, "termination": "round-limit", "rounds": 3})
 
 

@@ -581,7 +581,7 @@ def test_a_center_moves_everything_along():
 
 REFUSED = (
     ({}, {}, "requires epsilon and radius"),
-    ({"epsilon": 1.0}, {}, "requires radius. Use --algorithm private:radius=..."),
+    ({"epsilon": 1.0}, {}, "requires radius. Use --algorithm private:epsilon=1.0,noise_seed=0,radius=..."),
     ({"epsilon": 1.0, "radius": 9.0}, {"scale": "minmax"}, "must not compute anything from them before"),
     ({"epsilon": 1.0, "radius": 9.0}, {"faults": "loss=0.1"}, "must not repeat a sum that fails"),
     ({"epsilon": 1.0, "radius": 9.0}, {"byzantine": "1"}, "nothing that a Byzantine device could replace"),
