@@ -151,14 +151,13 @@ def choose_kernels(world: World, n: int, work: int, dtype: str = "float64") -> K
     the reference takes less time than that, all ranks use it.
     """
     kernels = select_kernels(world.size, -(-n // world.size), work, dtype)
-    reference = select_kernels(world.size, 0, 0)
-    if world.size == 1 or kernels is reference:
+    if world.size == 1 or kernels is (reference := select_kernels(world.size, 0, 0)):
         return kernels
     if is_faster_than_compilation(n, work):
-        is_missing = {"missing": np.array(starts_compilation())} if world.rank == 0 else None
+        is_missing = {"missing": np.array(starts_compilation(dtype))} if world.rank == 0 else None
         if world.broadcast(is_missing)["missing"]:
             return reference
     if world.rank == 0:
-        compile_ahead(helped=True)
+        compile_ahead(dtype, helped=True)
     world.wait()
     return kernels

@@ -5,7 +5,6 @@ This is the only package that imports numba.
 
 import os
 import sys
-from collections.abc import Callable
 from typing import Any, cast
 
 from p2pkm.core.batch import Kernels
@@ -54,7 +53,7 @@ def select_kernels(ranks: int, devices: int, work: int, dtype: str = "float64") 
     is_small = devices <= few and before + work <= small and not (is_single and is_ready)
     # On several ranks rank 0 decides for all, see `p2pkm.engine.build_batch.choose_kernels`.
     if not is_small and is_single and dtype not in _compiled_types:
-        is_small = starts_compilation() and is_faster_than_compilation(devices, before + work)
+        is_small = starts_compilation(dtype) and is_faster_than_compilation(devices, before + work)
     if is_small:
         from p2pkm.kernels import reference as plain
 
@@ -69,8 +68,8 @@ def is_faster_than_compilation(devices: int, work: int) -> bool:
     return devices <= _FEW_COLD and work <= _SMALL_COLD
 
 
-def starts_compilation() -> bool:
-    """Return whether the cache lacks kernels; a second process then compiles them for later runs.
+def starts_compilation(dtype: str) -> bool:
+    """Return whether the cache lacks kernels for a type of points; a second process then compiles them for later runs.
 
     Raises
     ------
@@ -81,8 +80,8 @@ def starts_compilation() -> bool:
         return False
     from p2pkm.kernels.background import are_cached, start_compilation
 
-    if is_missing := not are_cached(load()):
-        start_compilation(ahead=True)
+    if is_missing := not are_cached(load(), _calls(dtype)):
+        start_compilation(dtype, ahead=True)
     return is_missing
 
 
@@ -117,11 +116,13 @@ def compiles() -> bool:
     return not (value.strip().isdecimal() and int(value))
 
 
-def compile_ahead(*, lock: bool = True, backwards: bool = False, helped: bool = False) -> None:
+def compile_ahead(dtype: str = "float64", *, lock: bool = True, backwards: bool = False, helped: bool = False) -> None:
     """Compile all kernels for the types of a run, or load them from the cache; does nothing without compilation.
 
     Parameters
     ----------
+    dtype : str, default="float64"
+        Type of the points.
     lock : bool, default=True
         Wait for other processes that compile into the same cache, and load their result.
     backwards : bool, default=False
@@ -143,18 +144,20 @@ def compile_ahead(*, lock: bool = True, backwards: bool = False, helped: bool = 
         from p2pkm.kernels.cache_lock import lock_cache
 
         compiled: Any = load()
-        calls = _calls(compiled)
+        calls = _calls(dtype)
         with lock_cache(Path(str(compiled.entry("moments").stats.cache_path))) if lock else nullcontext():
-            if helped and count_cores() > 1 and not are_cached(compiled):
-                start_compilation(ahead=False)
-            for call in reversed(calls) if backwards else calls:
-                call()
+            if helped and count_cores() > 1 and not are_cached(compiled, calls):
+                start_compilation(dtype, ahead=False)
+            for name, args in reversed(calls) if backwards else calls:
+                getattr(compiled, name)(*args)
         # What it still compiles, this process has compiled.
         stop_compilation()
 
 
-def _calls(compiled: Any) -> list[Callable[[], Any]]:
-    """Return a call of every kernel with the types of a run.
+def _calls(dtype: str) -> list[tuple[str, tuple[Any, ...]]]:
+    """Return name and arguments of a call of every kernel, with the types of a run for this type of points.
+
+    Kernels that methods also call with rows of tables, which are float64 in every run, are called with both types.
 
     The order suits two processes that start from both ends: compilation takes equally long from either end, the kernels
     in the middle are short, and the last kernels do not use helper functions of the first. `gtvmin` takes longest, and
@@ -162,7 +165,9 @@ def _calls(compiled: Any) -> list[Callable[[], Any]]:
     """
     import numpy as np
 
-    points, weights, offsets = np.array([[0.0], [1.0]]), np.ones(2), np.array([0, 1, 2])
+    rows, weights, offsets = np.array([[0.0], [1.0]]), np.ones(2), np.array([0, 1, 2])
+    points = rows.astype(dtype)
+    variants = [points] if dtype == "float64" else [points, rows]
     keys = np.array([1, 2], np.uint64)
     indptr = np.array([0, 1, 2])
     neighbors = np.array([1, 0])
@@ -173,24 +178,24 @@ def _calls(compiled: Any) -> list[Callable[[], Any]]:
     versions = np.eye(2, dtype=np.uint8)
     links = np.arange(2), indptr, centroids, received, neighbors, weights
     return [
-        lambda: compiled.kmeans(points, weights, weights, offsets, 1, 1, 1, 1, weights, keys, 1, 0),
-        lambda: compiled.refine(points, weights, offsets, centroids, neighbors, 1, weights, False),
-        lambda: compiled.cdkm(points, weights, points, 1),
-        lambda: compiled.moments(points, weights, offsets, points[0]),
-        lambda: compiled.moments(points, weights[:0], offsets, points[0]),
-        lambda: compiled.cluster_moments(points, weights, offsets, neighbors, centroids),
-        lambda: compiled.count_class_labels(offsets, neighbors, neighbors, 2, 2),
-        lambda: compiled.color(indptr, neighbors),
-        lambda: compiled.components(indptr, neighbors),
-        lambda: compiled.layers(indptr, neighbors, neighbors[:1]),
-        lambda: compiled.mirror(indptr, neighbors),
-        lambda: compiled.lanczos(indptr, neighbors.astype(np.int32), *np.ones((4, 2, 3)), np.ones(3), 1),
-        lambda: compiled.gtv(centroids, np.array([0, 1]), indptr, neighbors, neighbors),
-        lambda: compiled.fuzzy_cmeans(points, weights, offsets, centroids, neighbors, 1, 0.0, 0),
-        lambda: compiled.evaluate_costs(points, weights, offsets, neighbors, 2, centroids),
-        lambda: compiled.losses(points, weights, offsets, centroids),
-        lambda: compiled.concatenate_tables(versions > 0, versions, *store),
-        lambda: compiled.merge_flooded(np.zeros((2, 1, 2)), received, neighbors, fresh, indptr, versions, *store),
-        lambda: compiled.integer_bits(np.ones((2, 1, 1), np.int64)),
-        lambda: compiled.gtvmin(points, weights, offsets, centroids, centroids, *links, 1.0, 1, True, False, False),
+        *[("kmeans", (values, weights, weights, offsets, 1, 1, 1, 1, weights, keys, 1, 0)) for values in variants],
+        *[("refine", (values, weights, offsets, centroids, neighbors, 1, weights, False)) for values in variants],
+        ("cdkm", (rows, weights, rows, 1)),
+        *[("moments", (values, weights, offsets, rows[0])) for values in variants],
+        ("moments", (points, weights[:0], offsets, rows[0])),
+        ("cluster_moments", (points, weights, offsets, neighbors, centroids)),
+        ("count_class_labels", (offsets, neighbors, neighbors, 2, 2)),
+        ("color", (indptr, neighbors)),
+        ("components", (indptr, neighbors)),
+        ("layers", (indptr, neighbors, neighbors[:1])),
+        ("mirror", (indptr, neighbors)),
+        ("lanczos", (indptr, neighbors.astype(np.int32), *np.ones((4, 2, 3)), np.ones(3), 1)),
+        ("gtv", (centroids, np.array([0, 1]), indptr, neighbors, neighbors)),
+        ("fuzzy_cmeans", (rows, weights, offsets, centroids, neighbors, 1, 0.0, 0)),
+        ("evaluate_costs", (points, weights, offsets, neighbors, 2, centroids)),
+        *[("losses", (values, weights, offsets, centroids)) for values in variants],
+        ("concatenate_tables", (versions > 0, versions, *store)),
+        ("merge_flooded", (np.zeros((2, 1, 2)), received, neighbors, fresh, indptr, versions, *store)),
+        ("integer_bits", (np.ones((2, 1, 1), np.int64),)),
+        ("gtvmin", (points, weights, offsets, centroids, centroids, *links, 1.0, 1, True, False, False)),
     ]

@@ -1,4 +1,4 @@
-"""Second process of `p2pkm.kernels.background`: ``python -m p2pkm.kernels PARENT ahead|now``."""
+"""Second process of `p2pkm.kernels.background`: ``python -m p2pkm.kernels PARENT ahead|now TYPE``."""
 
 import ctypes
 import os
@@ -14,8 +14,8 @@ _PR_SET_PDEATHSIG = 1
 _NICE = 10
 
 
-def main(parent: str, purpose: str) -> None:
-    """Compile all kernels from the last to the first, unless the parent process ends before."""
+def main(parent: str, purpose: str, dtype: str) -> None:
+    """Compile all kernels for a type of points, from the last to the first, unless the parent process ends before."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(parent):
@@ -23,7 +23,7 @@ def main(parent: str, purpose: str) -> None:
     ahead = purpose == "ahead"
     if ahead:
         os.nice(_NICE)
-    compile_ahead(lock=ahead, backwards=True)
+    compile_ahead(dtype, lock=ahead, backwards=True)
 
 
 main(*sys.argv[1:])

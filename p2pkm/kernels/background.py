@@ -8,6 +8,7 @@ import atexit
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,18 +26,31 @@ def is_cached(function: object, folder: Path) -> bool:
     return any(file.stat().st_mtime >= source.stat().st_mtime for file in folder.glob(name))
 
 
-def are_cached(compiled: Any) -> bool:
-    """Test whether numba's cache has all kernels, compiled for one type of points at least."""
-    functions = [compiled.entry(name) for name in compiled.__all__]
-    folder = Path(str(functions[0].stats.cache_path))
-    return all(is_cached(function.py_func, folder) for function in functions)
+def are_cached(compiled: Any, calls: Iterable[tuple[str, tuple[Any, ...]]]) -> bool:
+    """Test whether numba's cache has the kernel of every call, compiled for the type of the first argument.
+
+    Parameters
+    ----------
+    compiled : Kernels
+    calls : iterable of (str, tuple)
+        Names of kernels with arguments, of which the first is an array.
+    """
+    return all(str(args[0].dtype) in _cached_types(compiled.entry(name)) for name, args in calls)
 
 
-def start_compilation(*, ahead: bool) -> None:
+def _cached_types(dispatcher: Any) -> set[str]:
+    """Read from numba's cache for which types of the first argument a kernel is compiled from its present source."""
+    # numba has no public function that reads the index without the code.
+    return {str(signature[0].dtype) for signature, *_ in dispatcher._cache._cache_file._load_index()}
+
+
+def start_compilation(dtype: str, *, ahead: bool) -> None:
     """Start the second process, unless it runs.
 
     Parameters
     ----------
+    dtype : str
+        Type of the points.
     ahead : bool
         True: the kernels are for later runs. The process has a low priority, and waits while another one compiles.
         False: this process compiles, too, from the first kernel on.
@@ -45,7 +59,7 @@ def start_compilation(*, ahead: bool) -> None:
         return
     # The path of this process without the working directory, where any file may have the name of a module.
     path = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)])}
-    command = [sys.executable, "-P", "-m", "p2pkm.kernels", str(os.getpid()), "ahead" if ahead else "now"]
+    command = [sys.executable, "-P", "-m", "p2pkm.kernels", str(os.getpid()), "ahead" if ahead else "now", dtype]
     nothing = subprocess.DEVNULL
     # Without a second process, this one compiles alone.
     with suppress(OSError):

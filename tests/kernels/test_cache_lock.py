@@ -16,7 +16,7 @@ from tests.support.run_cli import environment
 ONE_KERNEL = """
 from p2pkm import kernels
 calls = kernels._calls
-kernels._calls = lambda compiled: calls(compiled)[-1:]
+kernels._calls = lambda dtype: calls(dtype)[-1:]
 kernels.compile_ahead()
 """
 

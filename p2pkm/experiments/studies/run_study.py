@@ -150,9 +150,9 @@ def _run_share(world: World, order: dict[str, Any], progress: ProgressCallback) 
     """Run this rank's cells; return all rows by the number of their cells on rank 0, None on other ranks."""
     study = json.loads(order["study"].tobytes())
     folder = None if study["folder"] is None else Path(study["folder"])
-    if world.size > 1:
-        _compile_once(world)
     cells: list[Row] = study["cells"]
+    if world.size > 1:
+        _compile_once(world, sorted({cell["dtype"] for cell in cells}))
     share = select_share(cells, world.rank, world.size)
     measuring = Measuring(*study["measuring"])
     run = _run_in_this_process if study["jobs"] == 1 else partial(run_in_processes, jobs=study["jobs"])
@@ -280,12 +280,13 @@ def print_graph_notes(cells: Sequence[RunOptions], *, quiet: bool) -> None:
         print_note(note)
 
 
-def _compile_once(world: World) -> None:
-    """Compile the kernels on rank 0 while the other ranks wait."""
+def _compile_once(world: World, types: Sequence[str]) -> None:
+    """Compile the kernels for these types of points on rank 0 while the other ranks wait."""
     from p2pkm.kernels import compile_ahead
 
     if world.rank == 0:
-        compile_ahead(helped=True)
+        for dtype in types:
+            compile_ahead(dtype, helped=True)
     world.wait()
 
 
