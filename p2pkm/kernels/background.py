@@ -40,8 +40,13 @@ def are_cached(compiled: Any, calls: Iterable[tuple[str, tuple[Any, ...]]]) -> b
 
 def _cached_types(dispatcher: Any) -> set[str]:
     """Read from numba's cache for which types of the first argument a kernel is compiled from its present source."""
-    # numba has no public function that reads the index without the code.
-    return {str(signature[0].dtype) for signature, *_ in dispatcher._cache._cache_file._load_index()}
+    # numba has no public function that reads the index without the code. Where a version of numba lacks this one, the
+    # kernels count as compiled: runs then compile at the first call.
+    try:
+        index = dispatcher._cache._cache_file._load_index()
+    except AttributeError:
+        return {"float32", "float64", "int64", "uint64", "uint8", "bool"}
+    return {str(signature[0].dtype) for signature, *_ in index}
 
 
 def start_compilation(dtype: str, *, ahead: bool) -> None:
