@@ -154,8 +154,8 @@ def configurations():
     yield from with_liars(few)
     yield "kfed with induced labels", None, deal(5, 11), p2pkm.KFED(3, labels="induced"), few
     for number, name in enumerate(name for name in METHODS if needs_hub(find(name)(3))):
-        yield f"{name} of 16", None, deal(16, 5), find(name)(3), few
-        yield f"{name} of 2", None, deal(2, 20 + number), find(name)(3), few
+        yield f"{name} of 16", None, deal(16, 5), build(name, 3), few
+        yield f"{name} of 2", None, deal(2, 20 + number), build(name, 3), few
 
 
 def uneven(graph):
