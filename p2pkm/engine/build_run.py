@@ -234,10 +234,10 @@ def _check_parameters(algorithm: Any) -> None:
     names = algorithm.traits.needs_parameters
     if not names:
         return
-    given = {
+    values = {
         f.name: value for f in fields(algorithm) if f.name != "k" and (value := getattr(algorithm, f.name)) != f.default
     }
-    example = ",".join(f"{name}={value}" for name, value in (given | dict.fromkeys(names.split(" and "), 1)).items())
+    example = ",".join(f"{name}={value}" for name, value in (values | dict.fromkeys(names.split(" and "), 1)).items())
     raise ExperimentError(
         f"method {algorithm.name!r} requires {names}. Use --algorithm {algorithm.name}:{example}, with values for your "
         "points"

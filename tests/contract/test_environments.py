@@ -152,7 +152,7 @@ def test_many_small_runs_of_a_process_are_worth_numba(monkeypatch):
     from p2pkm.kernels import reference as plain
 
     monkeypatch.delitem(sys.modules, "numba")
-    monkeypatch.setattr(kernels, "starts_compilation", lambda: False)
+    monkeypatch.setattr(kernels, "starts_compilation", lambda dtype: False)
     monkeypatch.setattr(kernels, "_compiled_types", set())
     monkeypatch.setattr(kernels, "_plain_so_far", 0)
     picked = [kernels.select_kernels(1, 16, kernels._SMALL_ALONE // 2) for _ in range(3)]
@@ -164,7 +164,7 @@ def test_small_runs_on_float32_do_not_wait_for_its_compilation(monkeypatch):
     from p2pkm.kernels import numba as compiled
     from p2pkm.kernels import reference as plain
 
-    monkeypatch.setattr(kernels, "starts_compilation", lambda: False)
+    monkeypatch.setattr(kernels, "starts_compilation", lambda dtype: False)
     monkeypatch.setattr(kernels, "_plain_so_far", 0)
     monkeypatch.setattr(kernels, "_compiled_types", set())
 
