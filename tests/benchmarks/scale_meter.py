@@ -3,8 +3,8 @@
 ``mpirun -n 2 python -m tests.benchmarks.scale_meter FOLDER OPTION...`` runs ``p2pkm OPTION...`` and writes
 ``FOLDER/RANK.json``. Limits of labels, samples and digests are lowered to `POINTS`, so that a run of this size is
 above all of them, as a run of 100 million devices is. The environment variable ``FIRST_SHARE`` is the share of the
-devices that rank 0 of two ranks has, one half by default: with unequal ranks, what grows with the devices of a rank can
-be told from what grows with all devices.
+devices that rank 0 of two ranks has, one half by default. Unequal ranks separate costs that grow with the devices of a
+rank from costs that grow with all devices.
 """
 
 import json

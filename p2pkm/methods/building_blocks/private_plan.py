@@ -261,7 +261,7 @@ class Plan:
         kinds = [*self.shares, Kind.END]
         return known._replace(facts=facts._replace(kind=float(kinds[kinds.index(kind) + 1]), number=0.0))
 
-    def obey(self, known: Knowledge, command: Floats) -> Knowledge | None:
+    def apply_command(self, known: Knowledge, command: Floats) -> Knowledge | None:
         """Compute what a device knows after a command; None if the command cannot follow from what it knew."""
         try:
             after = decode(known, command)

@@ -15,9 +15,10 @@ from p2pkm.core.messages import DenseMessages, Inbox, no_messages
 from p2pkm.core.protocols import MethodBase, OnGraph, PointCount, RunOutline, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.core.validation import FARTHEST, LARGEST, SMALLEST, check_choice, check_integer, check_positive
+from p2pkm.core.validation import check_choice, check_integer
 from p2pkm.methods.building_blocks import secure_walk, tree_sums
 from p2pkm.methods.building_blocks.gdp import epsilon_of, mu_of
+from p2pkm.methods.building_blocks.guarantee import LEAST_NOISE, check_delta, check_guarantee, list_missing
 from p2pkm.methods.building_blocks.private_plan import LEAST_CELLS, MOST_CELLS, MOST_STEPS, Draws, Plan, Total, lift
 from p2pkm.methods.building_blocks.private_releases import (
     Facts,
@@ -40,9 +41,6 @@ from p2pkm.methods.building_blocks.secure_sums import (
 from p2pkm.methods.building_blocks.spanning_tree import Tree, build_spanning_tree
 from p2pkm.network.graph import Topology
 
-# Least standard deviation of a device's noise, in units of the integer sums. From there on rounded normal noise
-# protects as well as normal noise (Kairouz, Liu and Steinke 2021).
-_LEAST_NOISE = 4.0
 # Default of `points`. Chosen on mixtures with 1,000 and 2,000 devices, 2 and 10 features, epsilon 0.5 to 64: the cost
 # is about the least one from 1 to 6, and higher from 12 on; 1 favors small devices more.
 _POINTS = 4
@@ -220,21 +218,10 @@ class Private(MethodBase):
     def __post_init__(self) -> None:
         """Validate the parameters."""
         check_integer(self.k, 1, "clusters")
-        for value, name in ((self.epsilon, "epsilon"), (self.radius, "radius")):
-            if value is not None:
-                check_positive(value, f"private:{name}", most=LARGEST)
-        if not math.isfinite(self.center):
-            raise ExperimentError(f"private:center is {self.center!r}; expected a finite number")
-        if self.radius is not None:
-            self._check_ball(self.radius)
-        if not 0.0 < self.delta < 1.0:
-            raise ExperimentError(
-                f"private:delta is {self.delta!r}; expected a number between 0 and 1, for example delta=1e-6"
-            )
+        budget, ball = (self.epsilon, self.delta), (self.center, self.radius)
+        check_guarantee(self.name, budget, ball, self.noise_seed)
         check_choice(self.trust, ("masks", "none", "server"), "private:trust")
         check_integer(self.curious, 1, "private:curious")
-        if self.noise_seed is not None:
-            check_integer(self.noise_seed, 0, "private:noise_seed")
         self._check_relation()
 
     def _check_relation(self) -> None:
@@ -251,21 +238,9 @@ class Private(MethodBase):
                     "relation=device limits the points of a device. Use relation=device or remove points."
                 )
 
-    def _check_ball(self, radius: float) -> None:
-        """Reject a ball whose square underflows, or whose center makes differences lose their digits."""
-        if radius < SMALLEST:
-            raise ExperimentError(f"private:radius is {radius!r}; expected from {SMALLEST:g} to {LARGEST:g}")
-        most = FARTHEST["float64"] * radius
-        if not abs(self.center) <= most:
-            raise ExperimentError(
-                f"private:center is {self.center!r} with a radius of {radius:g}; expected at most {most:g} in size, "
-                f"{FARTHEST['float64']:g} times the radius. Subtract the center from the points, or increase radius."
-            )
-
     @property
     def traits(self) -> MethodTraits:
         """Traits of the method, see `p2pkm.core.traits`."""
-        required = {"epsilon": self.epsilon, "radius": self.radius}
         return MethodTraits(
             no_suppression="sends noisy sums over all devices, which protect single points already",
             needs_reliable_links="adds up tables along a tree, and must not repeat a sum that fails",
@@ -274,7 +249,7 @@ class Private(MethodBase):
             no_quantization="sends integers already",
             no_weights="bounds the change of a sum by one point, which a weight would increase",
             no_measuring="takes the ball of the points as a parameter, and must not compute anything from them before",
-            needs_parameters=" and ".join(name for name, value in required.items() if value is None),
+            needs_parameters=list_missing(self.epsilon, self.radius),
             common_centroids=True,
             draws_secrets=True,
             noise_seed=self.noise_seed,
@@ -295,11 +270,7 @@ class Private(MethodBase):
         topology: Topology = run.topology
         # The number of points is secret if whole devices are protected; that of devices is public.
         protected, unit = (points.m, "points") if self.limit is None else (topology.n, "devices")
-        if self.delta * protected >= 1.0:
-            raise ExperimentError(
-                f"private:delta is {self.delta:g} with {protected:,} {unit}; expected less than 1 / {protected}, "
-                f"otherwise one of them may be disclosed. Use delta={0.1 / protected:.0e}."
-            )
+        check_delta(self.name, self.delta, protected, unit)
         parts = int(topology.components.max()) + 1
         if parts > 1:
             raise TopologyError(
@@ -319,10 +290,10 @@ class Private(MethodBase):
             sd = self.noise_of(release, 1.0, n, d)[0] * float(np.min(noise_scale(release)))
             least = min(least, sd / release.grain.unit)
             most = max(most, self.noise_of(release, MOST_STEPS, n, d)[0] / release.grain.unit)
-        if least < _LEAST_NOISE:
+        if least < LEAST_NOISE:
             raise ExperimentError(
                 f"private:epsilon is {self.epsilon:g} with {n:,} devices, which gives noise of {least:.2g} units per "
-                f"device; expected at least {_LEAST_NOISE:g}, otherwise rounding to integers removes it. Use a smaller "
+                f"device; expected at least {LEAST_NOISE:g}, otherwise rounding to integers removes it. Use a smaller "
                 "epsilon."
             )
         if most > MOST_NOISE:
@@ -560,7 +531,7 @@ class PrivateOnGraph(OnGraph):
             first = span.start
             known = _knowledge(state, first)
             command = state.down[first, : state.lengths[first], 0]
-            after = self.method.plan(devices.total, devices.d).obey(known, command)
+            after = self.method.plan(devices.total, devices.d).apply_command(known, command)
             if after is None:
                 raise NetworkError(
                     f"device {devices.ids[first]} received a command of {len(command)} numbers that cannot follow "

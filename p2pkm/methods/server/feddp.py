@@ -16,10 +16,11 @@ from p2pkm.core.messages import DenseMessages, Inbox, no_messages
 from p2pkm.core.protocols import MethodBase, PointCount, RunOutline, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MethodTraits
-from p2pkm.core.validation import FARTHEST, LARGEST, SMALLEST, check_choice, check_integer, check_positive
+from p2pkm.core.validation import check_choice, check_integer
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks import secure_walk, tree_sums
 from p2pkm.methods.building_blocks.gdp import mu_of
+from p2pkm.methods.building_blocks.guarantee import LEAST_NOISE, check_delta, check_guarantee, list_missing
 from p2pkm.methods.building_blocks.private_releases import (
     MOST_MOMENTS,
     Facts,
@@ -56,8 +57,6 @@ _MANY_DRAWS = 100
 _DEVIATIONS = 2.0
 # Seedings of the k-means of the candidates.
 _STARTS = 20
-# Least standard deviation of the noise in units of the integer sums, as in `Private`.
-_LEAST_NOISE = 4.0
 
 
 class Phase(IntEnum):
@@ -208,38 +207,15 @@ class FedDPKMeans(MethodBase):
     def __post_init__(self) -> None:
         """Validate the parameters."""
         check_integer(self.k, 1, "clusters")
-        for value, name in ((self.epsilon, "epsilon"), (self.radius, "radius")):
-            if value is not None:
-                check_positive(value, f"feddp:{name}", most=LARGEST)
-        if not math.isfinite(self.center):
-            raise ExperimentError(f"feddp:center is {self.center!r}; expected a finite number")
-        if self.radius is not None:
-            self._check_ball(self.radius)
-        if not 0.0 < self.delta < 1.0:
-            raise ExperimentError(
-                f"feddp:delta is {self.delta!r}; expected a number between 0 and 1, for example delta=1e-6"
-            )
+        budget, ball = (self.epsilon, self.delta), (self.center, self.radius)
+        check_guarantee(self.name, budget, ball, self.noise_seed)
         check_choice(self.relation, ("add", "replace"), "feddp:relation")
         check_integer(self.steps, 0, "feddp:steps")
         check_integer(self.server_points, 0, "feddp:server_points")
-        if self.noise_seed is not None:
-            check_integer(self.noise_seed, 0, "feddp:noise_seed")
-
-    def _check_ball(self, radius: float) -> None:
-        """Reject a ball whose square underflows, or whose center makes differences lose their digits."""
-        if radius < SMALLEST:
-            raise ExperimentError(f"feddp:radius is {radius!r}; expected from {SMALLEST:g} to {LARGEST:g}")
-        most = FARTHEST["float64"] * radius
-        if not abs(self.center) <= most:
-            raise ExperimentError(
-                f"feddp:center is {self.center!r} with a radius of {radius:g}; expected at most {most:g} in size. "
-                "Subtract the center from the points, or increase radius."
-            )
 
     @property
     def traits(self) -> MethodTraits:
         """Traits of the method, see `p2pkm.core.traits`."""
-        required = {"epsilon": self.epsilon, "radius": self.radius}
         return MethodTraits(
             no_suppression="sends sums over all points of a client to a trusted server",
             needs_reliable_links="adds up the tables of all clients, and must not repeat a sum that fails",
@@ -249,7 +225,7 @@ class FedDPKMeans(MethodBase):
             no_quantization="sends integers already",
             no_weights="bounds the change of a sum by one point, which a weight would increase",
             no_measuring="takes the ball of the points as a parameter, and must not compute anything from them before",
-            needs_parameters=" and ".join(name for name, value in required.items() if value is None),
+            needs_parameters=list_missing(self.epsilon, self.radius),
             common_centroids=True,
             draws_secrets=True,
             noise_seed=self.noise_seed,
@@ -262,18 +238,14 @@ class FedDPKMeans(MethodBase):
 
     def check(self, run: RunOutline, points: PointCount) -> None:
         """Reject too large a delta, noise below the units, and noise that integers cannot hold."""
-        if self.delta * points.m >= 1.0:
-            raise ExperimentError(
-                f"feddp:delta is {self.delta:g} with {points.m:,} points; expected less than 1 / {points.m}, "
-                f"otherwise one of them may be disclosed. Use delta={0.1 / points.m:.0e}."
-            )
+        check_delta(self.name, self.delta, points.m)
         for phase in self.shares(points.d):
             release = self.release(phase, points.d)
             noise = self.noise(phase, points.d) * float(np.min(noise_scale(release))) / release.grain.unit
-            if noise < _LEAST_NOISE:
+            if noise < LEAST_NOISE:
                 raise ExperimentError(
                     f"feddp:epsilon is {self.epsilon:g}, which gives noise of {noise:.2g} units; expected at least "
-                    f"{_LEAST_NOISE:g}, otherwise rounding to integers removes it. Use a smaller epsilon."
+                    f"{LEAST_NOISE:g}, otherwise rounding to integers removes it. Use a smaller epsilon."
                 )
             most = self.noise(phase, points.d) / release.grain.unit
             if most > MOST_NOISE:
