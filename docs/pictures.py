@@ -12,6 +12,7 @@ from p2pkm.methods.registry import METHODS, find
 DEVICES, CLUSTERS, SEED = 6, 4, 51
 GIVEN: dict[str, Any] = {
     "private": {"epsilon": 8.0, "radius": 20.0, "noise_seed": 0},  # parameters without a default
+    "feddp": {"epsilon": 8.0, "radius": 20.0, "noise_seed": 0},
     "deepfeca": {"network": "linear", "shape": "1x2", "views": False},  # images of two pixels
     "deepgossip": {"network": "linear", "shape": "1x2", "views": False},
 }

@@ -8,17 +8,21 @@ import pytest
 import topologies
 from p2pkm.data.partition import PARTITIONS
 from p2pkm.methods.init.registry import INITS
-from p2pkm.methods.registry import METHODS
+from p2pkm.methods.registry import METHODS, find
 from tests.docs.check_blocks import DOCS, PAGES
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    spec = importlib.util.spec_from_file_location("reference_pages", DOCS / "reference_pages.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     folder = tmp_path_factory.mktemp("docs")
-    module.write_pages(folder)
+    load("reference_pages").write_pages(folder)
     return folder
 
 
@@ -49,3 +53,16 @@ def test_every_method_has_a_page_in_the_list(made):
     for name in METHODS:
         assert f"[{name}](methods/{name}.md)" in index
         assert f"--algorithm {name}\n" in (made / "ref" / "methods" / f"{name}.md").read_text("utf-8")
+
+
+def test_the_documentation_has_a_value_for_every_parameter_without_a_default():
+    pictures = load("pictures")
+    for name in METHODS:
+        method = find(name)(pictures.CLUSTERS, **pictures.GIVEN.get(name, {}))
+        assert not method.traits.needs_parameters, name
+
+
+@pytest.mark.slow  # the build of the documentation draws them too
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_a_picture(name):
+    assert len(load("pictures").draw(name).axes) == 2
