@@ -165,3 +165,14 @@ def test_documented_attributes_of_records_exist():
             stale[f"{path.relative_to(ROOT)}: {node.name}"] = sorted(documented - defined)
     assert not stale, f"attributes that do not exist: {stale}"
     assert sum(len(documented) for _, _, documented in list_records()) > 300
+
+
+def test_names_with_a_trailing_underscore_are_no_links():
+    wrong = {}
+    for home, name in NAMES:
+        text = inspect.getdoc(getattr(MODULES[home], name)) or ""
+        # Sphinx shows the names of attributes before a colon and examples as they are.
+        text = re.sub(r"^[\w, ]+ : |^ *>>> .*$|^ *\.\.\. .*$|`+[^`]*`+", "", text, flags=re.MULTILINE)
+        if found := re.findall(r"\b\w+_(?=[\s.,;:)\]]|$)", text):
+            wrong[f"{home}.{name}"] = found
+    assert not wrong, f"reStructuredText takes these for links; put them in backticks: {wrong}"

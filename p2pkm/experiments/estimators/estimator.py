@@ -118,7 +118,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         Rounds of the method, without initialization.
     n_features_in_ : int
         Columns of X.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the columns. Only if all columns have names.
     center_names_ : ndarray of shape (n_features,)
         Names of the columns of `cluster_centers_`: those of X, or ``ward=icu`` for the category icu of the column
