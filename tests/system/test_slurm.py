@@ -101,7 +101,7 @@ def test_jobs_of_an_array_make_the_table_of_one_process(cluster, tmp_path):
     assert ended == [("COMPLETED", "0")] * 3, printed
     for number in (1, 2, 3):
         assert f"task {2 * number - 2} of the array runs with --part {number}/3" in printed
-        assert f"part {number}/3 is kept" in printed
+        assert f"part {number}/3 is stored" in printed
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "array/runs").iterdir()}
     assert len(kept) == RUNS and not (tmp_path / "array/study.jsonl").exists()
     assert here(*words).code == 0
