@@ -173,8 +173,11 @@ def run(stages: Sequence[Stage], start: Floats | None, context: RunContext) -> S
     for number, stage in enumerate(stages[first:], first):
         # Stages marked `all_links` also use links that an earlier stage removed, for example between groups.
         context = _activate_links(full_context, full_context.devices) if stage.all_links else context
-        position = {"is_method_stage": stage is method_stage, "is_last": number == len(stages) - 1}
-        stage_result = run_stage(stage, previous_state.pop(), context, number, **position)
+        is_method_stage, is_last = stage is method_stage, number == len(stages) - 1
+        # Without `**`, for which Python would hold the arguments, the state before among them, until the call returns.
+        stage_result = run_stage(
+            stage, previous_state.pop(), context, number, is_method_stage=is_method_stage, is_last=is_last
+        )
         previous_state.append(stage_result.state)
         stage_result = stage_result._replace(state=None)
         method_result = stage_result if stage is method_stage else method_result

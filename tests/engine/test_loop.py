@@ -2,6 +2,7 @@
 
 import json
 import time
+import weakref
 from signal import SIGINT, SIGTERM
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -23,7 +24,9 @@ from p2pkm.engine.preliminaries import choose, explain
 from p2pkm.engine.run_job import RankPart, RootHooks, run_job
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.state_tree import rebuild, split
+from p2pkm.methods.building_blocks.gtv_objective import GTVObjective
 from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS
+from p2pkm.methods.init.accept_test import AcceptTest
 from p2pkm.metrics.monitor import Monitor
 from p2pkm.network.graph import Topology
 from p2pkm.network.local import LocalNetwork, LocalWorld
@@ -188,3 +191,23 @@ def test_a_checkpoint_is_due_from_round_1_on(t, kept):
     context = build_context(PAIR, checkpointer=Sink(is_enabled=True, is_due=True), all_rounds=True)
     state = Start(None, np.zeros(2, np.bool_))
     assert _check_termination(context, state, True, t) == ("", ("", kept))
+
+
+def test_a_stage_does_not_hold_the_arrays_of_the_stage_before(monkeypatch):
+    """Alpha of all links is part of the state of GTVMin, but not of the acceptance test after it."""
+    alphas, held = [], []
+    compute, update = GTVObjective.link_alpha, AcceptTest.update
+
+    def compute_alpha(self, *given):
+        alphas.append(weakref.ref(alpha := compute(self, *given)))
+        return alpha
+
+    def check(self, *given):
+        held.extend(alpha() is not None for alpha in alphas)
+        return update(self, *given)
+
+    monkeypatch.setattr(GTVObjective, "link_alpha", compute_alpha)
+    monkeypatch.setattr(AcceptTest, "update", check)
+    shards = p2pkm.Shards.from_list(list(np.random.default_rng(0).normal(size=(4, 6, 2))))
+    p2pkm.simulate(p2pkm.GTVMin(2, accept=True), RING, shards, rounds=2, baselines=False)
+    assert held and not any(held)
