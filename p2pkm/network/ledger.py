@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.core.brief import short_repr
 from p2pkm.core.messages import Delivery, DenseMessages, SparseMessages
-from p2pkm.core.sorting import blocks, sum_by
+from p2pkm.core.sorting import blocks, narrow, sum_by
 from p2pkm.network.graph import LARGE
 
 # Largest number of distinct exchanges that wait to be added up; with `LARGE`, a bound on the memory of their arrays.
@@ -143,6 +143,44 @@ class _PendingExchange:
     times: int = 0
 
 
+class _Totals:
+    """Messages, rows, bytes and encoded bytes of devices or edges, in the smallest type of integers that holds them.
+
+    Parameters
+    ----------
+    size : int
+        Number of devices or edges. No memory is needed until the first count.
+    counts : int[4, size] or int[4, 0], optional
+        Totals at the start, which are copied.
+
+    Attributes
+    ----------
+    counts : int16[4, size], int32[4, size] or int64[4, size]
+        int16[4, 0] before the first count.
+    """
+
+    def __init__(self, size: int, counts: NDArray[np.integer[Any]] | None = None) -> None:
+        self._size = size
+        self.counts: NDArray[np.integer[Any]] = np.zeros((4, 0), np.int16) if counts is None else counts.copy()
+        # Upper bound of all entries.
+        self._bound = int(self.counts.max(initial=0))
+
+    def reserve(self, increase: int, least: type[np.signedinteger[Any]] = np.int16) -> NDArray[np.integer[Any]]:
+        """Return the totals, to be counted in place, in a type in which every entry can increase by `increase`."""
+        self._bound += increase
+        if self._bound > np.iinfo(self.counts.dtype).max:
+            # The bound adds up exchanges over different edges, so first compute the largest entry. Larger types are
+            # chosen from half of the limit on, as otherwise every exchange near the limit would compute it.
+            largest = int(self.counts.max(initial=0)) + increase
+            self._bound = largest if 2 * largest <= np.iinfo(self.counts.dtype).max else self._bound
+        kind = np.promote_types(np.promote_types(narrow(self._bound + 1), self.counts.dtype), least)
+        if not self.counts.size:
+            self.counts = np.zeros((4, self._size), kind)
+        elif self.counts.dtype != kind:
+            self.counts = self.counts.astype(kind)
+        return self.counts
+
+
 class Ledger:
     """Counter of messages: one per directed edge and exchange, with rows x counted columns x 8 bytes.
 
@@ -151,17 +189,13 @@ class Ledger:
 
     def __init__(self, indptr: Integers) -> None:
         self._indptr = indptr
-        self._degrees = np.diff(indptr)
-        # Messages, rows, bytes and encoded bytes that each device sent over each of its edges.
-        self._senders = np.zeros((4, len(self._degrees)), np.int64)
-        # The same for messages over some edges only, by edge; empty until the first one. int32 while the upper bound
-        # `_edge_bound` of all entries fits.
-        self._edges: NDArray[np.integer[Any]] = np.zeros((4, 0), np.int32)
-        self._edge_bound = 0
-        # Number of tables of each device that receivers rejected.
-        self.refused = np.zeros(len(self._degrees), np.int64)
+        self._n = len(indptr) - 1
+        # Counts of each device over each of its edges, and of messages over some edges only, by edge.
+        self._senders, self._edges = _Totals(self._n), _Totals(int(indptr[-1]))
+        # Number of tables of each device that receivers rejected; at first a view of a single 0, without memory.
+        self.refused: Integers = np.broadcast_to(np.int64(0), self._n)
         # Above `LARGE` devices, exchanges are added up at once and not stored.
-        self._is_large = len(self._degrees) > LARGE
+        self._is_large = self._n > LARGE
         self._pending: dict[_Key, _PendingExchange] = {}
         # Sparse messages that are not added up yet: edges, rows, bytes, encoded bytes.
         self._pending_sparse: list[tuple[Integers, ...]] = []
@@ -183,7 +217,7 @@ class Ledger:
     def count_dense(self, messages: DenseMessages, edges: Mask | None, stage: int, turn: int) -> None:
         """Record an exchange of dense messages over edges, bool[e], None: all; it is added up on demand."""
         if messages.malformed is not None:
-            self.refused += messages.malformed * _count_receivers(self._indptr, edges)
+            self.refused = self.refused + messages.malformed * _count_receivers(self._indptr, edges)
         row_bytes = 8 * (messages.values.shape[2] - messages.header)
         self._note((stage, turn), (messages.rows, row_bytes, edges, None, messages.wire))
 
@@ -196,7 +230,7 @@ class Ledger:
             wire = sparse.wire[np.searchsorted(sparse.senders, senders)]
         self._pending_sparse.append((delivery.edges, rows, volume, wire))
         pending = len(self._pending_sparse)
-        if pending >= _MAX_PENDING or pending * len(self._degrees) > LARGE:
+        if pending >= _MAX_PENDING or pending * self._n > LARGE:
             self._add_up_sparse()
         self._note(at, (sparse.tables.rows, row_bytes, delivery.edges, sparse.senders, sparse.wire))
 
@@ -226,7 +260,7 @@ class Ledger:
         """Add a new pending exchange; add up the others first if there are too many."""
         # Pending arrays are bounded by 64 exchanges and by about `LARGE` numbers in total.
         count = len(self._pending) + 1
-        if count > _MAX_PENDING or count * len(self._degrees) > LARGE:
+        if count > _MAX_PENDING or count * self._n > LARGE:
             self._count()
         pending = self._pending[key] = _PendingExchange(exchange, self._pattern_number(exchange))
         return pending
@@ -255,14 +289,18 @@ class Ledger:
     def totals(self) -> tuple[int, int]:
         """Messages and bytes that the batch has sent so far."""
         self._count()
-        messages, _, volume, _ = self._senders @ self._degrees + self._edges.sum(axis=1, dtype=np.int64)
-        return int(messages), int(volume)
+        return self._total(0), self._total(2)
 
     @property
     def wire_total(self) -> int:
         """Encoded bytes that the batch has sent so far."""
         self._count()
-        return int(self._senders[3] @ self._degrees + self._edges[3].sum(dtype=np.int64))
+        return self._total(3)
+
+    def _total(self, row: int) -> int:
+        """Add up a row of the totals over all edges."""
+        total = int(self._edges.counts[row].sum(dtype=np.int64))
+        return total + int(self._senders.counts[row] @ np.diff(self._indptr)) if self._senders.counts.size else total
 
     @property
     def edges(self) -> NDArray[np.integer[Any]]:
@@ -271,24 +309,28 @@ class Ledger:
         Moves the totals of devices to their edges, so that there is only one array.
         """
         self._count()
-        totals = self._edge_totals(int(self._senders.max(initial=0)))
-        for block in blocks(len(self._degrees), _BLOCK_WIDTH):
+        sent = self._senders.counts
+        totals = self._edges.reserve(int(sent.max(initial=0)), np.int32)
+        for block in blocks(sent.shape[1], _BLOCK_WIDTH):
             edges = slice(self._indptr[block.start], self._indptr[block.stop])
-            totals[:, edges] += self._senders[:, block].repeat(self._degrees[block], axis=1).astype(totals.dtype)
-        self._senders[:] = 0
+            degrees = np.diff(self._indptr[block.start : block.stop + 1])
+            totals[:, edges] += sent[:, block].repeat(degrees, axis=1).astype(totals.dtype)
+        self._senders = _Totals(self._n)
         return totals.T
 
     def volume(self, edges: Integers) -> Integers:
         """Return the bytes sent over each of these edges so far, int64[e]."""
         self._count()
-        sent = self._senders[2, np.searchsorted(self._indptr, edges, side="right") - 1]
-        return sent + self._edges[2, edges] if self._edges.size else sent
+        volume = np.zeros(len(edges), np.int64)
+        if self._senders.counts.size:
+            volume += self._senders.counts[2, np.searchsorted(self._indptr, edges, side="right") - 1]
+        if self._edges.counts.size:
+            volume += self._edges.counts[2, edges]
+        return volume
 
     def restore(self, senders: Integers, edges: NDArray[np.integer[Any]], exchanges: list[ExchangeRecord]) -> None:
         """Restore the totals by device, int64[n, 4], and by edge, int64[e, 4], and the exchanges."""
-        self._senders = senders.T.copy()
-        self._edges = edges.T.copy()
-        self._edge_bound = int(edges.max(initial=0))
+        self._senders, self._edges = _Totals(self._n, senders.T), _Totals(int(self._indptr[-1]), edges.T)
         self._pending = {}
         self._pending_sparse = []
         self._clear_exchanges()
@@ -299,7 +341,7 @@ class Ledger:
     def counted(self) -> tuple[Integers, NDArray[np.integer[Any]]]:
         """Totals of messages over all edges of a device, int64[n, 4], and of others by edge, int[e, 4]; see `edges`."""
         self._count()
-        return self._senders.T, self._edges.T
+        return self._senders.reserve(0).T.astype(np.int64), self._edges.counts.T
 
     def _count(self) -> None:
         """Add up all pending exchanges."""
@@ -316,14 +358,14 @@ class Ledger:
         bound = sum(
             max(1, int(volume.max(initial=0)), int(wire.max(initial=0))) for *_, volume, wire in self._pending_sparse
         )
-        for total, count in zip(self._edge_totals(bound), (np.ones_like(edges), *counts), strict=True):
+        for total, count in zip(self._edges.reserve(bound), (np.ones_like(edges), *counts), strict=True):
             np.add.at(total, edges, count.astype(total.dtype))
         self._pending_sparse.clear()
 
     def _shorten(self, exchange: ExchangeRecord) -> ExchangeRecord:
         """Reduce an exchange with few senders to these."""
         sending, _ = exchange.sent_rows
-        if exchange.senders is not None or _SPARSE_RATIO * len(sending) >= len(self._degrees):
+        if exchange.senders is not None or _SPARSE_RATIO * len(sending) >= self._n:
             return exchange
         wire = None if exchange.wire is None else exchange.wire[sending]
         return exchange._replace(rows=exchange.rows[sending], senders=sending, wire=wire)
@@ -351,7 +393,8 @@ class Ledger:
             return
         sending, rows = exchange.sent_rows
         wire = None if exchange.wire is None else exchange.wire[sending]
-        _add(self._senders, sending, (rows, exchange.row_bytes, wire), times)
+        sent = rows, exchange.row_bytes, wire
+        _add(self._senders.reserve(times * _largest(sent)), sending, sent, times)
 
     def _add_up_edges(self, exchange: ExchangeRecord, edges: Mask, times: int) -> None:
         """Add an exchange over some edges to the totals, `times` times."""
@@ -361,19 +404,8 @@ class Ledger:
         indices = indices[sending]
         senders = senders[sending]
         wire = None if exchange.wire is None else exchange.wire[senders]
-        rows = exchange.rows[senders]
-        bound = max(1, int(rows.max(initial=0)) * exchange.row_bytes, 0 if wire is None else int(wire.max(initial=0)))
-        _add(self._edge_totals(times * bound), indices, (rows, exchange.row_bytes, wire), times)
-
-    def _edge_totals(self, increase: int) -> NDArray[np.integer[Any]]:
-        """Return the totals by edge, in a type in which every entry can increase by `increase`."""
-        self._edge_bound += increase
-        kind = np.int32 if self._edge_bound <= np.iinfo(np.int32).max else np.int64
-        if not self._edges.size:
-            self._edges = np.zeros((4, int(self._indptr[-1])), kind)
-        elif self._edges.dtype != kind:
-            self._edges = self._edges.astype(kind)
-        return self._edges
+        sent = exchange.rows[senders], exchange.row_bytes, wire
+        _add(self._edges.reserve(times * _largest(sent)), indices, sent, times)
 
 
 def _pack(exchange: ExchangeRecord) -> bytes:
@@ -403,6 +435,12 @@ def _count_receivers(indptr: Integers, edges: Mask | None) -> Integers:
     return np.diff(indptr if edges is None else np.concatenate(([0], np.cumsum(edges)))[indptr])
 
 
+def _largest(sent: tuple[Integers, int, Integers | None]) -> int:
+    """Bound the counts of an exchange: messages, rows, bytes and encoded bytes of a table; sent: see `_Sent`."""
+    rows, row_bytes, wire = sent
+    return max(1, int(rows.max(initial=0)) * max(row_bytes, 1), 0 if wire is None else int(wire.max(initial=0)))
+
+
 def _add(
     sums: NDArray[np.integer[Any]], places: Integers, sent: tuple[Integers, int, Integers | None], times: int
 ) -> None:
@@ -413,6 +451,7 @@ def _add(
     counts: tuple[Any, ...] = (1, rows, volume, volume if wire is None else wire)
     for total, count in zip(sums, counts, strict=True):
         if is_everywhere:
-            total += times * count
+            # The sum fits the type of `total`, see `_Totals.reserve`.
+            np.add(total, times * count, out=total, casting="unsafe")
         else:
-            total[places] += times * count
+            total[places] += np.asarray(times * count).astype(total.dtype)

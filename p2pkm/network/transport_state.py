@@ -44,7 +44,7 @@ def snapshot(network: Transport) -> dict[str, Any]:
     subgraph = network.placement
     senders, edges = network.ledger.counted
     # Array types must be equal on all ranks.
-    has_edges, is_wide = network.total(np.array([edges.size, edges.dtype != np.int32])) > 0
+    has_edges, is_wide = network.total(np.array([edges.size, edges.dtype == np.int64])) > 0
     edges = edges.astype(np.int64 if is_wide else np.int32, copy=False)
     if has_edges and not edges.size:
         edges = np.zeros((len(subgraph.indices), 4), edges.dtype)

@@ -198,6 +198,24 @@ def test_encoded_lengths_over_some_edges_are_counted_beyond_32_bits():
     assert_array_equal(ledger.edges[:, 3], [12, 0, 2**32, 0])
 
 
+def test_counts_of_edges_take_the_smallest_type_that_holds_them():
+    """Exchanges over different edges do not enlarge the type, although each may be the largest."""
+    ledger, n = Ledger(np.arange(9)), 8
+    total = np.zeros(n, np.int64)
+    for edge, rows, kind in [*((edge, 1023, np.int16) for edge in range(n)), *((0, 1023, np.int16),) * 2,
+                             (0, 1023, np.int32), (1, 2**28 - 6000, np.int32), (1, 3000, np.int64)]:  # fmt: skip
+        tables = Tables(np.zeros((0, 1)), np.zeros(1, np.int64), np.array([rows]))
+        ledger.count_sparse(SparseMessages(np.array([edge]), tables, np.array([edge])),
+                            Delivery(np.array([edge]), tables), (0, 0))  # fmt: skip
+        total[edge] += 8 * rows
+        assert_array_equal(ledger.counted[1][:, 2], total)
+        assert ledger.counted[1].dtype == kind
+    dense = DenseMessages(np.zeros((n, 2**16, 1)), np.full(n, 2**16))
+    ledger.count_dense(dense, None, 1, 0)
+    assert_array_equal(ledger.edges[:, 2], total + 2**19)
+    assert ledger.totals == (13 + n, total.sum() + n * 2**19)
+
+
 def test_to_ask_for_the_counts_of_edges_changes_none():
     said = Delivery(np.array([2]), Tables(np.zeros((0, 1)), np.array([1]), np.array([3])))
     ledger = Ledger(np.array([0, 1, 4]))
