@@ -134,7 +134,7 @@ class Disclosure(PlacedOnGraph, Transform):
     alters = False
 
     def __init__(self, devices: Devices, total: int, *, records: bool = True) -> None:
-        self._sizes = devices.sizes
+        self._offsets = devices.offsets
         self.left: Mask | None = np.zeros(len(devices.stored), np.bool_) if total <= _MAX_COUNTED_POINTS else None
         self.receivers = Receivers(devices) if records and self.left is not None else None
         # Sent rows that are not compared with the points yet.
@@ -168,7 +168,7 @@ class Disclosure(PlacedOnGraph, Transform):
         """Return marks and receivers of the disclosed points, in the form of `p2pkm.engine.state_tree`."""
         self.search()
         return {
-            "left": None if self.left is None else RaggedArray(self.left.astype(np.uint8), self._sizes),
+            "left": None if self.left is None else RaggedArray(self.left.astype(np.uint8), np.diff(self._offsets)),
             "receivers": None if self.receivers is None else self.receivers.snapshot(),
         }
 

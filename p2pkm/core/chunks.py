@@ -78,6 +78,8 @@ def iter_chunks(offsets: Integers) -> Iterator[tuple[slice, slice]]:
     # Devices count, too: a batch may have millions of devices with few points.
     sizes = offsets + np.arange(n + 1)
     ends = np.unique(np.append(np.searchsorted(sizes, np.arange(0, sizes[-1], _CHUNK_SIZE)), n))
+    # Otherwise held between the chunks.
+    del sizes
     for first, last in pairwise(ends):
         yield slice(first, last), slice(offsets[first], offsets[last])
 

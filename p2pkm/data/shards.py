@@ -39,9 +39,9 @@ class Shards:
     labels : int16[m], int32[m], int64[m] or None
         True class of each point, 0 to c - 1 in the sorted order of the given classes, in the smallest integer type
         that fits.
-    order : int32[m], int64[m] or int
+    order : int32[m], int64[m], int or None
         Row of each point in the input array, ascending within a device; an int if the rows are consecutive: the row
-        of the first point. `rows` is the same as int64[m].
+        of the first point. `rows` is the same as int64[m]. None in large runs, which do not write labels of points.
     names : tuple of str, length n, or None
         Names of the devices; `p2pkm.simulate` matches them with the names of the nodes of a graph.
     features : tuple of str, length d, or None
@@ -63,7 +63,7 @@ class Shards:
     offsets: NDArray[np.int64]
     weights: NDArray[np.float64]
     labels: Labels | None
-    order: NDArray[np.integer[Any]] | int
+    order: NDArray[np.integer[Any]] | int | None
     names: tuple[str, ...] | None = None
     features: tuple[str, ...] | None = None
     schema: Any = None
@@ -221,6 +221,7 @@ class Shards:
         """Row of each point in the input array, ascending within a device, int64[m]."""
         if isinstance(self.order, int):
             return np.arange(self.order, self.order + self.m)
+        assert self.order is not None, "the rows of large runs are not stored"
         return self.order.astype(np.int64, copy=False)
 
     def checksum(self) -> str:
@@ -249,16 +250,17 @@ class Shards:
 
     def to_arrays(self) -> dict[str, Any]:
         """Return the arrays from which `from_arrays` rebuilds the shards on another rank; unit weights are omitted."""
-        parts = {"points": self.points, "offsets": self.offsets, "order": np.asarray(self.order)}
+        parts: dict[str, Any] = {"points": self.points, "offsets": self.offsets}
+        parts |= {} if self.order is None else {"order": np.asarray(self.order)}
         parts |= {} if self.labels is None else {"labels": self.labels}
         return parts if self.weights.strides == (0,) else parts | {"weights": self.weights}
 
     @classmethod
     def from_arrays(cls, parts: dict[str, Any]) -> Self:
         """Rebuild shards from the arrays of `to_arrays`."""
-        order = parts["order"]
+        order = parts.get("order")
         mass = parts.get("weights", unweighted(len(parts["points"])))
-        row = order if order.ndim else int(order)
+        row = order if order is None or order.ndim else int(order)
         return cls(parts["points"], parts["offsets"], mass, parts.get("labels"), row)
 
     def with_hub(self) -> Self:
@@ -284,16 +286,20 @@ class Shards:
         invalid = chosen[(chosen < 0) | (chosen >= self.n)]
         if invalid.size:
             raise DataError(f"device id is {invalid[0]}; expected 0 to {self.n - 1}")
-        sizes = self.sizes[chosen]
-        offsets = offsets_of(sizes)
         selection: slice | NDArray[np.int64]
-        order: NDArray[np.integer[Any]] | int
+        order: NDArray[np.integer[Any]] | int | None
         if chosen.size and (np.diff(chosen) == 1).all():
-            selection = slice(int(self.offsets[chosen[0]]), int(self.offsets[chosen[-1] + 1]))
-            order = self.order + selection.start if isinstance(self.order, int) else self.order[selection]
+            offsets = self.offsets[chosen[0] : chosen[-1] + 2]
+            selection = slice(int(offsets[0]), int(offsets[-1]))
+            offsets = offsets - selection.start if selection.start else offsets
+            order = self.order + selection.start if isinstance(self.order, int) else self.order
+            order = order[selection] if isinstance(order, np.ndarray) else order
         else:
+            sizes = self.sizes[chosen]
+            offsets = offsets_of(sizes)
             selection = np.repeat(self.offsets[chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
-            order = selection + self.order if isinstance(self.order, int) else self.order[selection]
+            order = selection + self.order if isinstance(self.order, int) else self.order
+            order = order[selection] if isinstance(self.order, np.ndarray) else order
         labels = None if self.labels is None else self.labels[selection]
         mass = unweighted(int(offsets[-1])) if self.weights.strides == (0,) else self.weights[selection]
         return type(self)(self.points[selection], offsets, mass, labels, order, features=self.features)

@@ -54,7 +54,7 @@ def build_batch(
         mirror=placement.mirror,
         link_weights=topology.weights[placement.edges],
         active_edges=np.ones(len(placement.indices), np.bool_),
-        degrees=np.diff(placement.indptr),
+        degrees=placement.degrees,
         neighbor_degrees=topology.degrees.astype(np.int32)[placement.indices],
         varying=topology.varying is not None,
         averaging_weights=None,

@@ -22,6 +22,7 @@ from p2pkm.engine.signals import code_of as ended_by
 from p2pkm.experiments.config import Prepared, parse_specs, prepare, record_defaults
 from p2pkm.experiments.console import Console, Silent, print_note
 from p2pkm.kernels import compiles
+from p2pkm.metrics.final_labels import is_labeled
 from p2pkm.metrics.result import Result
 from p2pkm.network.transport import World
 from p2pkm.network.world import connect
@@ -73,12 +74,15 @@ def run_on_root(experiment: RunOptions, output: OutputOptions) -> int:
     with ExitStack() as stack:
         lock = lock_output_folder(experiment, output, stack)
         world = connect()
-        prepared = prepare_and_validate(experiment, world)
+        # A list, so that this frame does not hold the points while the run lasts, see `execute`.
+        inputs = [prepare_and_validate(experiment, world)]
+        experiment = inputs[0].experiment
         if output.dry_run:
-            print(json.dumps(_resolve(prepared).to_mapping(), indent=None if output.json else 1))
+            print(json.dumps(_resolve(inputs[0]).to_mapping(), indent=None if output.json else 1))
             return 0
-        result = execute(prepared, world, lock or lock_default_folder(prepared, stack), output)
-    return print_and_exit_code(result, prepared.experiment, output)
+        lock = lock or lock_default_folder(inputs[0], stack)
+        result = execute(inputs.pop(), world, lock, output)
+    return print_and_exit_code(result, experiment, output)
 
 
 def print_and_exit_code(result: Result, experiment: RunOptions, output: OutputOptions) -> int:
@@ -155,6 +159,8 @@ def execute(
     if not (output.quiet or prepared.shards.in_memory):
         print_note(prepared.shards.describe(world.size, run.algorithm.k, len(run.topology.indices)))
     part = _deal(world, prepared, start, None if resumed is None else resumed.checkpoint)
+    # Frees what `part` does not share with the points of all ranks, unless the caller holds them.
+    prepared = prepared._replace(shards=None)
     progress = output.console.progress(run.algorithm.name, run.rounds, quiet=output.quiet, verbose=output.verbose)
     if not output.quiet:
         announce_compilation(progress.tell)
@@ -248,9 +254,14 @@ def _deal(world: World, prepared: Prepared, start: Any, saved: Checkpoint | None
 
 def _split(shards: Any, start: Any, division: Any) -> Iterator[dict[str, Any]]:
     """Yield the arrays of each rank, one rank at a time: a part of non-contiguous devices is a copy."""
+    if shards is not None and not is_labeled(shards.m):
+        shards = replace(shards, order=None)
     for rank in range(division.size):
         ids = division.of(rank)
         part = {} if shards is None else shards.take(ids).to_arrays()
+        if rank == 0 and division.size > 1:
+            # Views would hold the points of all ranks.
+            part = {name: array.copy() for name, array in part.items()}
         yield part if start is None else part | {"start": start[ids]}
 
 

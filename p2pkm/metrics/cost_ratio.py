@@ -142,7 +142,7 @@ class CostEvaluator:
         rows, counts = find_local_rows((_RUN * runs[:, None] + np.arange(_RUN)).ravel(), sizes, devices.ids)
         points, weights, _ = devices.kernel_inputs
         classes = (self.classes[rows] if self.n_classes else self.classes).astype(np.int64)
-        self._sampled_devices = (counts > 0).astype(np.int64)
+        self._sampled_devices = (counts > 0).astype(np.int8)
         local_counts = counts[devices.ids]
         offsets = offsets_of(local_counts[local_counts > 0])
         return points[rows], weights[rows] if len(weights) else weights, offsets, classes

@@ -23,6 +23,11 @@ _ROUNDED = 2.0**-46
 _PROFILED = 20_000_000
 
 
+def is_labeled(m: int) -> bool:
+    """Return whether a run with m points gathers the label and the row of each point."""
+    return m <= _LABELED
+
+
 class Moments(NamedTuple):
     """Moments of the points of every cluster on every device.
 
@@ -92,7 +97,7 @@ def collect_labels(
     large = max(m, devices.total * centroids.shape[1]) * devices.d > _PROFILED
     moments = None if large else Moments.none(*centroids.shape)
     labels, class_counts, scores_of_devices = _score(
-        devices, known, n_classes, (centroids, through), moments, keep=m <= _LABELED
+        devices, known, n_classes, (centroids, through), moments, keep=is_labeled(m)
     )
     names: tuple[Any, Any, Any] = (None, None, None)
     if labels is not None:

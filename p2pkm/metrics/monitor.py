@@ -103,9 +103,9 @@ class Monitor:
         self.excluded = np.zeros(0, np.int64)
         self.altered = False
         self._build_evaluator: Callable[[Devices, bool], CostEvaluator] | None = None
-        # Arrays of the points in the batch; digests, losses and scores of the last record, if with these points.
+        # Arrays of the points in the batch; digests, and losses and scores of the last record, if with these points.
         self._points: tuple[Any, ...] | None = None
-        self._measured: tuple[NDArray[np.uint8], Floats, Floats] | None = None
+        self._measured: tuple[NDArray[np.uint8], Floats] | None = None
         # Whether points have changed since the last record, and since the baselines were computed.
         self._changed = self._unpriced = False
 
@@ -149,9 +149,13 @@ class Monitor:
         if self._points is not None and all(old is new for old, new in zip(self._points, points, strict=True)):
             return
         self._points, self._measured = points, None
-        self._masses = devices.kernels.moments(*devices.kernel_inputs, np.zeros(devices.d))[:, 0].copy()
+        weights = devices.kernel_inputs[1]
+        # None: all weights are 1, so the weight of a device is its number of points.
+        self._masses: Floats | None = None
+        if len(weights):
+            self._masses = devices.kernels.moments(*devices.kernel_inputs, np.zeros(devices.d))[:, 0].copy()
         filled = devices.sizes > 0
-        self._extent = np.zeros((len(devices), devices.d))
+        self._extent = np.zeros((len(devices), devices.d), devices.stored.dtype)
         if filled.any():
             begins = devices.offsets[:-1][filled]
             low, high = (extreme.reduceat(devices.stored, begins) for extreme in (np.minimum, np.maximum))
@@ -214,8 +218,10 @@ class Monitor:
         if len(devices) > LARGE:
             trim_heap()
         # Two arrays of rows, filled and gathered one after the other: with many devices, each array is large.
+        sums = self._measure_links(state, algorithm)
         rows: Any = np.empty((len(devices), 6))
-        rows[:, :3] = self._measure_links(state, algorithm)
+        rows[:, :3] = sums
+        del sums
         rows[:, 3] = 1.0 if algorithm.objective is None else algorithm.objective.loss_weights(devices)
         rows[:, 4:] = self._measure_rounding(state.centroids, rows[:, 2], rows[:, 3])
         rows = self.network.gather_by_device(rows)
@@ -224,8 +230,9 @@ class Monitor:
             penalties = add(rows[:, 1])
             self._rounding = self.every * add(rows[:, 4]) * float(rows[:, 5].max(initial=0.0))
             weights = rows[: devices.clients, 3].copy()
+        del rows
         rows = np.empty((len(devices), 7))
-        rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3:] = self._measure_devices(state.centroids)
+        self._measure_devices(state.centroids, rows)
         rows = self.network.gather_by_device(rows)
         evaluator = self.cost_evaluator
         self.cost_ratios = evaluator.evaluate(state.centroids, closing=closing, final=final) if evaluator else None
@@ -297,33 +304,39 @@ class Monitor:
         """Device whose centroids have the lowest pooled cost; device 0 if costs were not evaluated."""
         return 0 if self.cost_ratios is None else int(np.argmin(self.cost_ratios.costs))
 
-    def _measure_devices(self, centroids: Floats) -> tuple[Floats, ...]:
-        """Compute loss (6), ARI and size of each device, float64[n], and SHA-256 of its centroids, float64[n, 4].
+    def _measure_devices(self, centroids: Floats, rows: Floats) -> None:
+        """Write loss (6), ARI and size of each device and SHA-256 of its centroids to rows, float64[n, 7].
 
         The ARI is that of the local points, and only computed for methods with a server; nan if unknown. Hashes are
         viewed as float64, so that one collective operation can gather all values.
         """
         devices, digests = self._devices, self._hash(centroids)
-        # Records at the end of a stage and at the start of the next one have the same centroids.
+        rows[:, 2] = devices.sizes
+        rows[:, 3:] = digests.view(np.float64)
+        # Records at the end of a stage and at the start of the next one have the same centroids. With many devices,
+        # memory counts more than time.
+        if len(devices) > LARGE:
+            del digests
+            self._label(centroids, rows)
+            return
         measured = self._measured
         if measured is None or not np.array_equal(measured[0], digests):
-            measured = digests, *self._label(centroids)
-        # With many devices, memory counts more than time.
-        self._measured = measured if len(devices) <= LARGE else None
-        return *measured[1:], devices.sizes.astype(np.float64), digests.view(np.float64)
+            self._label(centroids, rows)
+            measured = self._measured = digests, rows[:, :2].copy()
+        rows[:, :2] = measured[1]
 
-    def _label(self, centroids: Floats) -> tuple[Floats, Floats]:
-        """Compute loss (6) and ARI of each device, see `_measure_devices`."""
+    def _label(self, centroids: Floats, rows: Floats) -> None:
+        """Write loss (6) and ARI of each device to rows, see `_measure_devices`."""
         devices, evaluator = self._devices, self.cost_evaluator
-        losses = np.zeros(len(devices))
-        scores = np.full(len(devices), np.nan)
+        losses, scores = rows[:, 0], rows[:, 1]
+        losses[:] = 0.0
+        scores[:] = np.nan
         for piece in label(devices, centroids):
             losses[piece.span] = piece.losses
             if evaluator is not None and evaluator.n_classes and devices.server >= 0:
                 known = piece.offsets, evaluator.classes[piece.rows].astype(np.int64), piece.labels
                 tables = devices.kernels.count_class_labels(*known, evaluator.n_classes, centroids.shape[1])
                 scores[piece.span] = ari(tables)
-        return losses, scores
 
     def _hash(self, centroids: Floats) -> NDArray[np.uint8]:
         """Hash the table of each device, uint8[n, 32], or return the last hashes if no table has changed since.
@@ -350,13 +363,16 @@ class Monitor:
         self.gtv = np.zeros(0)
         self.gtv = devices.kernels.gtv(tables, devices.ids, devices.indptr, devices.indices, senders)
         sums = np.empty((len(devices), 3))
-        sums[:, 0] = sums[:, 1] = self._add_up(self.gtv)
+        self._add_up(self.gtv, sums[:, 0])
+        sums[:, 1] = sums[:, 0]
         sums[:, 2] = np.diff(devices.indptr)
         objective = algorithm.objective
         if objective is not None:
             variation = objective.variation(devices, tables, senders)
-            sums[:, 1] = self._add_up(objective.penalties(state, devices, self.gtv if variation is None else variation))
-            sums[:, 2] = self._add_up(objective.link_alpha(devices, state))
+            gtv = self.gtv if variation is None else variation
+            self._add_up(objective.penalties(state, devices, gtv), sums[:, 1])
+            del variation, gtv
+            self._add_up(objective.link_alpha(devices, state), sums[:, 2])
         return sums
 
     def _measure_rounding(self, centroids: Floats, alpha: Floats, weights: Floats) -> Floats:
@@ -373,21 +389,27 @@ class Monitor:
         factors: Floats = np.empty((len(devices), 2))
         for block in blocks(len(devices), _ROUNDED * k * devices.d):
             links = 2 * k * np.diff(devices.indptr[block.start : block.stop + 1])
-            masses = weights[block] * self._masses[block] + 2 * k * alpha[block]
-            factors[block, 0] = masses * np.square((devices.sizes[block] + links + 3) * _ROUNDOFF)
-            sizes = np.where(np.isfinite(centroids[block]), np.abs(centroids[block]), 0.0)
-            extent = self._extent[block].copy()
+            sizes = np.diff(devices.offsets[block.start : block.stop + 1])
+            local = sizes if self._masses is None else self._masses[block]
+            masses = weights[block] * local + 2 * k * alpha[block]
+            factors[block, 0] = masses * np.square((sizes + links + 3) * _ROUNDOFF)
+            magnitudes = np.where(np.isfinite(centroids[block]), np.abs(centroids[block]), 0.0)
+            extent = self._extent[block].astype(np.float64)
             # A loop, because np.max along such a short axis takes several times as long.
             for c in range(k):
-                np.maximum(extent, sizes[:, c], out=extent)
+                np.maximum(extent, magnitudes[:, c], out=extent)
             factors[block, 1] = np.cumsum(np.square(extent), axis=1)[:, -1]
         return factors
 
-    def _add_up(self, values: Floats) -> Floats:
-        """Add values over the links of each device one after the other, float64[n]."""
+    def _add_up(self, values: Floats, sums: Floats) -> None:
+        """Add values over the links of each device one after the other, and write them to sums, float64[n]."""
         devices = self._devices
-        sums: Floats = devices.kernels.moments(values[:, None], np.zeros(0), devices.indptr, np.zeros(1))[:, 1]
-        return sums
+        # In blocks, because the kernel returns three numbers per device.
+        for block in blocks(len(devices)):
+            offsets = devices.indptr[block.start : block.stop + 1]
+            links = slice(int(offsets[0]), int(offsets[-1]))
+            moments = devices.kernels.moments(values[links, None], np.zeros(0), offsets - links.start, np.zeros(1))
+            sums[block] = moments[:, 1]
 
     def _certify(self, algorithm: Any, objective: float | None, t: int) -> str:
         """Return the certificate of descent of (7) up to this record: "certified", "violated" or "not claimed"."""

@@ -254,7 +254,7 @@ class Topology:
         """Number of devices without the server."""
         return self.n - (self.hub >= 0)
 
-    @property
+    @cached_property
     def degrees(self) -> Integers:
         """Number of neighbors of each device, int64[n]."""
         return np.diff(self.indptr)

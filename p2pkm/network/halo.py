@@ -79,6 +79,13 @@ class LocalSubgraph:
         """Number of tables that this rank holds: of local and of halo devices."""
         return len(self.ids) + len(self.ghosts)
 
+    @property
+    def degrees(self) -> Integers:
+        """Number of edges of each local device, int64[n]; of contiguous devices, a view of `edge_counts`."""
+        if self.division.order is not None or not len(self.ids):
+            return self.edge_counts[self.ids]
+        return self.edge_counts[int(self.ids[0]) : int(self.ids[-1]) + 1]
+
     @cached_property
     def mirror(self) -> NDArray[np.integer[Any]]:
         """Reverse of every edge between local devices, -1 for other edges, int[e] of the smallest type."""

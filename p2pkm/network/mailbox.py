@@ -55,8 +55,8 @@ class Mailbox:
         self.row_counts = np.full(slots, -1)
         self._delays = delays
         self._blocks = 1 if delays is None else delays.bound + 2
-        # With delays: number of tables that each slot has sent in this stage.
-        self._sent_counts = np.zeros(slots, np.int64)
+        # With delays: number of tables that each slot has sent in this stage; without, a view of a single 0.
+        self._sent_counts = np.broadcast_to(np.int64(0), slots) if delays is None else np.zeros(slots, np.int64)
         # With delays: sequence number of the last table that is discarded, at each edge.
         self._discarded = np.zeros(0 if delays is None else len(self._senders), np.int64)
         self._rows = np.full(self._blocks * slots, -1)

@@ -164,7 +164,7 @@ def test_digests_of_records_are_kept_up_to_a_limit(monkeypatch, records, kept):
 def test_points_are_labeled_again_only_for_other_centroids_or_points(monkeypatch):
     table = arrange([np.arange(3.0)[:, None], np.zeros((2, 1))], [(0, 1)])
     seen, labeled, measure = build_monitor(table), [], Monitor._label
-    monkeypatch.setattr(Monitor, "_label", lambda self, centroids: labeled.append(1) or measure(self, centroids))
+    monkeypatch.setattr(Monitor, "_label", lambda self, *given: labeled.append(1) or measure(self, *given))
     ends = dict.fromkeys(("last", "closing", "final"), False)
     # Points 0, 1 and 2, and from the last record on 3, 4 and 5.
     for step, value, shift, calls, loss in ((0, 0.0, 0.0, 1, 5.0), (1, 0.0, 0.0, 1, 5.0), (2, 1.0, 0.0, 2, 2.0),

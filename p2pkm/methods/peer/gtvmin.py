@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.messages import DenseMessages, Inbox, pack, pack_some
+from p2pkm.core.messages import DenseMessages, Inbox, pack, pack_some, share_equal
 from p2pkm.core.protocols import MethodBase, Pipeline, PointCount, RunOutline, Work
 from p2pkm.core.spec import suggest
 from p2pkm.core.states import optional, register
@@ -322,7 +322,8 @@ class GTVMin(MethodBase):
         has_all_links = devices.varying or not self.groups
         weight = None if limit is None and has_all_links else devices.active_edges.astype(np.float64)
         alpha = self.objective.link_alpha(devices, start)
-        initial_centroids = start.centroids if self.accept else None
+        # Read by the acceptance test only. Initial stages along a tree end with equal centroids on all devices.
+        initial_centroids = share_equal(start.centroids) if self.accept else None
         return GTVMinState(
             centroids=start.centroids,
             previous=start.centroids,
