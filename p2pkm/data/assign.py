@@ -63,9 +63,11 @@ def assign(table: Any, partition: Spec, devices: int, dtype: str) -> Any:
     from p2pkm.data.partition import known as known_partitions
     from p2pkm.data.shards import Shards
 
-    device = known_partitions(partition.name)[partition.name](table.completed(), devices, **partition.options)
+    draw = known_partitions(partition.name)[partition.name]
+    # The devices of the points are not held here, so that `deal` can free them early.
     shards = Shards.deal(
-        table.points, device, devices=devices, labels=table.labels, weights=table.weights, dtype=dtype, missing=True
-    )
+        table.points, draw(table.completed(), devices, **partition.options), devices=devices, labels=table.labels,
+        weights=table.weights, dtype=dtype, missing=True,
+    )  # fmt: skip
     order = shards.order if table.rows is None else table.rows[shards.rows]
     return replace(shards, features=table.features, order=order)

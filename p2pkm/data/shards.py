@@ -131,13 +131,17 @@ class Shards:
         points = as_points(X, dtype=check_dtype(dtype), missing=check_scalar(missing, "missing"))
         features = name_features(X)
         owner, n, names = read_owners(device, len(points), _count(devices))
+        # The type in which `sort_by` sorts. Freed early, because the peak of memory is here.
+        del device
+        if max(len(points), n) < np.iinfo(np.int32).max:
+            owner = owner.astype(np.int32, copy=False)
         mass = _weights(weights, len(points))
         classes = None if labels is None else encode(labels, len(points), "labels")
         if (owner[1:] >= owner[:-1]).all():
             return cls(points, offsets_of(np.bincount(owner, minlength=n)), mass, classes, 0, names, features)
         rows, offsets = sort_by(owner, n)
-        # Frees three arrays of m entries before the points are copied: the peak of memory is here.
-        del device, owner, X
+        # Frees arrays of m entries before the points are copied.
+        del owner, X
         if len(rows) > _TRIMMED:
             trim_heap()
         mass = mass if weights is None else mass[rows]
@@ -221,7 +225,8 @@ class Shards:
         """Row of each point in the input array, ascending within a device, int64[m]."""
         if isinstance(self.order, int):
             return np.arange(self.order, self.order + self.m)
-        assert self.order is not None, "the rows of large runs are not stored"
+        if self.order is None:
+            raise DataError("rows of the points are not stored; expected a run that writes labels. Use fewer points")
         return self.order.astype(np.int64, copy=False)
 
     def checksum(self) -> str:
