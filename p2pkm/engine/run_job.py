@@ -13,7 +13,7 @@ import numpy as np
 
 from p2pkm.channel.suppression import can_suppress, reach
 from p2pkm.channel.transform import RunScope
-from p2pkm.core.batch import Devices, Floats
+from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.states import optional
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch, choose_kernels, count_classes, describe_rank_partition, sizes_of
@@ -29,7 +29,8 @@ from p2pkm.methods.init.pipelines import Stage, describe_graph_use, stages
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.metrics.cost_ratio import CostEvaluator, cluster_centrally, gather_points
 from p2pkm.metrics.disclosure import add_disclosed
-from p2pkm.metrics.medians import add_medians
+from p2pkm.metrics.gathering import Gathering
+from p2pkm.metrics.medians import LabeledPoints, add_medians
 from p2pkm.metrics.monitor import Monitor, Record
 from p2pkm.metrics.result import Result
 from p2pkm.metrics.summary import FinishedRun, OptionalMetrics, build_result, describe
@@ -105,13 +106,27 @@ class RootHooks:
 
 
 def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = RootHooks()) -> Result:
-    """Run on all ranks; a collective call with the same `config`.
+    """Run on all ranks, each of which receives the result; a collective call with the same `config`.
 
     Raises
     ------
     ExperimentError
         On every rank, if the ranks have different configurations or inputs.
     """
+    result = _run(config, part, world, hooks, everywhere=True)
+    assert result is not None
+    return result
+
+
+def run_for_root(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = RootHooks()) -> Result | None:
+    """Run as `run_job` does, but only rank 0 receives the result: the result of all devices may be the largest array.
+
+    Other ranks return None.
+    """
+    return _run(config, part, world, hooks, everywhere=False)
+
+
+def _run(config: RunConfig, part: RankPart, world: World, hooks: RootHooks, *, everywhere: bool) -> Result | None:
     began, compiled = time.perf_counter(), count_compilation()
     require_same_run(config, world, part.input_digests)
     hooks = hooks if world.rank == 0 else RootHooks()
@@ -183,28 +198,39 @@ def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = 
     timing = _build_timing(config, (*preliminaries, *run_stages), events, hooks.link_models if world.size == 1 else {})
     clock, times = _compute_times(timing, devices, topology, network, monitor.trace)
     ages = None if events is None else events.edge_ages
-    hops = reach(stage.algorithm for stage in run_stages)
     finished = FinishedRun(
-        *_final_points(devices, shards, point_feed, final.state), monitor, final.state, topology, clock, ages, hops
+        *_final_points(devices, shards, point_feed, final.state),
+        monitor,
+        final.state,
+        topology,
+        clock,
+        ages,
+        reach(stage.algorithm for stage in run_stages),
     )
-    result = replace(build_result(world, finished, facts, _in_scaled_units(hooks.scores, scaling)), times=times)
-    return _complete(result, config, finished, scaling, channel.results(part.shards, network), world)
+    gathering = Gathering(network, world, everywhere)
+    built = build_result(gathering, finished, facts, _in_scaled_units(hooks.scores, scaling))
+    completed = _complete(built, config, finished, scaling, channel.results(part.shards, network), gathering)
+    return None if completed is None else replace(completed, times=times)
 
 
 def _complete(
-    result: Result,
+    built: tuple[Result | None, Integers | None],
     config: RunConfig,
     finished: FinishedRun,
     scaling: Scaling | None,
     arrays: dict[str, Any],
-    world: World,
-) -> Result:
-    """Add scaling, names of the features, medians and the arrays of the channel to a result."""
-    # The names belong to the features of the points, not to features that were derived from them.
-    features = None if result.derived else config.features or None
-    result = replace(result, scaling=scaling, features=features)
-    result = add_medians(result, finished.devices, finished.monitor.network, world)
-    return add_disclosed(result, arrays.get("disclosed"), suppressible=can_suppress(config.algorithm))
+    gathering: Gathering,
+) -> Result | None:
+    """Add scaling, names of the features, medians and the arrays of the channel to a result, if there is one here."""
+    result, labels = built
+    if result is not None:
+        # The names belong to the features of the points, not to features that were derived from them.
+        features = None if result.derived else config.features or None
+        result = replace(result, scaling=scaling, features=features)
+    points = LabeledPoints(labels, finished.state.centroids.shape[1])
+    result = add_medians(result, points, scaling, finished.devices, gathering)
+    disclosed, suppressible = arrays.get("disclosed"), can_suppress(config.algorithm)
+    return None if result is None else add_disclosed(result, disclosed, suppressible=suppressible)
 
 
 def _schedule_events(config: RunConfig) -> "Events | None":

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from p2pkm.core.errors import NetworkError
 from p2pkm.core.mpi_environment import check_threads, launched
@@ -148,7 +148,7 @@ def execute(
     resumed : ResumePoint, optional
         Position from which the run in the folder continues.
     """
-    from p2pkm.engine.run_job import RootHooks, run_job
+    from p2pkm.engine.run_job import RootHooks, run_for_root
     from p2pkm.kernels.compile_time import announce_compilation
 
     resolved, run = prepared.experiment, prepared.run
@@ -164,9 +164,8 @@ def execute(
     progress = output.console.progress(run.algorithm.name, run.rounds, quiet=output.quiet, verbose=output.verbose)
     if not output.quiet:
         announce_compilation(progress.tell)
-    options = resolved.to_mapping()
-    inputs = {name: options.get(name) for name in _INPUTS}
-    inputs["out"] = None if lock is None else str(lock.folder)
+    options = resolved.to_mapping() | {"out": None if lock is None else str(lock.folder)}
+    inputs = {name: options.get(name) for name in (*_INPUTS, "out")}
 
     def sink(record: dict[str, Any]) -> None:
         if folder is not None:
@@ -184,7 +183,8 @@ def execute(
                     checkpoints=CheckpointWriter(folder.lock, resolved.checkpoint_every, identity, progress.tell),
                     begin=folder.begin if resumed is None else partial(folder.reopen, resumed.records),
                 )
-            result = run_job(run, replace(part, interrupted=interrupted), world, hooks)
+            # Rank 0 receives the result.
+            result = cast(Result, run_for_root(run, replace(part, interrupted=interrupted), world, hooks))
             result.notes.extend(prepared.notes)
             result = replace(result, schema=prepared.schema, copied=prepared.copied)
         if folder is not None:

@@ -13,7 +13,7 @@ from typing import Any
 from p2pkm.core.errors import DataError
 from p2pkm.engine.build_run import build_run
 from p2pkm.engine.receive_shard import receive_part
-from p2pkm.engine.run_job import run_job
+from p2pkm.engine.run_job import run_for_root
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.experiments.config import build_topology, parse_graph, parse_method
@@ -52,7 +52,7 @@ def _join(world: World, order: dict[str, Any], interrupted: Callable[[], int]) -
         return
     topology = _read_topology(order, experiment, algorithm)
     run = build_run(algorithm, experiment, topology, None, ranks=world.size, arrays=order)
-    run_job(run, replace(part, interrupted=interrupted), world)
+    run_for_root(run, replace(part, interrupted=interrupted), world)
 
 
 def _read_topology(order: dict[str, Any], experiment: RunOptions, algorithm: Any) -> Any:

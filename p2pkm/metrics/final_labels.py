@@ -10,6 +10,7 @@ from p2pkm.core.chunks import Chunk, label
 from p2pkm.data.shards import Shards
 from p2pkm.metrics.clustering import ari, nmi, purity
 from p2pkm.metrics.cost_ratio import draw_stratified, find_local_rows
+from p2pkm.metrics.gathering import Gathering
 from p2pkm.metrics.result import Census
 from p2pkm.network.transport import Network
 
@@ -71,15 +72,16 @@ class Moments(NamedTuple):
 
 
 def collect_labels(
-    devices: Devices, network: Network, shards: Shards, n_classes: int, centroids: Floats, through: Floats | None = None
-) -> Census:
-    """Label all points and gather labels and statistics, identical on all ranks.
+    devices: Devices, gathering: Gathering, shards: Shards, n_classes: int, centroids: Floats,
+    through: Floats | None = None,
+) -> tuple[Census | None, Integers | None]:  # fmt: skip
+    """Label all points and gather labels and statistics, identical on all ranks that receive the result.
 
     Parameters
     ----------
     devices : Devices
         Batch of this rank.
-    network : Network
+    gathering : Gathering
         Collective operations.
     shards : Shards
         Points of this rank's devices.
@@ -89,8 +91,16 @@ def collect_labels(
         Models of this rank's devices.
     through : float64[n, q, d], optional
         Intermediate rows by which points are labeled, see `p2pkm.core.chunks.label`.
+
+    Returns
+    -------
+    census : Census or None
+        None on ranks that do not receive the result.
+    labels : int64[m] or None
+        Labels of the points of this rank; None in large runs.
     """
-    sizes = network.allgather_by_device(devices.sizes)
+    gather = gathering.gather
+    sizes = gathering.network.allgather_by_device(devices.sizes)
     clients = devices.clients
     m = int(sizes.sum())
     known = shards.labels if n_classes else None
@@ -102,24 +112,19 @@ def collect_labels(
     names: tuple[Any, Any, Any] = (None, None, None)
     if labels is not None:
         owner = np.repeat(devices.ids, devices.sizes)
-        names = (
-            network.allgather_by_device(labels, sizes),
-            network.allgather_by_device(owner, sizes),
-            network.allgather_by_device(shards.rows, sizes),
-        )
-    classes = scores = None
-    if known is not None:
-        classes = network.allgather_by_device(class_counts)[:clients]
-        scores = network.allgather_by_device(scores_of_devices)[:clients]
+        names = gather(labels, sizes), gather(owner, sizes), gather(shards.rows, sizes)
+    classes, scores = (None, None) if known is None else (gather(class_counts), gather(scores_of_devices))
     rows, counts = find_local_rows(draw_stratified(m, min(_SAMPLE, m), devices.shared_key, 2), sizes, devices.ids)
     truth = np.full(len(rows), -1) if known is None else known[rows].astype(np.int64)
     owner = np.repeat(devices.ids, counts[devices.ids])
     sample_labels = np.full(len(rows), -1) if labels is None else labels[rows]
-    drawn = [network.allgather_by_device(part, counts) for part in (devices.stored[rows], owner, truth, sample_labels)]
-    profile = () if moments is None else (
-        network.allgather_by_device(part)[:clients] for part in moments.summarize(centroids)
-    )  # fmt: skip
-    return Census(sizes[:clients], *names, classes, scores, drawn[0], drawn[1], drawn[2], drawn[3], *profile)
+    drawn = [gather(part, counts) for part in (devices.stored[rows], owner, truth, sample_labels)]
+    profile = [] if moments is None else [gather(part) for part in moments.summarize(centroids)]
+    if not gathering.is_receiver:
+        return None, labels
+    classes, scores = (None if part is None else part[:clients] for part in (classes, scores))
+    profile = [part[:clients] for part in profile]
+    return Census(sizes[:clients], *names, classes, scores, drawn[0], drawn[1], drawn[2], drawn[3], *profile), labels
 
 
 def _score(

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.messages import expand_ranges
 from p2pkm.core.sorting import find_distinct, narrow, offsets_of
+from p2pkm.metrics.gathering import Gathering
 from p2pkm.metrics.result import Result, scale_back
-from p2pkm.network.transport import Network, World
 
 # Largest number of coordinates of points, and of centroids, with which medians are computed: sorting takes 0.5 s.
 _MAX_COORDINATES = 1_000_000
@@ -20,46 +19,61 @@ _ROUNDED = 1e-9
 _TIED = 1e-12
 
 
-def add_medians(result: Result, devices: Devices, network: Network, world: World) -> Result:
-    """Add the medians of the clusters to a result, identical on all ranks; a collective call.
+class LabeledPoints(NamedTuple):
+    """Labels of the points of this rank, int64[m] or None in large runs, and the number of clusters."""
+
+    labels: Integers | None
+    k: int
+
+
+def add_medians(
+    result: Result | None, points: LabeledPoints, scaling: Any, devices: Devices, gathering: Gathering
+) -> Result | None:
+    """Add the medians of the clusters to a result, identical on all ranks that receive it; a collective call.
 
     Large results are returned with a note.
 
     Parameters
     ----------
-    result : Result
-        With scaling and names of features.
+    result : Result or None
+        With names of features; None on ranks that do not receive it.
+    points : LabeledPoints
+        Labels of the points of this rank.
+    scaling : Scaling or None
+        Scaling of the features.
     devices : Devices
         Batch of this rank with the points at the end of the run.
-    network : Network
-    world : World
+    gathering : Gathering
     """
-    census = result.census
+    network = gathering.network
     sizes = network.allgather_by_device(devices.sizes)
-    size = max(int(sizes.sum()) * devices.d, result.centroids.size)
-    if census.labels is None or census.device is None or census.cluster_sizes is None or size > _MAX_COORDINATES:
+    labels, k = points
+    n, d = len(devices), devices.d
+    if labels is None or max(int(sizes.sum()), devices.clients * k) * d > _MAX_COORDINATES:
         note = "clusters.csv is not written: points or centroids have more than 1 million coordinates"
-        return replace(result, notes=[*result.notes, note])
-    n, (_, k, d) = len(devices), result.centroids.shape
-    labels = census.labels[expand_ranges(offsets_of(sizes)[devices.ids], devices.sizes)]
+        return None if result is None else replace(result, notes=[*result.notes, note])
     owner = np.repeat(np.arange(n), devices.sizes)
     is_weighted = network.total(np.array([any(devices.point_weights.strides)], np.int64))[0] > 0
     columns = np.array(devices.stored.T, np.float64, order="C")
-    if result.scaling is not None:
-        units = [part[devices.ids[owner]].T for part in result.scaling]
+    if scaling is not None:
+        units = [part[devices.ids[owner]].T for part in scaling]
         columns = np.stack([scale_back(values, *parts) for values, *parts in zip(columns, *units, strict=True)])
     kinds = np.array([_count_kinds(values) for values in columns])
     cells = np.where(labels < 0, -1, owner * k + labels)
     medians = find_medians(columns, devices.point_weights if is_weighted else None, cells, n * k)
     pooled_columns = network.gather_by_device(np.ascontiguousarray(columns.T), sizes)
     weights = network.gather_by_device(devices.point_weights, sizes) if is_weighted else None
-    pooled = np.empty((d, k))
-    if world.rank == 0:
-        pooled = find_medians(pooled_columns.T, weights, result.number_alike(census.device, census.labels), k)
-    shares = _find_shares(network.total(kinds), int(sizes.sum()), result.feature_names)
+    kinds = network.total(kinds)
+    cluster_medians = gathering.gather(medians.T.reshape(n, k, d))
+    if result is None:
+        return None
+    census, pooled = result.census, None
+    if gathering.world.rank == 0:
+        numbers = result.number_alike(census.device, census.labels)
+        pooled = {"medians": find_medians(pooled_columns.T, weights, numbers, k).T}
     census = census._replace(
-        cluster_medians=network.allgather_by_device(medians.T.reshape(n, k, d))[: devices.clients],
-        pooled_medians=world.broadcast({"medians": pooled.T} if world.rank == 0 else None)["medians"], is_share=shares,
+        cluster_medians=cluster_medians[: devices.clients], pooled_medians=gathering.share(pooled)["medians"],
+        is_share=_find_shares(kinds, int(sizes.sum()), result.feature_names),
     )  # fmt: skip
     return replace(result, census=census)
 

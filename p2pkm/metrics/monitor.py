@@ -218,10 +218,7 @@ class Monitor:
         if len(devices) > LARGE:
             trim_heap()
         # Two arrays of rows, filled and gathered one after the other: with many devices, each array is large.
-        sums = self._measure_links(state, algorithm)
-        rows: Any = np.empty((len(devices), 6))
-        rows[:, :3] = sums
-        del sums
+        rows: Any = np.column_stack((self._measure_links(state, algorithm), np.empty((len(devices), 3))))
         rows[:, 3] = 1.0 if algorithm.objective is None else algorithm.objective.loss_weights(devices)
         rows[:, 4:] = self._measure_rounding(state.centroids, rows[:, 2], rows[:, 3])
         rows = self.network.gather_by_device(rows)

@@ -17,9 +17,9 @@ _SCORED = ("ari_clients", "nmi_clients", "purity_clients")
 
 
 def measure_last_move(devices: Devices, network: Network, state: Any) -> float:
-    """Compute the largest change of a coordinate on any device in its last turn, in units of ``tol``."""
-    moves = max_moves(state.centroids, state.previous)
-    return float(network.allgather_by_device(moves).max()) / devices.data_std if devices.data_std else 0.0
+    """Compute the largest last change of a coordinate on any device, in units of ``tol``; 0 on ranks other than 0."""
+    moves = network.gather_by_device(max_moves(state.centroids, state.previous))
+    return 0.0 if moves is None or not devices.data_std else float(moves.max()) / devices.data_std
 
 
 def expect_rate(coupling: float, theta: float, schedule: str) -> float:

@@ -20,6 +20,7 @@ from p2pkm.metrics.clustering import ari, nmi, purity
 from p2pkm.metrics.cost_ratio import CostEvaluator, CostRatios
 from p2pkm.metrics.disclosure import count_exposure
 from p2pkm.metrics.final_labels import collect_labels, tabulate
+from p2pkm.metrics.gathering import Gathering
 from p2pkm.metrics.milestones import accumulate_rounds, exclude_acceptance_test, find_best, find_milestones
 from p2pkm.metrics.monitor import Monitor, mean
 from p2pkm.metrics.optional import (
@@ -36,7 +37,7 @@ from p2pkm.metrics.replay_frames import Frames
 from p2pkm.metrics.result import Census, Exposure, HashChain, Result
 from p2pkm.network.graph import LARGE, Topology
 from p2pkm.network.ledger import Traffic
-from p2pkm.network.transport import Network, World
+from p2pkm.network.transport import Network
 
 # Comparisons of coordinates for the distance to consensus; larger runs compare an evenly spaced sample of the devices.
 _COMPARED = 1e7
@@ -115,30 +116,44 @@ class FinishedRun(NamedTuple):
     hops: int | None
 
 
-def build_result(world: World, finished: FinishedRun, facts: dict[str, Any], requested: OptionalMetrics) -> Result:
-    """Build the result of a run, identical on all ranks."""
+def build_result(
+    gathering: Gathering, finished: FinishedRun, facts: dict[str, Any], requested: OptionalMetrics
+) -> tuple[Result | None, Integers | None]:
+    """Build the result of a run, identical on all ranks that receive it.
+
+    Returns
+    -------
+    result : Result or None
+        None on ranks that do not receive it.
+    labels : int64[m] or None
+        Labels of the points of this rank; None in large runs.
+    """
     devices, shards, monitor, state, topology, clock, ages, hops = finished
-    network = monitor.network
+    network, world = gathering.network, gathering.world
     evaluator = cast(CostEvaluator, monitor.cost_evaluator)
-    traffic = _gather_traffic(network, topology)
-    exposure = count_exposure(traffic, topology, hops)
-    traffic = traffic if ages is None else traffic._replace(age_mean=ages[0], age_max=ages[1])
-    induced = isinstance(state, StarState) and bool(network.allgather_by_device(state.induced).any())
+    traffic = _gather_traffic(gathering, topology)
+    induced = isinstance(state, StarState) and bool(network.total(np.array([state.induced.any()], np.int64))[0])
     through = state.local if induced else None
-    census = collect_labels(devices, network, shards, evaluator.n_classes, state.centroids, through)
+    census, labels = collect_labels(devices, gathering, shards, evaluator.n_classes, state.centroids, through)
     cost_ratios = monitor.cost_ratios
     if through is not None and evaluator.n_classes:
         pooled = tabulate(devices, network, shards.labels, evaluator.n_classes, (state.centroids, through))
         cost_ratios = None if cost_ratios is None else cost_ratios._replace(tables=pooled[None])
-    models = network.allgather_by_device(state.centroids)
-    centroids = models[: devices.clients]
-    model = None if topology.hub < 0 else _drop_absent(models[topology.hub])
+    models = gathering.gather(state.centroids)
     server_metrics = _measure_server(devices, network, state, evaluator) if topology.hub >= 0 else {}
-    groups = _name_groups(network, topology, state)
+    groups = _name_groups(gathering, topology, state)
     known = monitor.objective_known and facts["rounds"] > 0 and not devices.has_stale_or_varying_links
     reverted = int(network.total(np.array([np.sum(optional(state, "reverted", default=False))], np.int64))[0])
     move = measure_last_move(devices, network, state) if known and not reverted else None
-    records = list[dict[str, Any]]()
+    gtv = gathering.gather(monitor.gtv, network.placement.edge_counts)
+    derived = _collect_derived(devices, gathering, state)
+    if not gathering.is_receiver:
+        return None, labels
+    exposure = count_exposure(traffic, topology, hops)
+    traffic = traffic if ages is None else traffic._replace(age_mean=ages[0], age_max=ages[1])
+    centroids = models[: devices.clients]
+    model = None if topology.hub < 0 else _drop_absent(models[topology.hub])
+    records = monitor.trace if world.rank == 0 else []
     summary, silhouettes = dict[str, Any](), dict[str, Any]()
     if world.rank == 0:
         summary = dict.fromkeys(summary_keys()) | facts | _summarize_scores(cost_ratios, evaluator, census, monitor)
@@ -146,14 +161,13 @@ def build_result(world: World, finished: FinishedRun, facts: dict[str, Any], req
             _summarize_records(monitor, move, _predict_rate(facts))
             | _summarize_counts(traffic, monitor, centroids, exposure)
             | clock
+            | server_metrics
         )
-        summary |= server_metrics
         # With separate groups, the ratio to central k-means on all points is not a measure of quality.
         is_divided = groups is not None and groups.max() > topology.components.max()
         summary |= find_milestones(monitor.trace) | ({} if is_divided else find_best(monitor.trace))
         scores, silhouettes = _compute_optional(requested, centroids, monitor.best, model, census)
         summary |= scores | _score_groups(groups, requested.groups)
-        records = monitor.trace
     evaluator.notes += [
         *_note_large_run(topology, monitor, census, centroids),
         *_note_groups_and_time(monitor, topology, groups, facts),
@@ -161,9 +175,8 @@ def build_result(world: World, finished: FinishedRun, facts: dict[str, Any], req
         *_note_reverted(reverted, devices.clients),
     ]
     evaluator.notes += _note_missing_centroids(census, centroids, model, monitor, facts | {"served": topology.hub >= 0})
-    records, summary, notes, shared = _broadcast(world, monitor, records, summary, evaluator.notes, silhouettes)
-    frames = world.broadcast(monitor.recorder.build_frames() if world.rank == 0 else None)
-    gtv = network.allgather_by_device(monitor.gtv, network.placement.edge_counts)
+    records, summary, notes, shared = _share(gathering, monitor, records, summary, evaluator.notes, silhouettes)
+    frames = gathering.share(monitor.recorder.build_frames() if world.rank == 0 else None)
     result = Result(
         centroids, model, records, summary, traffic, topology, shared["losses"], _mirror(topology, gtv, network),
         census._replace(
@@ -171,24 +184,24 @@ def build_result(world: World, finished: FinishedRun, facts: dict[str, Any], req
         ),
         HashChain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
         frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=monitor.excluded,
-        exposure=exposure, central=evaluator.baseline, derived=_collect_derived(devices, network, state),
+        exposure=exposure, central=evaluator.baseline, derived=derived,
     )  # fmt: skip
     # Computed from the result, so identical on all ranks.
     figures, values = measure(result)
-    return replace(result, summary=summary | figures, devices=values)
+    return replace(result, summary=summary | figures, devices=values), labels
 
 
-def _broadcast(
-    world: World,
+def _share(
+    gathering: Gathering,
     monitor: Monitor,
     records: list[dict[str, Any]],
     summary: dict[str, Any],
     notes: list[str],
     silhouettes: dict[str, Any],
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[str], dict[str, Any]]:
-    """Send records, summary, notes, silhouettes and the arrays of the monitor from rank 0 to all ranks; return them."""
+    """Send records, summary, notes, silhouettes and the arrays of the monitor from rank 0 to all receivers."""
     shared = None
-    if world.rank == 0:
+    if gathering.world.rank == 0:
         text = json.dumps([records, summary, notes], default=_plain)
         shared = {
             "text": np.frombuffer(text.encode(), np.uint8),
@@ -198,7 +211,7 @@ def _broadcast(
             **_to_arrays(monitor.hash_chain()),
             **silhouettes,
         }
-    shared = world.broadcast(shared)
+    shared = gathering.share(shared)
     # Parsed on rank 0, too, so that the values have the same types on all ranks.
     return *json.loads(shared["text"].tobytes()), shared
 
@@ -208,16 +221,14 @@ def _plain(number: np.generic) -> Any:
     return number.item()
 
 
-def _collect_derived(devices: Devices, network: Network, state: Any) -> dict[str, Any]:
-    """Gather the derived results of a method for all points and devices, identical on all ranks."""
+def _collect_derived(devices: Devices, gathering: Gathering, state: Any) -> dict[str, Any]:
+    """Gather the derived results of a method for all points and devices."""
     derived = optional(state, "derived")
     if derived is None:
         return {}
-    sizes = network.allgather_by_device(devices.sizes)
+    sizes = gathering.network.allgather_by_device(devices.sizes)
     return {
-        name: network.allgather_by_device(part.values, sizes)
-        if isinstance(part, RaggedArray)
-        else network.allgather_by_device(part)
+        name: gathering.gather(part.values, sizes) if isinstance(part, RaggedArray) else gathering.gather(part)
         for name, part in derived._asdict().items()
     }
 
@@ -381,22 +392,27 @@ def _compute_optional(
     return scores, arrays
 
 
-def _name_groups(network: Network, topology: Topology, state: Any) -> Integers | None:
-    """Return the group of each device, int64[n], numbered by first appearance.
+def _name_groups(gathering: Gathering, topology: Topology, state: Any) -> Integers | None:
+    """Return the group of each device, int64[n], numbered by first appearance; None on ranks without the result.
 
     The group is that in the state or, for methods that weaken links, the component of the graph of strong links: those
     with more than half of their initial strength.
     """
     group = optional(state, "group")
     if group is not None:
-        _, first, place = np.unique(network.allgather_by_device(group), return_index=True, return_inverse=True)
+        gathered = gathering.gather(group)
+        if gathered is None:
+            return None
+        _, first, place = np.unique(gathered, return_index=True, return_inverse=True)
         return np.argsort(np.argsort(first))[place]
     weight = optional(state, "edge_weight", default=False)
     if weight is False:
         return None
     if weight is None:
-        return topology.components
-    weights = network.allgather_by_device(weight, network.placement.edge_counts)
+        return topology.components if gathering.is_receiver else None
+    weights = gathering.gather(weight, gathering.network.placement.edge_counts)
+    if weights is None:
+        return None
     strong = (weights > _HALF) & (topology.sources < topology.indices)
     if strong.sum() == len(topology.indices) // 2:
         return topology.components
@@ -500,35 +516,41 @@ def _mirror(topology: Topology, gtv: Floats, network: Network) -> Floats:
     return gtv
 
 
-def _gather_traffic(network: Network, topology: Topology) -> Traffic:
-    """Gather the ledger of all ranks, in the order of the edges of the topology."""
+def _gather_traffic(gathering: Gathering, topology: Topology) -> Traffic | None:
+    """Gather the ledger of all ranks, in the order of the edges of the topology; None on ranks without the result."""
+    network = gathering.network
     sent, n = network.ledger.edges, topology.n
     wide = n <= LARGE or network.total(np.array([sent.dtype != np.int32], np.int64))[0] > 0
     # The type must be equal on all ranks for the collective operation.
     sent = sent.astype(np.int64 if wide else np.int32, copy=False)
-    messages, rows, volume, wire = network.allgather_by_device(sent, network.placement.edge_counts).T
-    refused = network.allgather_by_device(network.ledger.refused)
-    refused = refused if refused.any() else None
+    # One quantity after the other, each of which is contiguous in the ledger: no copy of all of them.
+    messages, rows, volume, wire = (gathering.gather(count, network.placement.edge_counts) for count in sent.T)
+    refused = gathering.gather(network.ledger.refused)
     exchanges = network.ledger.exchanges
-    if n > LARGE:
+    tables = None if n > LARGE else _gather_tables(gathering, [exchange.sent_rows for exchange in exchanges])
+    if not gathering.is_receiver:
+        return None
+    refused = refused if refused.any() else None
+    if tables is None:
         sources = np.arange(n, dtype=narrow(n)).repeat(topology.degrees)
         return Traffic(
             sources, topology.indices, messages, volume, rows, None, None, None, None, topology.n, wire, refused=refused
         )
     stage, turn = (np.array([getattr(exchange, name) for exchange in exchanges]) for name in ("stage", "turn"))
-    number, sender, sent_rows = _gather_tables(network, [exchange.sent_rows for exchange in exchanges]).T
+    number, sender, sent_rows = tables.T
     ends = topology.sources, topology.indices
     return Traffic(
         *ends, messages, volume, rows, stage[number], turn[number], sender, sent_rows, topology.n, wire, refused=refused
     )
 
 
-def _gather_tables(network: Network, sent_rows: list[tuple[Integers, Integers]]) -> Integers:
+def _gather_tables(gathering: Gathering, sent_rows: list[tuple[Integers, Integers]]) -> Integers | None:
     """Gather (exchange, sender, rows) of every table that was sent, sorted by exchange and sender, int64[t, 3]."""
+    network = gathering.network
     number = np.repeat(np.arange(len(sent_rows)), [len(senders) for senders, _ in sent_rows])
     senders, rows = (np.concatenate(part) for part in zip(*sent_rows, strict=True))
     ids = network.placement.ids
     # Rows to gather must be sorted by device.
     local = np.column_stack((number, ids[senders], rows))[np.argsort(senders, kind="stable")]
-    tables = network.allgather_by_device(local, network.allgather_by_device(np.bincount(senders, minlength=len(ids))))
-    return tables[np.lexsort((tables[:, 1], tables[:, 0]))]
+    tables = gathering.gather(local, network.allgather_by_device(np.bincount(senders, minlength=len(ids))))
+    return None if tables is None else tables[np.lexsort((tables[:, 1], tables[:, 0]))]

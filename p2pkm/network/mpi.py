@@ -146,10 +146,11 @@ class MPINetwork:
 
     def gather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
         """Return the rows of all devices in device order on rank 0, uncounted."""
-        values, rows, kind, result = self._rows(values, counts)
-        self._comm.Gatherv([values, len(values), kind], [result, rows, kind])
+        is_root = self._comm.rank == 0
+        values, rows, kind, result = self._rows(values, counts, is_receiver=is_root)
+        self._comm.Gatherv([values, len(values), kind], [result, rows, kind] if is_root else None)
         kind.Free()
-        return self.placement.division.arrange(result, counts) if self._comm.rank == 0 else None
+        return self.placement.division.arrange(result, counts) if is_root else None
 
     def allgather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
         """Return the rows of all devices in device order on all ranks, uncounted."""
@@ -164,13 +165,16 @@ class MPINetwork:
         self._comm.Allreduce(np.ascontiguousarray(counts), result)
         return result
 
-    def _rows(self, values: Any, counts: Integers | None) -> tuple[Any, Any, Any, Any]:
-        """Return contiguous rows, the number of rows of each rank, the MPI type of a row, and an array for all rows."""
+    def _rows(self, values: Any, counts: Integers | None, *, is_receiver: bool = True) -> tuple[Any, Any, Any, Any]:
+        """Return contiguous rows, the number of rows of each rank, the MPI type of a row, and an array for all rows.
+
+        The array is empty on a rank that does not receive them.
+        """
         values = np.ascontiguousarray(values)
         rows = self.placement.division.rows(counts)
         size = values.dtype.itemsize * int(np.prod(values.shape[1:]))
         kind = self._mpi.BYTE.Create_contiguous(size).Commit()
-        return values, rows, kind, np.empty((rows.sum(), *values.shape[1:]), values.dtype)
+        return values, rows, kind, np.empty((rows.sum() if is_receiver else 0, *values.shape[1:]), values.dtype)
 
     def _largest(self, r: int) -> int:
         """Return the largest number of rows on any rank, rounded up to a power of two: requests are rarely rebuilt."""

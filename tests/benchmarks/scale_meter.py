@@ -140,7 +140,7 @@ def install(meter: Meter) -> None:
 
     cost_ratio._PRICED = final_labels._LABELED = final_labels._PROFILED = POINTS
     cost_ratio._REMEMBERED = monitor._REMEMBERED = 0
-    begin_mpi, place, job, stage = mpi._start, run_job.place, run_job.run_job, loop.run_stage
+    begin_mpi, place, job, stage = mpi._start, run_job.place, run_job.run_for_root, loop.run_stage
     record, assemble = monitor.Monitor.record, mpi.SparseRouter.assemble
 
     def start() -> Any:
@@ -180,7 +180,7 @@ def install(meter: Meter) -> None:
 
     monitor.Monitor.record = record_round  # type: ignore[method-assign]
     mpi.SparseRouter.assemble = assemble_received  # type: ignore[method-assign]
-    mpi._start, run_job.place, run_job.run_job, loop.run_stage = start, place_devices, run_whole, run_stage
+    mpi._start, run_job.place, run_job.run_for_root, loop.run_stage = start, place_devices, run_whole, run_stage
     for name in ("exchange", "deliver"):
         setattr(mpi.MPINetwork, name, _count_turns(getattr(mpi.MPINetwork, name), meter))
 

@@ -31,7 +31,7 @@ from p2pkm.engine.run_job import RootHooks, _count_work, _tell_rank_partition
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.network.graph import Topology
 from tests.contract.test_determinism import start
-from tests.support.programs import different_runs
+from tests.support.programs import different_runs, result_of_root
 
 RING = Topology.from_graph(topologies.ring(4))
 FEW = PointCount(4, 20, 2)
@@ -214,6 +214,13 @@ def test_ranks_with_different_runs_all_end_and_scores_belong_to_rank_0():
         for rank in range(2):
             assert f"rank 1 differs from rank 0 in {fields}." in told[name, rank]
     assert [told["scores on rank 0 alone", rank] for rank in range(2)] == [[True, True]] * 2
+
+
+@pytest.mark.mpi
+def test_rank_0_alone_receives_the_same_result():
+    told = {(line["name"], line["rank"]): line["told"] for line in start(3, "", Path(result_of_root.__file__), 120)}
+    for name in result_of_root.CASES:
+        assert [told[name, rank] for rank in range(3)] == [["same"], ["none"], ["none"]]
 
 
 def test_changing_points_are_counted_once_per_round():

@@ -12,8 +12,10 @@ import topologies
 from p2pkm.core.messages import RaggedArray
 from p2pkm.engine.loop import Start
 from p2pkm.metrics import summary
+from p2pkm.metrics.gathering import Gathering
 from p2pkm.metrics.summary import _note_reverted
 from p2pkm.network.graph import Topology
+from p2pkm.network.local import LocalWorld
 from tests.support.build import build_monitor
 from tests.support.play_rounds import arrange, variation
 from topologies import path
@@ -79,7 +81,7 @@ def test_the_ledger_keeps_what_32_bits_cannot_hold(monkeypatch, kind, large):
         SimpleNamespace(stage=0, turn=0, sent_rows=(np.array([0, 1]), np.array([5, 2])))])  # fmt: skip
     network = SimpleNamespace(ledger=ledger, placement=table.network.placement, total=table.network.total,
                               allgather_by_device=table.network.allgather_by_device)  # fmt: skip
-    found = summary._gather_traffic(network, table.topology)
+    found = summary._gather_traffic(Gathering(network, LocalWorld(), everywhere=True), table.topology)
     assert_array_equal(np.column_stack((found.messages, found.edge_rows, found.bytes, found.wire_bytes)), edges)
     assert found.bytes.dtype == (np.int64 if large == 9 else kind)
     assert found.refused is None and (found.sender is None) == (large == 1)
@@ -98,10 +100,10 @@ def test_what_devices_derived_is_in_the_order_of_their_points():
     table = arrange([np.zeros((2, 1)), np.zeros((1, 1))], [(0, 1)])
     features = RaggedArray(np.arange(6.0).reshape(3, 2), np.array([2, 1]))
     state = Deriving(Derived(np.arange(2.0)[:, None], features))
-    found = summary._collect_derived(table.devices, table.network, state)
+    found = summary._collect_derived(table.devices, Gathering(table.network, LocalWorld(), everywhere=True), state)
     assert found["theta"].tolist() == [[0.0], [1.0]] and found["features"] is features.values
     none = Start(np.zeros((2, 1, 1)), np.ones(2, np.bool_))
-    assert summary._collect_derived(table.devices, table.network, none) == {}
+    assert summary._collect_derived(table.devices, Gathering(table.network, LocalWorld(), everywhere=True), none) == {}
 
 
 def test_devices_with_absent_centroids_count_as_centroid_sets(tmp_path):
