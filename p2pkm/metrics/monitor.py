@@ -366,6 +366,8 @@ class Monitor:
         objective = algorithm.objective
         if objective is not None:
             variation = objective.variation(devices, tables, senders)
+            # Freed early, here and below: with millions of devices each array takes gigabytes.
+            del tables
             gtv = self.gtv if variation is None else variation
             self._add_up(objective.penalties(state, devices, gtv), sums[:, 1])
             del variation, gtv

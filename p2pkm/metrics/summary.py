@@ -145,7 +145,8 @@ def build_result(
     known = monitor.objective_known and facts["rounds"] > 0 and not devices.has_stale_or_varying_links
     reverted = int(network.total(np.array([np.sum(optional(state, "reverted", default=False))], np.int64))[0])
     move = measure_last_move(devices, network, state) if known and not reverted else None
-    gtv = gathering.gather(monitor.gtv, network.placement.edge_counts)
+    # Not held twice on rank 0: with millions of devices it takes gigabytes.
+    gtv, monitor.gtv = gathering.gather(monitor.gtv, network.placement.edge_counts), np.zeros(0)
     derived = _collect_derived(devices, gathering, state)
     if not gathering.is_receiver:
         return None, labels
@@ -527,6 +528,9 @@ def _gather_traffic(gathering: Gathering, topology: Topology) -> Traffic | None:
     messages, rows, volume, wire = (gathering.gather(count, network.placement.edge_counts) for count in sent.T)
     refused = gathering.gather(network.ledger.refused)
     exchanges = network.ledger.exchanges
+    # The counts are gathered; they would be held twice on rank 0.
+    del sent
+    network.ledger.clear()
     tables = None if n > LARGE else _gather_tables(gathering, [exchange.sent_rows for exchange in exchanges])
     if not gathering.is_receiver:
         return None

@@ -318,6 +318,10 @@ class Ledger:
         self._senders = _Totals(self._n)
         return totals.T
 
+    def clear(self) -> None:
+        """Remove all counts and exchanges, at the end of a run."""
+        self.restore(np.zeros((0, 4), np.int64), np.zeros((0, 4), np.int64), [])
+
     def volume(self, edges: Integers) -> Integers:
         """Return the bytes sent over each of these edges so far, int64[e]."""
         self._count()

@@ -77,7 +77,7 @@ def test_the_ledger_keeps_what_32_bits_cannot_hold(monkeypatch, kind, large):
     monkeypatch.setattr(summary, "LARGE", large)
     table = arrange([np.zeros((1, 1))] * 2, [(0, 1)])
     edges = np.array([[3, 5, 2**33 if kind is np.int64 else 40, 40], [1, 2, 8, 8]], kind)
-    ledger = SimpleNamespace(edges=edges, refused=np.zeros(2, np.int64), exchanges=[
+    ledger = SimpleNamespace(edges=edges, refused=np.zeros(2, np.int64), clear=lambda: None, exchanges=[
         SimpleNamespace(stage=0, turn=0, sent_rows=(np.array([0, 1]), np.array([5, 2])))])  # fmt: skip
     network = SimpleNamespace(ledger=ledger, placement=table.network.placement, total=table.network.total,
                               allgather_by_device=table.network.allgather_by_device)  # fmt: skip
