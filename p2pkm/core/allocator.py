@@ -14,6 +14,8 @@ _M_MMAP_MAX = -4
 _M_TRIM_THRESHOLD = -1
 # 64 MiB; the default of 128 KiB is exceeded and trimmed again in every step of a small run.
 _TRIM_BYTES = 1 << 26
+# Devices of a rank above which free pages are returned; below, that takes longer than the step that needs memory.
+_MANY_DEVICES = 100_000
 
 
 def retain_freed_memory() -> None:
@@ -45,6 +47,12 @@ def suspended_collection() -> Iterator[None]:
 def skip_last_collection() -> None:
     """Exclude all objects from the collections at the exit, which take longer than the imports of p2pkm."""
     gc.freeze()
+
+
+def trim_if_large(n: int) -> None:
+    """Call `trim_heap` if arrays of n devices are large: before records, checkpoints and the result."""
+    if n > _MANY_DEVICES:
+        trim_heap()
 
 
 def trim_heap() -> None:

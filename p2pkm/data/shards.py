@@ -297,14 +297,14 @@ class Shards:
             offsets = self.offsets[chosen[0] : chosen[-1] + 2]
             selection = slice(int(offsets[0]), int(offsets[-1]))
             offsets = offsets - selection.start if selection.start else offsets
-            order = self.order + selection.start if isinstance(self.order, int) else self.order
-            order = order[selection] if isinstance(order, np.ndarray) else order
         else:
             sizes = self.sizes[chosen]
             offsets = offsets_of(sizes)
             selection = np.repeat(self.offsets[chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
-            order = selection + self.order if isinstance(self.order, int) else self.order
-            order = order[selection] if isinstance(self.order, np.ndarray) else order
+        if isinstance(self.order, int):
+            order = self.order + (selection.start if isinstance(selection, slice) else selection)
+        else:
+            order = None if self.order is None else self.order[selection]
         labels = None if self.labels is None else self.labels[selection]
         mass = unweighted(int(offsets[-1])) if self.weights.strides == (0,) else self.weights[selection]
         return type(self)(self.points[selection], offsets, mass, labels, order, features=self.features)

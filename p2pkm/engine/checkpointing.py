@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from p2pkm.core.allocator import trim_if_large
 from p2pkm.core.batch import Devices, Floats, Kernels
 from p2pkm.core.states import Checkpointable, unnamed
 from p2pkm.data.shards import Shards
@@ -117,6 +118,7 @@ class Checkpointer:
             self._sink.start_timer()
         if self._fingerprint is None:
             self._fingerprint = fingerprint(self._shards, self._kernels)
+        trim_if_large(len(devices))
         arrays: dict[str, Any] = {}
         outline = gather(self._build_tree(stage_state, devices, links), self._monitor.network, arrays)
         if self._sink is not None:

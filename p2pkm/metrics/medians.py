@@ -68,7 +68,7 @@ def add_medians(
     if result is None:
         return None
     census, pooled = result.census, None
-    if gathering.world.rank == 0:
+    if gathering.world.rank == 0 and census.device is not None and census.labels is not None:
         numbers = result.number_alike(census.device, census.labels)
         pooled = {"medians": find_medians(pooled_columns.T, weights, numbers, k).T}
     census = census._replace(

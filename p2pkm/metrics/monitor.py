@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pkm.core.allocator import trim_heap
+from p2pkm.core.allocator import trim_if_large
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.chunks import label
 from p2pkm.core.sorting import blocks
@@ -215,8 +215,7 @@ class Monitor:
         self._update_baselines(closing)
         self.objective_known = algorithm.objective is not None
         devices = self._devices
-        if len(devices) > LARGE:
-            trim_heap()
+        trim_if_large(len(devices))
         # Two arrays of rows, filled and gathered one after the other: with many devices, each array is large.
         rows: Any = np.column_stack((self._measure_links(state, algorithm), np.empty((len(devices), 3))))
         rows[:, 3] = 1.0 if algorithm.objective is None else algorithm.objective.loss_weights(devices)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from p2pkm.channel.byzantine import byzantine_note
+from p2pkm.core.allocator import trim_if_large
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.messages import RaggedArray
 from p2pkm.core.sorting import blocks, narrow
@@ -148,7 +149,8 @@ def build_result(
     # Not held twice on rank 0: with millions of devices it takes gigabytes.
     gtv, monitor.gtv = gathering.gather(monitor.gtv, network.placement.edge_counts), np.zeros(0)
     derived = _collect_derived(devices, gathering, state)
-    if not gathering.is_receiver:
+    # On ranks that do not receive the result.
+    if traffic is None or census is None:
         return None, labels
     exposure = count_exposure(traffic, topology, hops)
     traffic = traffic if ages is None else traffic._replace(age_mean=ages[0], age_max=ages[1])
@@ -520,6 +522,8 @@ def _mirror(topology: Topology, gtv: Floats, network: Network) -> Floats:
 def _gather_traffic(gathering: Gathering, topology: Topology) -> Traffic | None:
     """Gather the ledger of all ranks, in the order of the edges of the topology; None on ranks without the result."""
     network = gathering.network
+    # Before the first arrays of all devices.
+    trim_if_large(len(network.placement.ids))
     sent, n = network.ledger.edges, topology.n
     wide = n <= LARGE or network.total(np.array([sent.dtype != np.int32], np.int64))[0] > 0
     # The type must be equal on all ranks for the collective operation.

@@ -13,30 +13,31 @@ _PROGRAM = 180_000_000  # Python, libraries and compiled kernels
 _COMPILER = 450_000_000  # in addition, if JAX trains networks
 
 # Reading and distributing the points.
-_READ = 28  # per point, while rank 0 generates and distributes all points
+_READ = 20  # per point, while rank 0 generates and distributes all points
 _READ_COPIES = 2  # copies of the points at that time
 _DRAWN = 24  # per point of all ranks, while a rank draws the device of each point
 
 # Points of a rank while the run lasts. Beyond _LABELED points, labels are not stored.
 _POINT = 48
 _LABELED = 10_000_000
-_UNLABELED_POINT = 16
+_UNLABELED_POINT = 6
 
 # Graph, per directed edge.
-_EDGE = 51
-_EDGE_COUNTS = 40  # counts of the ledger, at the end
+_EDGE = 37
+_EDGE_COUNTS = 16  # counts of the ledger, at the end
+_EDGE_RESULT = 28  # counts, variation and source, which rank 0 gathers from several ranks
 _EDGE_OBJECT = 250  # if the graph consists of Python objects, as in networkx
 _OBJECT_DEVICES = 100_000  # number of devices up to which it does
 _EDGE_MASK = 18  # while the edges in use of a time-varying graph are determined
 
 # Devices.
 _DEVICE = 400
-_CENTROID_SETS = 3  # stored for each device
-_ROUND_CENTROID_SETS = 5  # more of them during a round
+_CENTROID_SETS = 2  # stored for each device
+_ROUND_CENTROID_SETS = 3  # more of them during a round
 # Freed arrays of 32 MB are returned to the system, which is one number for each of 4 million devices: above, less is
 # retained per device.
 _RETURNED_DEVICES = 4_000_000
-_DEVICE_IF_RETURNED = 200
+_DEVICE_IF_RETURNED = 150
 
 # Final evaluation; the limits are those of `p2pkm.metrics.cost_ratio`.
 _DISTANCES = 1e9  # distances computed for the last record
@@ -195,9 +196,10 @@ def _estimate_evaluation(inputs: MemoryInputs, local_devices: int, *, first: boo
     distances = _DISTANCES_WITH_BASELINES if inputs.baselines else _DISTANCES
     per_set = max(min(m, _MAX_EVALUATED_POINTS) * k * d + _DEVICE_VISIT * n, 1)
     sets = min(n, max(int(distances / per_set), _MIN_EVALUATED_SETS)) + inputs.baselines
-    several = inputs.ranks > 1
+    gathers = first and inputs.ranks > 1
     pooled = 3 * 8 * min(_POOLED_VALUES, m * d) if inputs.baselines and first else 0
-    return 8 * sets * (local_devices + (n if first and several else 0)) + (n * 8 * k * d if several else 0) + pooled
+    result = n * 8 * k * d + inputs.edges * _EDGE_RESULT if gathers else 0
+    return 8 * sets * (local_devices + (n if gathers else 0)) + result + pooled
 
 
 def machine_memory(inputs: MemoryInputs, local_ranks: int = 1) -> int:
