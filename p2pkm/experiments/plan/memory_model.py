@@ -24,6 +24,7 @@ _UNLABELED_POINT = 6
 
 # Graph, per directed edge.
 _EDGE = 37
+_GLOBAL_EDGE = 16  # of it for edges of devices on other ranks
 _EDGE_COUNTS = 16  # counts of the ledger, at the end
 _EDGE_RESULT = 28  # counts, variation and source, which rank 0 gathers from several ranks
 _EDGE_OBJECT = 250  # if the graph consists of Python objects, as in networkx
@@ -32,8 +33,8 @@ _EDGE_MASK = 18  # while the edges in use of a time-varying graph are determined
 
 # Devices.
 _DEVICE = 400
-_CENTROID_SETS = 2  # stored for each device
-_ROUND_CENTROID_SETS = 3  # more of them during a round
+_CENTROID_SETS = 3  # stored for each device
+_ROUND_CENTROID_SETS = 2  # more of them during a round
 # Freed arrays of 32 MB are returned to the system, which is one number for each of 4 million devices: above, less is
 # retained per device.
 _RETURNED_DEVICES = 4_000_000
@@ -44,6 +45,7 @@ _DISTANCES = 1e9  # distances computed for the last record
 _DISTANCES_WITH_BASELINES = 2e10
 _MIN_EVALUATED_SETS = 16
 _MAX_EVALUATED_POINTS = 4_000_000
+_EVALUATED_RUNS = 62_500  # runs of consecutive points in a sample of them
 _DEVICE_VISIT = 64  # distances that take as long as proceeding to the next device
 _POOLED_VALUES = 2_000_000  # values on which central k-means works
 _DIGEST = 64  # per device and record
@@ -153,13 +155,13 @@ def estimate_memory(inputs: MemoryInputs, *, first: bool = True) -> MemoryEstima
     m, d, n, e, k = inputs[:5]
     local_points, local_devices, local_edges = (-(-total // inputs.ranks) for total in (m, n, e))
     table = 8 * k * d
-    graph = 32 * n + 24 * e + (_EDGE - 24) * local_edges
+    graph = 32 * n + _GLOBAL_EDGE * e + (_EDGE - _GLOBAL_EDGE) * local_edges
     if first and n <= _OBJECT_DEVICES and not inputs.graph_history_bytes:
         graph += _EDGE_OBJECT * e
     graph += inputs.graph_history_bytes
     messages = 0
     if inputs.ranks > 1:
-        messages = 2 * (local_devices + inputs.halo) * (table + 8 * (d + k + 1))
+        messages = (local_devices + inputs.halo) * (table + 8 * (d + k + 1))
     flood = 0.0
     if inputs.flooded_rows:
         stored_rows = 2 * n + 2 * inputs.arriving_tables * local_devices
@@ -198,8 +200,11 @@ def _estimate_evaluation(inputs: MemoryInputs, local_devices: int, *, first: boo
     sets = min(n, max(int(distances / per_set), _MIN_EVALUATED_SETS)) + inputs.baselines
     gathers = first and inputs.ranks > 1
     pooled = 3 * 8 * min(_POOLED_VALUES, m * d) if inputs.baselines and first else 0
+    # A sample of points belongs to some of the devices only.
+    sampled = 1.0 if m <= _MAX_EVALUATED_POINTS else min(_MAX_EVALUATED_POINTS / m + _EVALUATED_RUNS / n, 1.0)
+    evaluated = int(sampled * (local_devices + (n if gathers else 0)))
     result = n * 8 * k * d + inputs.edges * _EDGE_RESULT if gathers else 0
-    return 8 * sets * (local_devices + (n if gathers else 0)) + result + pooled
+    return 8 * sets * evaluated + result + pooled
 
 
 def machine_memory(inputs: MemoryInputs, local_ranks: int = 1) -> int:
