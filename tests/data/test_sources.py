@@ -3,6 +3,7 @@
 import re
 import sys
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -84,6 +85,11 @@ def test_take_of_neighboring_devices_is_a_view():
     assert np.shares_memory(shards.take([1, 2]).points, shards.points)
     assert not np.shares_memory(shards.take([2, 1]).points, shards.points)
     np.testing.assert_array_equal(shards.take([2, 1]).rows, [2, 5, 1, 4])
+    assert np.shares_memory(shards.take(np.arange(shards.n)).offsets, shards.offsets)
+    without = replace(shards, order=None)
+    assert Shards.from_arrays(without.take([1, 2]).to_arrays()).order is None is without.take([2, 1]).order
+    with pytest.raises(DataError, match="rows of the points are not stored"):
+        without.rows  # noqa: B018 - computed on demand
     assert shards.take([]).n == 0
     for ids, message in (([4], "device id is 4; expected 0 to 3"), ([-1], "device id is -1"), ([0.5], "dtype float64")):
         with pytest.raises(DataError, match=message):

@@ -10,8 +10,9 @@ from numpy.testing import assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.messages import Tables
+from p2pkm.core.messages import Tables, share_equal
 from p2pkm.methods.building_blocks.spanning_tree import PendingTables, build_spanning_tree
+from p2pkm.methods.init import reduce_summaries
 from p2pkm.methods.init import registry as recipe
 from p2pkm.methods.init.reduce_summaries import reduce_tables
 from p2pkm.methods.init.tree_summaries import TreeSummaries, choose_sets
@@ -210,6 +211,30 @@ def test_reducing_keeps_weight_and_mean_and_leaves_small_tables_alone():
     assert after[:, -1].sum() == pytest.approx(before[:, -1].sum(), rel=1e-12)
     for f in (1, 2):
         assert (after[:, f] * after[:, -1]).sum() == pytest.approx((before[:, f] * before[:, -1]).sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize("block", [1, 60, 1000])
+def test_tables_that_are_reduced_in_blocks_do_not_depend_on_the_blocks(monkeypatch, block):
+    rng = np.random.default_rng(5)
+    table = arrange([np.ones((1, 2))] * 5, [(i, i + 1) for i in range(4)])
+    rows = np.array([30, 12, 41, 8, 25])
+    flat = np.column_stack((np.zeros(116), rng.normal(size=(116, 2)), rng.uniform(1, 9, 116)))
+    pending = [PendingTables(np.arange(5), Tables(flat.copy(), np.cumsum(rows) - rows, rows)) for _ in range(2)]
+    whole = reduce_tables(pending[0], 10, table.devices)
+    monkeypatch.setattr(reduce_summaries, "_ROWS_PER_BLOCK", block)
+    blocked = reduce_tables(pending[1], 10, table.devices)
+    assert whole.tables.rows[3] == 8 and whole.tables.rows[[0, 1, 2, 4]].max() <= 5
+    assert_array_equal(blocked.tables.rows, whole.tables.rows)
+    assert_array_equal(blocked.tables.flat(), whole.tables.flat())
+
+
+def test_equal_centroids_are_stored_once():
+    same, other = np.tile(np.array([[1.0, np.inf], [0.0, np.nan]]), (4, 1, 1)), np.zeros((3, 1, 1))
+    other[2] = -0.0
+    shared = share_equal(same)
+    assert shared.strides[0] == 0 and not shared.flags.writeable
+    assert_array_equal(shared, same)
+    assert share_equal(other) is other and share_equal(other[:0]).shape == (0, 1, 1)
 
 
 @pytest.mark.parametrize("name", ["_MAX_FLOOD_ROWS", "_MAX_FLOOD_MEMORY"])
