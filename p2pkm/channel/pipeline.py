@@ -247,9 +247,10 @@ class StageChannel(NamedTuple):
     def send(self, compute: Callable[[Any, Devices], Messages], state: Any, devices: Devices) -> Messages:
         """Compute the messages of the devices, and apply the transforms; compute: `message` of the method."""
         messages, context = compute(state, devices), Context(self.number, devices, state)
-        # Transforms may replace the array, so the network must not read the sender's array without a copy.
+        # Transforms may replace the array, so the network must not read the sender's array without a copy. They may
+        # also silence devices.
         if self.transforms and isinstance(messages, DenseMessages):
-            messages = messages._replace(is_stable=False)
+            messages = messages._replace(is_stable=False, senders=None)
         for transform in self.transforms:
             messages = _keep_wire_true(messages, transform.outgoing(messages, context))
         return messages

@@ -352,9 +352,16 @@ class Devices:
         """Return the batch at the initial exchange of a stage."""
         return self.at_turn(0, 0, active_devices)
 
+    @cached_property
+    def active(self) -> Integers:
+        """Positions of the active devices, int64[a], ascending."""
+        return np.flatnonzero(self.active_devices)
+
     def at_turn(self, round: int, turn: int, active_devices: Mask) -> "Devices":
         """Return the batch in a turn of a round; cached properties of points and links stay valid and are kept."""
-        return self._with(round=round, turn=turn, active_devices=active_devices)
+        batch = self._with(round=round, turn=turn, active_devices=active_devices)
+        vars(batch).pop("active", None)
+        return batch
 
     def on_grid(self, grid: Grid) -> "Devices":
         """Return the batch with a grid; cached properties are kept."""
@@ -363,7 +370,7 @@ class Devices:
     def _with(self, **changes: Any) -> "Devices":
         """Copy the batch with changed fields, cached properties included."""
         # `replace` would assign all fields and drop the cached properties, in every turn. Change only fields on which
-        # no cached property depends: round, turn, active_devices, grid.
+        # no cached property depends, except `active`: round, turn, active_devices, grid.
         changed = object.__new__(Devices)
         vars(changed).update(vars(self), **changes)
         return changed

@@ -81,6 +81,9 @@ def _check_dense(messages: DenseMessages, devices: Devices) -> None:
         expect("message", "edges", messages.edges, (len(devices.indices),), np.bool_)
     if messages.wire is not None:
         expect("message", "wire", messages.wire, (n,), np.integer)
+    known = messages.senders
+    if known is not None and not np.array_equal(known, np.flatnonzero(messages.rows >= 0)):
+        refuse("message", f"senders {known}", "the positions of the devices with at least 0 rows, ascending, or None")
     senders = np.flatnonzero((messages.rows >= 0) & ~devices.active_devices)
     if len(senders):
         refuse("message", f"a table of device {senders[0]}, which is not active in this turn", "-1 rows for it")

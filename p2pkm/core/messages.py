@@ -41,6 +41,9 @@ class DenseMessages(NamedTuple):
         Whether `values` still holds the last sent table of every silent device, and is later written to only at devices
         that send their table in the same turn. A network may then read the array without a copy. Only without
         transforms.
+    senders : int64[a] or None
+        Positions of the devices with at least 0 rows, ascending, if they are known; None: found in `rows`. Turns of few
+        devices then take time in proportion to these. Set to None where transforms act.
     """
 
     values: Floats
@@ -51,6 +54,7 @@ class DenseMessages(NamedTuple):
     malformed: Mask | None = None
     wire: Integers | None = None
     is_stable: bool = False
+    senders: Integers | None = None
 
     @property
     def accepted(self) -> Integers:

@@ -322,7 +322,7 @@ def _deliver(network: Network, messages: DenseMessages | SparseMessages) -> Any:
 
 
 def _is_sending(messages: DenseMessages | SparseMessages) -> bool:
-    return len(messages.senders) > 0 if isinstance(messages, SparseMessages) else bool((messages.rows >= 0).any())
+    return bool((messages.rows >= 0).any() if messages.senders is None else len(messages.senders))
 
 
 class _Request(NamedTuple):

@@ -271,10 +271,11 @@ def test_the_transform_of_the_page_has_the_same_bits_on_ranks(rounding):
 
 @pytest.mark.parametrize("transforms", [(), (Transform(),)])
 def test_no_table_stands_where_a_transform_acts(transforms):
-    messages = DenseMessages(np.zeros((2, 1, 1)), np.array([1, -1]), is_stable=True)
+    messages = DenseMessages(np.zeros((2, 1, 1)), np.array([1, -1]), is_stable=True, senders=np.zeros(1, int))
     devices = arrange(POINTS, [(0, 1), (1, 2)]).devices
     sent = StageChannel(transforms, 0).send(lambda state, devices: messages, None, devices)
     assert sent.is_stable is not bool(transforms)
+    assert (sent.senders is None) is bool(transforms)
 
 
 @pytest.mark.parametrize("name", ["delays", "exposes", "alters"])

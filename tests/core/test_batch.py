@@ -51,6 +51,13 @@ def test_one_table_has_centroids_their_weights_and_a_cost():
     assert cost == 1.5**2 + 3 * 0.5**2
 
 
+def test_every_turn_has_active_devices_of_its_own():
+    devices = arrange([np.ones((1, 1))] * 4, [(0, 1), (2, 3)]).devices
+    for active in ([0, 2], [1], [], [0, 1, 2, 3]):
+        devices = devices.at_turn(1, 0, np.isin(np.arange(4), active))
+        assert devices.active.tolist() == active
+
+
 def test_equal_point_weights_other_than_1_reach_the_kernels():
     devices = arrange([np.ones((3, 1))], []).devices
     for weight, known in ((1.0, 0), (2.0, 3)):

@@ -60,6 +60,7 @@ PEER = {
     "message: flat": ("message", change(values=flat), "values of float64 and shape"),
     "message: too many rows": ("message", change(rows=lambda a: a + 1), "the rows of its tables"),
     "message: rows of some": ("message", change(rows=lambda a: a[1:]), r"rows of int64 and shape \(3,\)"),
+    "message: other senders": ("message", change(senders=lambda a: np.arange(2)), r"senders \[0 1\]"),
     "update: nothing": ("update", lambda found: None, "NoneType"),
     "update: single precision": ("update", change(centroids=lambda a: a.astype(np.float32)), "centroids of float32"),
     "update: one centroid more": ("update", change(centroids=lambda a: a[:, :2]), "centroids of float64 and shape"),

@@ -254,7 +254,8 @@ def test_pack_moves_real_rows_to_the_front_in_their_order():
     assert_array_equal(pack(many)[0][0, :60, 0], np.arange(90)[np.arange(90) % 3 != 1])
 
 
-def test_standing_tables_are_read_where_they_are_until_they_no_longer_stand():
+@pytest.mark.parametrize("find_senders", [lambda rows: None, lambda rows: np.flatnonzero(rows >= 0)])
+def test_standing_tables_are_read_where_they_are_until_they_no_longer_stand(find_senders):
     network, (n, k) = LocalNetwork(place(build(4, [(0, 1), (1, 2), (2, 3), (0, 3)]), 0, 1)), (4, 2)
     network.open()
     some, rest = np.array([k, -1, k, -1]), np.array([-1, k, -1, k])
@@ -263,7 +264,7 @@ def test_standing_tables_are_read_where_they_are_until_they_no_longer_stand():
     state = first.copy()
     for rows in (some, rest):
         state[rows > 0] += 100.0
-        inbox = network.exchange(DenseMessages(state, rows, is_stable=True))
+        inbox = network.exchange(DenseMessages(state, rows, is_stable=True, senders=find_senders(rows)))
         assert np.shares_memory(inbox.tables, state)
         assert_array_equal(inbox.tables, state)
         assert_array_equal(inbox.rows, np.full(n, k))
@@ -295,7 +296,7 @@ def test_ranks_hear_who_sent_how_many_rows_whatever_was_said_before(few, topolog
         patch.setattr(mailbox, "_MAX_COMPARED_SLOTS", few)
         boxes = [Mailbox(part, header_rows=1) for part in parts]
     patterns = [rng.integers(low, 4, topology.n) for low in (-1, -1, 0, 1)]
-    last, known = np.full(topology.n, -1), [np.zeros(len(part.indices), np.bool_) for part in parts]
+    last, received = np.full(topology.n, -1), [np.zeros(len(part.indices), np.bool_) for part in parts]
     values = np.zeros((topology.n, 3, 2))
     for _ in range(12):
         rows, cut, r = patterns[rng.integers(4)], rng.random() < 0.2, rng.integers(3, 6)
@@ -303,12 +304,13 @@ def test_ranks_hear_who_sent_how_many_rows_whatever_was_said_before(few, topolog
         last, fresh = np.where(sent, rows, last), rng.random((topology.n, 3, 2))
         values[sent, :] = fresh[sent]
         for part, box in zip(parts, boxes, strict=True):
-            box.write(DenseMessages(fresh[part.ids], rows[part.ids]), r)
+            known = np.flatnonzero(sent[part.ids]) if rng.random() < 0.5 else None
+            box.write(DenseMessages(fresh[part.ids], rows[part.ids], senders=known), r)
         for part, box in zip(parts, boxes, strict=True):
             for peer in part.peers:
                 there = next(one for one in parts[peer.rank].peers if one.rank == part.rank)
                 box.tables[peer.first : peer.last] = boxes[peer.rank].tables[there.send]
-        for part, box, came in zip(parts, boxes, known, strict=True):
+        for part, box, came in zip(parts, boxes, received, strict=True):
             box.receive()
             inbox, who = box.inbox(None), np.concatenate((part.ids, part.ghosts))
             came |= sent[part.indices]

@@ -391,13 +391,23 @@ def gtvmin(
     star_term, as_printed, in_place,
 ):  # fmt: skip
     """Update the active devices; see `p2pkm.kernels.reference.gtvmin`."""
-    all_active = len(active) == len(centroids)
-    result = centroids if in_place else np.empty_like(centroids) if all_active else centroids.copy()
     moves = np.empty((len(active), 2))
+    if not len(active):
+        return centroids if in_place else centroids.copy(), moves
+    all_active = len(active) == len(centroids)
+    result = centroids if in_place else np.empty_like(centroids)
     arrays = points, weights, offsets, centroids, previous, active, indptr, tables, rows, slots, alpha
     rule = theta, passes, star_term, as_printed, np.zeros(0, np.int64)
     load = offsets if all_active else np.concatenate(([0], np.cumsum(offsets[active + 1] - offsets[active])))
-    divide(lambda first, last: _update_devices(*arrays, *rule, first, last, result, moves), load)
+
+    def update(first, last):
+        if not (in_place or all_active):
+            # Each thread copies the devices from its first active one up to that of the next thread.
+            begin, end = active[first] if first else 0, active[last] if last < len(active) else None
+            result[begin:end] = centroids[begin:end]
+        _update_devices(*arrays, *rule, first, last, result, moves)
+
+    divide(update, load)
     return result, moves
 
 

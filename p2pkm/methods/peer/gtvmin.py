@@ -343,8 +343,8 @@ class GTVMin(MethodBase):
         """Send the centroids of the active devices."""
         if devices.active_devices.all():
             return DenseMessages(*pack(state.centroids))
-        values, rows = pack_some(state.centroids, np.flatnonzero(devices.active_devices))
-        return DenseMessages(values, rows, is_stable=values is state.centroids)
+        values, rows = pack_some(state.centroids, devices.active)
+        return DenseMessages(values, rows, is_stable=values is state.centroids, senders=devices.active)
 
     def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
         """Run the passes of the active devices, then test for convergence and two-cycles."""
@@ -360,7 +360,7 @@ class GTVMin(MethodBase):
         # On a grid the update computes the exact minimizer; `move_on_grid` then applies the relaxation in whole steps.
         theta = relaxation if devices.grid is None else 1.0
         weighted = weigh_equally(devices) if self.normalize_losses else devices
-        active = np.flatnonzero(devices.active_devices)
+        active = devices.active
         is_later_color = devices.turn > 0 and self.schedule == "colored"
         if self.safeguard or self.matching == "optimal":
             rule = PassRule(self.matching == "optimal", theta, self.local_steps, self.safeguard)
@@ -374,8 +374,10 @@ class GTVMin(MethodBase):
             # The kernel may overwrite the array of centroids only if nothing else reads the old values. In the first
             # turn of a round `previous` refers to this array; a grid and swaps compare old and new centroids below.
             in_place = is_later_color and devices.grid is None and not self.swaps
+            # The distance to the centroids of two rounds ago is only read by `_find_two_cycles`.
             centroids, moves = devices.kernels.gtvmin(
-                points, masses, offsets, state.centroids, state.previous, active, devices.indptr,
+                points, masses, offsets, state.centroids,
+                state.previous if self.schedule == "jacobi" else state.centroids, active, devices.indptr,
                 inbox.tables, inbox.rows, inbox.slots, alpha, theta, self.local_steps,
                 self.star_term, self.update_rule == "as-printed", in_place,
             )  # fmt: skip
