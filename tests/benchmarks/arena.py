@@ -65,8 +65,9 @@ class Arena:
         algorithm: Any = GTVMin(len(self.means), schedule=schedule, tol=0.0)  # type: ignore[arg-type]
         monitor: Any = Blind(self.network)
         context = RunContext(self.devices, self.topology.colors, monitor, stamp)
-        start = Start(self.start(), np.ones(len(self.devices), np.bool_))
-        ending = run_stage(Stage("gtvmin", algorithm, rounds), start, context, is_method_stage=False)
+        stage, everybody = Stage("gtvmin", algorithm, rounds), np.ones(len(self.devices), np.bool_)
+        # The start has no name here: like a run, the stage holds the only reference to it, and frees it.
+        ending = run_stage(stage, Start(self.start(), everybody), context, is_method_stage=False)
         return ending, np.diff(stamps).tolist()
 
     def clock(self, rounds: int, schedule: str = "jacobi") -> list[float]:
