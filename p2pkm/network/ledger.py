@@ -219,7 +219,7 @@ class Ledger:
         if messages.malformed is not None:
             self.refused = self.refused + messages.malformed * _count_receivers(self._indptr, edges)
         row_bytes = 8 * (messages.values.shape[2] - messages.header)
-        self._note((stage, turn), (messages.rows, row_bytes, edges, None, messages.wire))
+        self._note((stage, turn), (messages.rows, row_bytes, edges, None, messages.wire), messages.senders)
 
     def count_sparse(self, sparse: SparseMessages, delivery: Delivery, at: tuple[int, int]) -> None:
         """Record an exchange of sparse messages; delivery: table of each edge of the senders."""
@@ -234,11 +234,11 @@ class Ledger:
             self._add_up_sparse()
         self._note(at, (sparse.tables.rows, row_bytes, delivery.edges, sparse.senders, sparse.wire))
 
-    def _note(self, at: tuple[int, int], sent: _Sent) -> None:
-        """Store an exchange; repetitions of a pending exchange only increase its count."""
+    def _note(self, at: tuple[int, int], sent: _Sent, known: Integers | None = None) -> None:
+        """Store an exchange; repetitions of a pending exchange only increase its count; known: see `_add_up`."""
         rows, row_bytes, edges, senders, wire = sent
         if self._is_large:
-            self._add_up(ExchangeRecord(*at, rows, row_bytes, edges, senders, wire), 1)
+            self._add_up(ExchangeRecord(*at, rows, row_bytes, edges, senders, wire), 1, known)
             self._add_up_sparse()
             return
         # Equal keys mean equal exchanges: all arrays of one field have the same type (edges: bool for dense, int64 for
@@ -387,15 +387,15 @@ class Ledger:
             self._sequence = array("i", self._sequence)
         self._sequence.append(pattern)
 
-    def _add_up(self, exchange: ExchangeRecord, times: int) -> None:
-        """Add an exchange to the totals, `times` times."""
+    def _add_up(self, exchange: ExchangeRecord, times: int, known: Integers | None = None) -> None:
+        """Add an exchange to the totals, `times` times; known: positions of the senders, None: found in the rows."""
         # Sparse messages are added up by `_add_up_sparse`.
         if exchange.senders is not None:
             return
         if exchange.edges is not None:
             self._add_up_edges(exchange, np.asarray(exchange.edges), times)
             return
-        sending, rows = exchange.sent_rows
+        sending, rows = exchange.sent_rows if known is None else (known, exchange.rows[known])
         wire = None if exchange.wire is None else exchange.wire[sending]
         sent = rows, exchange.row_bytes, wire
         _add(self._senders.reserve(times * _largest(sent)), sending, sent, times)
@@ -453,9 +453,12 @@ def _add(
     is_everywhere = len(places) == sums.shape[1]
     volume = rows * row_bytes
     counts: tuple[Any, ...] = (1, rows, volume, volume if wire is None else wire)
+    increase = np.zeros(0 if is_everywhere else sums.shape[1], sums.dtype)
+    # Sums fit the type of `sums`, see `_Totals.reserve`.
     for total, count in zip(sums, counts, strict=True):
         if is_everywhere:
-            # The sum fits the type of `total`, see `_Totals.reserve`.
             np.add(total, times * count, out=total, casting="unsafe")
         else:
-            total[places] += np.asarray(times * count).astype(total.dtype)
+            # Half of the time of an addition at the places alone.
+            increase[places] = times * count
+            total += increase

@@ -265,6 +265,22 @@ def test_above_the_size_what_is_sent_is_added_up_and_no_exchange_is_kept(monkeyp
     assert large.exchanges == large.digests == []
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_above_the_size_turns_of_some_devices_add_up_to_what_each_has_sent(monkeypatch, known):
+    monkeypatch.setattr("p2pkm.network.ledger.LARGE", 2)
+    rng, n = np.random.default_rng(0), 9
+    large, expected = Ledger(np.arange(n + 1)), np.zeros((n, 4), np.int64)
+    for turn in range(40):
+        rows = np.where(rng.random(n) < rng.choice([0.2, 0.9, 1.0]), rng.integers(0, 3, n), -1)
+        wire = rng.integers(0, 2**12, n) if rng.random() < 0.3 else None
+        senders = np.flatnonzero(rows >= 0)
+        sent = DenseMessages(np.zeros((n, 2, 3)), rows, wire=wire, senders=senders if known else None)
+        large.count_dense(sent, None, 0, turn)
+        for i in senders:
+            expected[i] += 1, rows[i], 24 * rows[i], 24 * rows[i] if wire is None else wire[i]
+    assert_array_equal(large.edges, expected)
+
+
 @pytest.mark.parametrize("beside", [False, True])
 def test_exchanges_come_back_from_what_a_checkpoint_keeps(beside):
     """beside: another rank has sent over some of its edges only, and has given lengths, in each exchange."""
