@@ -91,6 +91,9 @@ class Kernels(Protocol):
     def gtv(self, centroids: Floats, ids: Integers, *links: Any) -> Floats:
         """Compute the total variation of every link."""
 
+    def add_differences(self, start: Floats, local: Floats, tables: Floats, *links: Any) -> tuple[Floats, Integers]:
+        """Add the weighted differences of received tables to those of every device."""
+
     def losses(self, points: Floats, weights: Floats, offsets: Integers, sets: Floats) -> tuple[Floats, Integers]:
         """Compute the cost of every device on its local points, and the labels."""
 

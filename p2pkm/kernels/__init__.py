@@ -189,6 +189,7 @@ def _calls(dtype: str) -> list[tuple[str, tuple[Any, ...]]]:
         ("components", (indptr, neighbors)),
         ("layers", (indptr, neighbors, neighbors[:1])),
         ("mirror", (indptr, neighbors)),
+        ("add_differences", (centroids, centroids, centroids, indptr, neighbors, weights)),
         ("lanczos", (indptr, neighbors.astype(np.int32), *np.ones((4, 2, 3)), np.ones(3), 1)),
         ("gtv", (centroids, np.array([0, 1]), indptr, neighbors, neighbors)),
         ("fuzzy_cmeans", (rows, weights, offsets, centroids, neighbors, 1, 0.0, 0)),

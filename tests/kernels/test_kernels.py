@@ -294,6 +294,28 @@ def test_moments_of_clusters_by_hand(form):
     assert found[0].dtype == np.int64
 
 
+def test_sums_of_received_tables_equal_their_twins():
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        n, r, w = (int(rng.integers(1, most)) for most in (14, 7, 5))
+        indptr, indices = draw_graph(rng, n)
+        # Tables of the stage may have more rows, and more columns, than those of this exchange.
+        tables = draw_centroids(rng, n + 3, r + int(rng.integers(0, 2)), w + int(rng.integers(0, 2)))
+        slots = np.where(rng.random(len(indices)) < 0.2, -1, rng.integers(0, n + 3, len(indices)))
+        start, local = rng.normal(size=(n, r, w)), draw_centroids(rng, n, r, w)
+        assert_same((start, local, freeze(tables), indptr, slots, rng.normal(size=len(indices))), "add_differences")
+
+
+@FORMS
+def test_differences_are_added_to_their_receiver_in_the_order_of_its_links(form):
+    # The first device adds 1e16 and -1e16 before 1, and the absent row of the third table to no sum.
+    tables = np.array([[[0.0], [1.0]], [[1e16], [2.0]], [[-1e16], [np.inf]], [[1.0], [4.0]]])
+    indptr, slots = np.array([0, 3, 4, 5, 5]), np.array([1, 2, 3, 0, -1])
+    sums, counts = form.add_differences(np.zeros((4, 2, 1)), tables, tables, indptr, slots, np.array([1, 1, 1, 0.5, 1]))
+    assert_array_equal(sums[:, :, 0], [[1.0, 4.0], [-5e15, -0.5], [0.0, 0.0], [0.0, 0.0]])
+    assert_array_equal(counts, [[3, 2], [1, 1], [0, 0], [0, 0]])
+
+
 def draw_held(rng, n, r, w):
     """Return what n devices hold that have flooded nothing yet: their own table each."""
     rows = rng.integers(0, r + 1, n)

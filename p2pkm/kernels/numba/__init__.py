@@ -3,6 +3,7 @@
 from typing import Any
 
 from p2pkm.kernels.numba import compiling  # noqa: F401 - starts counting compilation time
+from p2pkm.kernels.numba.averaging import _add_differences, add_differences
 from p2pkm.kernels.numba.cdkm import cdkm
 from p2pkm.kernels.numba.cost import _evaluate_costs, _losses, evaluate_costs, losses
 from p2pkm.kernels.numba.flooding import _merge_flooded, concatenate_tables, merge_flooded
@@ -14,6 +15,7 @@ from p2pkm.kernels.numba.reductions import _cluster_moments, _moments, cluster_m
 from p2pkm.kernels.numba.wire_format import _integer_bits, integer_bits
 
 __all__ = [
+    "add_differences",
     "cdkm",
     "cluster_moments",
     "color",
@@ -38,7 +40,7 @@ __all__ = [
 _COMPILED_BACKENDS = {
     "gtv": _gtv, "gtvmin": _update_devices, "integer_bits": _integer_bits, "kmeans": _devices,
     "lanczos": _lanczos, "losses": _losses, "merge_flooded": _merge_flooded, "moments": _moments,
-    "evaluate_costs": _evaluate_costs, "cluster_moments": _cluster_moments,
+    "evaluate_costs": _evaluate_costs, "cluster_moments": _cluster_moments, "add_differences": _add_differences,
 }  # fmt: skip
 
 

@@ -13,7 +13,6 @@ from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import Inbox
 from p2pkm.core.sorting import blocks
 from p2pkm.core.states import register
-from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.building_blocks.total_variation import received_edges
 from p2pkm.network.graph import Topology, find_first
 
@@ -35,17 +34,14 @@ def local_sums(devices: Devices, centroids: Floats) -> Floats:
     centroids : float64[n, k, d]
         Absent rows are +inf and are assigned no points.
     """
-    n, k, d = centroids.shape
     _, labels = devices.kernels.losses(*devices.kernel_inputs, centroids)
-    is_labeled = labels >= 0
-    cells = (np.repeat(np.arange(n) * k, devices.sizes) + labels)[is_labeled]
-    sums = np.empty((n * k, d + 1))
-    for f, column in enumerate((*devices.stored.T, np.ones(len(labels)))):
-        sums[:, f] = np.bincount(cells, (devices.point_weights * column)[is_labeled], n * k)
-    sums = sums.reshape(n, k, d + 1)
+    # Deviations from the origin are the points.
+    origin = np.zeros_like(centroids)
+    members, weights, coordinates, _ = devices.kernels.cluster_moments(*devices.kernel_inputs, labels, origin)
+    sums = np.concatenate((coordinates, weights[:, :, None]), axis=2)
     if devices.min_count > 1:
         # Clusters of fewer points must not leave the device.
-        sums[count_nearest(devices, labels, k) < devices.min_count] = 0.0
+        sums[members < devices.min_count] = 0.0
     return sums
 
 
@@ -92,10 +88,31 @@ def add_received_tables(devices: Devices, inbox: Inbox, tables: Floats) -> Float
 
 def mix(devices: Devices, tables: Floats, inbox: Inbox) -> Floats:
     """Perform one gossip step P z with the weights P_ij of `mixing_weights`; P_ii is 1 minus their sum."""
-    mixed, weights = tables.copy(), mixing_weights(devices)
-    for positions, edges, received in iter_neighbor_tables(devices, inbox, tables.shape[1:]):
-        mixed[positions] += weights[edges, None, None] * (received - tables[positions])
-    return mixed
+    return add_differences(devices, inbox, tables, tables, mixing_weights(devices))[0]
+
+
+def add_differences(
+    devices: Devices, inbox: Inbox, start: Floats, local: Floats, weights: Floats
+) -> tuple[Floats, Integers]:
+    """Add weight x (received - local) of the last table received over each active edge, neighbors in ascending id.
+
+    Every device thus adds its neighbors' tables in the same order on any number of ranks. Numbers that are not finite
+    at one of both ends are ignored.
+
+    Parameters
+    ----------
+    start, local : float64[n, r, w]
+        Tables to which the differences are added; tables of the devices.
+    weights : float64[e]
+
+    Returns
+    -------
+    sums : float64[n, r, w]
+    counts : int64[n, r]
+        Number of neighbors whose row is present, like that of the device.
+    """
+    slots = np.where(devices.active_edges, inbox.slots, -1)
+    return devices.kernels.add_differences(start, local, inbox.tables, devices.indptr, slots, weights)
 
 
 def mixing_weights(devices: Devices) -> Floats:

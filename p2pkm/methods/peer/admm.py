@@ -12,7 +12,7 @@ from p2pkm.core.protocols import MethodBase, RunOutline
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import check_integer, check_positive
-from p2pkm.methods.building_blocks.averaging import has_converged, iter_neighbor_tables, local_sums
+from p2pkm.methods.building_blocks.averaging import add_differences, has_converged, local_sums
 from p2pkm.methods.init.value import Init
 
 # Smallest default of eta, in points.
@@ -160,12 +160,11 @@ class ADMM(MethodBase):
         """Update the dual variables with the received disagreement, then the centroids."""
         present = np.isfinite(state.centroids)
         local_centroids = np.where(present, state.centroids, 0.0)
-        link_counts = np.zeros_like(local_centroids)
-        disagreement = np.zeros_like(local_centroids)
-        for receivers, _, received in iter_neighbor_tables(devices, inbox, local_centroids.shape[1:]):
-            shared = present[receivers] & np.isfinite(received)
-            link_counts[receivers] += shared
-            disagreement[receivers] += np.where(shared, local_centroids[receivers] - received, 0.0)
+        # Local minus received: weight -1.
+        disagreement, shared = add_differences(
+            devices, inbox, np.zeros_like(local_centroids), state.centroids, np.full(len(devices.indices), -1.0)
+        )
+        link_counts = shared[:, :, None]
         eta = (_LEAST_ETA if self.eta is None else self.eta) * devices.unit
         # The initial centroids do not minimize the augmented Lagrangian, so their disagreement changes no dual
         # variable.

@@ -12,7 +12,7 @@ from p2pkm.core.protocols import MethodBase, Work
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import check_integer, check_positive
-from p2pkm.methods.building_blocks.averaging import has_converged, iter_neighbor_tables, local_sums
+from p2pkm.methods.building_blocks.averaging import add_differences, has_converged, local_sums
 from p2pkm.methods.init.value import Init
 
 # Step size relative to the bound below which the objective cannot increase.
@@ -179,10 +179,10 @@ class DGC(MethodBase):
         """Take a gradient step; after the last step of a round assign the points again."""
         present = np.isfinite(state.centroids)
         local_centroids = np.where(present, state.centroids, 0.0)
-        disagreement = np.zeros_like(local_centroids)
-        for receivers, _, received in iter_neighbor_tables(devices, inbox, local_centroids.shape[1:]):
-            shared = present[receivers] & np.isfinite(received)
-            disagreement[receivers] += np.where(shared, local_centroids[receivers] - received, 0.0)
+        # Local minus received: weight -1.
+        disagreement, _ = add_differences(
+            devices, inbox, np.zeros_like(local_centroids), state.centroids, np.full(len(devices.indices), -1.0)
+        )
         scale = self.effective_rho(devices) * devices.total_weight
         gradient = (state.mass[:, :, -1:] * local_centroids - state.mass[:, :, :-1]) / scale + disagreement
         step_sizes = self.step_sizes(devices)[:, None, None]

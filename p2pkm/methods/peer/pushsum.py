@@ -7,7 +7,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.messages import Inbox
-from p2pkm.methods.building_blocks.averaging import iter_neighbor_tables, relative_weights
+from p2pkm.methods.building_blocks.averaging import add_differences, relative_weights
 from p2pkm.methods.building_blocks.lloyd_by_averages import CountedLloyd
 from p2pkm.methods.init.value import Init
 
@@ -123,9 +123,8 @@ class PushSumLloyd(CountedLloyd):
         """Add the shares of the neighbors to the share that each device keeps."""
         total = self.retained(averages, devices)
         weights = self.received_weights(devices)
-        for receivers, edges, received in iter_neighbor_tables(devices, inbox, total.shape[1:]):
-            total[receivers] += received if weights is None else weights[edges, None, None] * received
-        return total
+        weights = np.ones(len(devices.indices)) if weights is None else weights
+        return add_differences(devices, inbox, total, np.zeros_like(total), weights)[0]
 
     def fair_shares(self, devices: Devices) -> Floats:
         """Estimate the weight of each device in the long run from its links and those of its neighbors, float64[n]."""
