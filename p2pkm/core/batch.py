@@ -375,7 +375,7 @@ class Devices:
         # `replace` would assign all fields and drop the cached properties, in every turn. Change only fields on which
         # no cached property depends, except `active`: round, turn, active_devices, grid.
         changed = object.__new__(Devices)
-        vars(changed).update(vars(self), **changes)
+        object.__setattr__(changed, "__dict__", vars(self) | changes)
         return changed
 
     def kmeans(self, k: int, purpose: int, *, starts: int, limit: int = 300, greedy: bool = True) -> tuple[

@@ -10,6 +10,8 @@ from p2pkm.core.states import register
 
 # Width given to `blocks` when tables are copied: about 16,000 tables at a time, so that temporary arrays stay small.
 _BLOCK_WIDTH = 256
+# Tables up to which slices take less time than the indices of their rows, as in most turns of a tree pass.
+_FEW_TABLES = 4
 # Devices per sender up to which checking all tables takes less time than selecting those of the senders.
 _SCATTERED = 16
 
@@ -152,6 +154,9 @@ class Tables(NamedTuple):
 
     def flat(self) -> Floats:
         """Concatenate the rows of all tables, float64[rows.sum(), w]."""
+        if 0 < len(self.rows) <= _FEW_TABLES:
+            ranges = zip(self.starts.tolist(), self.rows.tolist(), strict=True)
+            return np.concatenate([self.values[first : first + count] for first, count in ranges])
         return self.values[expand_ranges(self.starts, self.rows)]
 
     def copy_to(self, values: Floats, starts: Integers) -> None:

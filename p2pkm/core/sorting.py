@@ -57,7 +57,8 @@ def sort_by(owner: NDArray[np.integer[Any]], n: int) -> tuple[NDArray[np.integer
 
 def find_runs(ascending: Ints) -> Ints:
     """Find the first index of each run of equal numbers, int64[runs]."""
-    new = np.ones(len(ascending), np.bool_)
+    new = np.empty(len(ascending), np.bool_)
+    new[:1] = True
     np.not_equal(ascending[1:], ascending[:-1], out=new[1:])
     return new.nonzero()[0]
 

@@ -82,7 +82,9 @@ def number_bits(
     # In the turns of a tree pass, most ranks send nothing.
     if not n:
         return np.zeros(0, np.int64)
-    is_integer = np.all((np.abs(tables) < _INTEGER_LIMIT) & (np.rint(tables) == tables), axis=(1, 2))
+    is_integer = ((np.abs(tables) < _INTEGER_LIMIT) & (np.rint(tables) == tables)).all(axis=(1, 2))
+    if is_integer.all():
+        return 1 + kernel(tables.astype(np.int64), rows, rice=rice)
     integers = np.where(is_integer[:, None, None], tables, 0.0).astype(np.int64)
     plain_bits = _VALUE_BITS * d * (np.full(n, k) if rows is None else np.maximum(rows, 0))
     return 1 + np.where(is_integer, kernel(integers, rows, rice=rice), plain_bits)

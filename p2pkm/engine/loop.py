@@ -352,7 +352,8 @@ def _check_termination(context: RunContext, state: Any, any_sent: bool, t: int) 
     is_enabled = checkpointer is not None and checkpointer.is_enabled
     # One integer reduction carries all decisions of a round, so that all ranks take the same ones: a signal may reach
     # one rank only, and integer sums, unlike float sums, do not depend on the order of the ranks.
-    counts = [signal != 0, signal == SIGTERM, is_due, is_enabled, any_sent, np.sum(~converged), np.sum(~oscillating)]
+    counts = [signal != 0, signal == SIGTERM, is_due, is_enabled, any_sent,
+              *(len(flags) - np.count_nonzero(flags) for flags in (converged, oscillating))]  # fmt: skip
     totals = context.monitor.network.total(np.array(counts, np.int64))
     signaled, terminated, saves_due, saves_enabled, senders, not_converged, not_oscillating = totals
     stop = "terminated" if terminated else "interrupted" if signaled else ""

@@ -24,7 +24,6 @@ from p2pkm.engine.point_feed import PointFeed
 from p2pkm.engine.preliminaries import Scaling, explain, list_preliminaries, run_preliminaries, summarize
 from p2pkm.engine.run_secret import describe_secret, draw_secret
 from p2pkm.kernels.compile_time import count_compilation
-from p2pkm.kernels.streams import shared_key
 from p2pkm.methods.init.pipelines import Stage, describe_graph_use, stages
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.metrics.cost_ratio import CostEvaluator, cluster_centrally, gather_points
@@ -148,7 +147,7 @@ def _run(config: RunConfig, part: RankPart, world: World, hooks: RootHooks, *, e
     monitor = Monitor(network, config.record_every, hooks.on_record, topology)
     hooks.begin()
     _tell_rank_partition(hooks, partition_metrics)
-    setting = InitContext(topology, sizes, shared_key(config.seed), algorithm.k, part.shards.d, channel.exposes)
+    setting = InitContext(topology, sizes, devices.shared_key, algorithm.k, part.shards.d, channel.exposes)
     # A checkpoint would contain the keys that are derived from the secret.
     checkpointer = Checkpointer(
         monitor, None if algorithm.traits.is_secret else hooks.checkpoints, part.shards, kernels, part.saved

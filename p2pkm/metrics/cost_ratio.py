@@ -223,13 +223,15 @@ class CostEvaluator:
         first = find_runs(np.maximum.accumulate(numbers))
         # The cache contains costs only: with contingency tables, all models are evaluated.
         known = self._cached_costs if n_classes == 0 else {}
-        fresh = np.array([content not in known for content in distinct])
+        fresh = np.array([content not in known for content in distinct] if known else [True] * len(distinct))
         points, weights, offsets, classes = self._sample
         costs, tables = self._devices.kernels.evaluate_costs(
             points, weights, offsets, classes, n_classes, np.ascontiguousarray(models[first[fresh]])
         )
         gathered = self._network.gather_by_device(costs, self._sampled_devices)
-        total = np.array([known.get(content, np.nan) for content in distinct])
+        total = np.full(len(distinct), np.nan)
+        if not fresh.all():
+            total[~fresh] = [known[content] for content in distinct if content in known]
         if gathered is not None:
             total[fresh] = self._points_per_sample * _add_rows(gathered)
         if (len(self._cached_costs) + len(distinct)) * models[0].nbytes > _REMEMBERED:

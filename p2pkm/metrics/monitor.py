@@ -14,6 +14,7 @@ from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.chunks import label
 from p2pkm.core.sorting import blocks
 from p2pkm.core.states import optional
+from p2pkm.core.traits import MethodTraits
 from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.metrics.clustering import ari
 from p2pkm.metrics.cost_ratio import CostEvaluator, CostRatios
@@ -106,6 +107,9 @@ class Monitor:
         # Arrays of the points in the batch; digests, and losses and scores of the last record, if with these points.
         self._points: tuple[Any, ...] | None = None
         self._measured: tuple[NDArray[np.uint8], Floats] | None = None
+        # Method of the last record, and its traits.
+        self._algorithm: Any = None
+        self._traits = MethodTraits()
         # Whether points have changed since the last record, and since the baselines were computed.
         self._changed = self._unpriced = False
 
@@ -233,10 +237,13 @@ class Monitor:
         evaluator = self.cost_evaluator
         self.cost_ratios = evaluator.evaluate(state.centroids, closing=closing, final=final) if evaluator else None
         ledger = self.network.ledger
-        counts = *ledger.totals, ledger.wire_total, np.count_nonzero(state.converged & (devices.ids != devices.server))
+        counts = *ledger.sums, np.count_nonzero(state.converged & (devices.ids != devices.server))
         messages, volume, wire, converged = self.network.total(np.array(counts, np.int64))
         if not self._root:
             return
+        # Equal in all records of a stage; some methods compute them from their parameters.
+        if self._algorithm is not algorithm:
+            self._algorithm, self._traits = algorithm, algorithm.traits
         losses = self.losses = rows[: devices.clients, 0].copy()
         self._chain_up(np.ascontiguousarray(rows[:, 3:]).view(np.uint8))
         filled = np.isfinite(losses) & (rows[: devices.clients, 2] > 0)
@@ -248,9 +255,9 @@ class Monitor:
             **now, "objective": objective, "gtv": gtv,
             "ratio_mean": None if self.cost_ratios is None else mean(self.cost_ratios.ratios),
             "messages": int(messages), "bytes": int(volume), "wire_bytes": int(wire), "converged": int(converged),
-            "descent": self._certify(algorithm, objective, now["round"]),
+            "descent": self._certify(objective, now["round"]),
         }  # fmt: skip
-        if self._build_evaluator is not None and not algorithm.traits.derives_features:
+        if self._build_evaluator is not None and not self._traits.derives_features:
             record["break"] = self._changed
         if devices.server >= 0:
             record["ari_clients"] = mean(*np.delete(rows[: devices.clients, 1:3], self.excluded, axis=0).T)
@@ -316,7 +323,7 @@ class Monitor:
             self._label(centroids, rows)
             return
         measured = self._measured
-        if measured is None or not np.array_equal(measured[0], digests):
+        if measured is None or measured[0] is not digests:
             self._label(centroids, rows)
             measured = self._measured = digests, rows[:, :2].copy()
         rows[:, :2] = measured[1]
@@ -361,7 +368,7 @@ class Monitor:
         sums = np.empty((len(devices), 3))
         self._add_up(self.gtv, sums[:, 0])
         sums[:, 1] = sums[:, 0]
-        sums[:, 2] = np.diff(devices.indptr)
+        sums[:, 2] = devices.indptr[1:] - devices.indptr[:-1]
         objective = algorithm.objective
         if objective is not None:
             variation = objective.variation(devices, tables, senders)
@@ -386,17 +393,18 @@ class Monitor:
         k = centroids.shape[1]
         factors: Floats = np.empty((len(devices), 2))
         for block in blocks(len(devices), _ROUNDED * k * devices.d):
-            links = 2 * k * np.diff(devices.indptr[block.start : block.stop + 1])
+            ends = devices.indptr[block.start : block.stop + 1]
+            links = 2 * k * (ends[1:] - ends[:-1])
             sizes = np.diff(devices.offsets[block.start : block.stop + 1])
             local = sizes if self._masses is None else self._masses[block]
             masses = weights[block] * local + 2 * k * alpha[block]
             factors[block, 0] = masses * np.square((sizes + links + 3) * _ROUNDOFF)
             magnitudes = np.where(np.isfinite(centroids[block]), np.abs(centroids[block]), 0.0)
-            extent = self._extent[block].astype(np.float64)
-            # A loop, because np.max along such a short axis takes several times as long.
-            for c in range(k):
-                np.maximum(extent, magnitudes[:, c], out=extent)
-            factors[block, 1] = np.cumsum(np.square(extent), axis=1)[:, -1]
+            # Halves, because np.max along such a short axis takes several times as long.
+            while (rows := magnitudes.shape[1]) > 1:
+                magnitudes = np.maximum(magnitudes[:, : (rows + 1) // 2], magnitudes[:, rows // 2 :])
+            extent = np.maximum(self._extent[block], magnitudes[:, 0])
+            factors[block, 1] = np.square(extent).cumsum(axis=1)[:, -1]
         return factors
 
     def _add_up(self, values: Floats, sums: Floats) -> None:
@@ -409,9 +417,9 @@ class Monitor:
             moments = devices.kernels.moments(values[links, None], np.zeros(0), offsets - links.start, np.zeros(1))
             sums[block] = moments[:, 1]
 
-    def _certify(self, algorithm: Any, objective: float | None, t: int) -> str:
+    def _certify(self, objective: float | None, t: int) -> str:
         """Return the certificate of descent of (7) up to this record: "certified", "violated" or "not claimed"."""
-        promised = algorithm.traits.guarantees_descent and not (self.altered or self._devices.min_count)
+        promised = self._traits.guarantees_descent and not (self.altered or self._devices.min_count)
         if not promised or self._devices.has_stale_or_varying_links or objective is None:
             return "not claimed"
         if t == 0:

@@ -283,23 +283,22 @@ class _FrameSelection:
     def capture(self, devices_of_rank: Devices, centroids: Floats, gtv: Floats, losses: Floats) -> Frame | None:
         """Gather a frame on rank 0."""
         network, (_, rows, d) = self._network, centroids.shape
-        tables = np.clip(centroids[self._local], -_HUGE, np.where(centroids[self._local] < np.inf, _HUGE, np.inf))
+        tables = centroids[self._local].reshape(-1, rows * d)
+        shown = np.empty((len(tables), rows * d + 1), np.float32)
+        links = np.empty((len(self._edges), 2))
+        links[:, 0] = gtv[self._edges]
+        links[:, 1] = network.ledger.volume(self._edges).view(np.float64)
         with np.errstate(over="ignore"):
-            shown = np.column_stack((
-                tables.reshape(len(tables), rows * d),
-                self._sum_gtv(devices_of_rank, centroids, gtv),
-            ))
-            devices = network.gather_by_device(shown.astype(np.float32), self._counts)
-        volume = network.ledger.volume(self._edges)
-        links = network.gather_by_device(
-            np.column_stack((gtv[self._edges], volume.view(np.float64))), self._edge_counts
-        )
-        if devices is None:
-            return None
-        volume = np.ascontiguousarray(links[:, 1]).view(np.int64)
-        with np.errstate(over="ignore"):
+            # Absent centroids stay +inf.
+            shown[:, :-1] = np.where(tables < np.inf, tables.clip(-_HUGE, _HUGE), np.inf)
+            shown[:, -1] = self._sum_gtv(devices_of_rank, centroids, gtv)
+            devices = network.gather_by_device(shown, self._counts)
+            links = network.gather_by_device(links, self._edge_counts)
+            if devices is None:
+                return None
             cost = np.where(np.isfinite(losses), losses, np.nan)[self.devices].astype(np.float32)
             link_gtv = links[self._up, 0].astype(np.float32)
+        volume = np.ascontiguousarray(links[:, 1]).view(np.int64)
         shape = len(devices), rows, d
         return Frame(
             devices[:, :-1].reshape(shape), cost, devices[:, -1], link_gtv, volume[self._up] + volume[self._down]

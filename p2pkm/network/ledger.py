@@ -28,8 +28,8 @@ _BLOCK_WIDTH = 64
 _SPARSE_RATIO = 8
 # Header of a packed exchange: bytes of a row, lengths and types of the arrays.
 _HEADER = Struct("<q4q4s")
-# Fields of an `ExchangeRecord` from `rows` on.
-_Sent = tuple[Integers, int, Mask | Integers | None, Integers | None, Integers | None]
+# Rows, bytes of a row, edges and encoded bytes of a dense exchange, as in `ExchangeRecord`.
+_Sent = tuple[Integers, int, Mask | None, Integers | None]
 _Key = tuple[int | bytes | None, ...]
 # Mask of a part of a fingerprint: 40 bits, so that sums over ranks do not overflow int64.
 PART = 2**40 - 1
@@ -219,7 +219,7 @@ class Ledger:
         if messages.malformed is not None:
             self.refused = self.refused + messages.malformed * _count_receivers(self._indptr, edges)
         row_bytes = 8 * (messages.values.shape[2] - messages.header)
-        self._note((stage, turn), (messages.rows, row_bytes, edges, None, messages.wire), messages.senders)
+        self._note((stage, turn), (messages.rows, row_bytes, edges, messages.wire), messages.senders)
 
     def count_sparse(self, sparse: SparseMessages, delivery: Delivery, at: tuple[int, int]) -> None:
         """Record an exchange of sparse messages; delivery: table of each edge of the senders."""
@@ -230,29 +230,28 @@ class Ledger:
             wire = sparse.wire[np.searchsorted(sparse.senders, senders)]
         self._pending_sparse.append((delivery.edges, rows, volume, wire))
         pending = len(self._pending_sparse)
-        if pending >= _MAX_PENDING or pending * self._n > LARGE:
+        if self._is_large or pending >= _MAX_PENDING or pending * self._n > LARGE:
             self._add_up_sparse()
-        self._note(at, (sparse.tables.rows, row_bytes, delivery.edges, sparse.senders, sparse.wire))
+        if not self._is_large:
+            sent = sparse.tables.rows, row_bytes, delivery.edges, sparse.senders, sparse.wire
+            self._append(at, self._pattern_number(ExchangeRecord(*at, *sent)))
 
-    def _note(self, at: tuple[int, int], sent: _Sent, known: Integers | None = None) -> None:
-        """Store an exchange; repetitions of a pending exchange only increase its count; known: see `_add_up`."""
-        rows, row_bytes, edges, senders, wire = sent
+    def _note(self, at: tuple[int, int], sent: _Sent, known: Integers | None) -> None:
+        """Store a dense exchange; repetitions of a pending one only increase its count; known: see `_add_up`."""
+        rows, row_bytes, edges, wire = sent
         if self._is_large:
-            self._add_up(ExchangeRecord(*at, rows, row_bytes, edges, senders, wire), 1, known)
-            self._add_up_sparse()
+            self._add_up(ExchangeRecord(*at, rows, row_bytes, edges, wire=wire), 1, known)
             return
-        # Equal keys mean equal exchanges: all arrays of one field have the same type (edges: bool for dense, int64 for
-        # sparse messages, which also have senders), so equal bytes are equal arrays.
+        # Equal keys mean equal exchanges: all arrays of one field have the same type, so equal bytes are equal arrays.
         key = (
             row_bytes,
             rows.tobytes(),
             None if edges is None else edges.tobytes(),
-            None if senders is None else senders.tobytes(),
             None if wire is None else wire.tobytes(),
         )
         pending = self._pending.get(key)
         if pending is None:
-            pending = self._enqueue(key, ExchangeRecord(*at, rows, row_bytes, edges, senders, wire))
+            pending = self._enqueue(key, ExchangeRecord(*at, rows, row_bytes, edges, wire=wire))
         pending.times += 1
         self._append(at, pending.pattern)
 
@@ -288,19 +287,25 @@ class Ledger:
     @property
     def totals(self) -> tuple[int, int]:
         """Messages and bytes that the batch has sent so far."""
-        self._count()
-        return self._total(0), self._total(2)
+        return self.sums[:2]
 
     @property
     def wire_total(self) -> int:
         """Encoded bytes that the batch has sent so far."""
-        self._count()
-        return self._total(3)
+        return self.sums[2]
 
-    def _total(self, row: int) -> int:
+    @property
+    def sums(self) -> tuple[int, int, int]:
+        """Messages, bytes and encoded bytes that the batch has sent so far."""
+        self._count()
+        degrees = np.diff(self._indptr)
+        messages, volume, wire = (self._total(row, degrees) for row in (0, 2, 3))
+        return messages, volume, wire
+
+    def _total(self, row: int, degrees: Integers) -> int:
         """Add up a row of the totals over all edges."""
         total = int(self._edges.counts[row].sum(dtype=np.int64))
-        return total + int(self._senders.counts[row] @ np.diff(self._indptr)) if self._senders.counts.size else total
+        return total + int(self._senders.counts[row] @ degrees) if self._senders.counts.size else total
 
     @property
     def edges(self) -> NDArray[np.integer[Any]]:
@@ -359,17 +364,21 @@ class Ledger:
         if not self._pending_sparse:
             return
         edges, *counts = (np.concatenate(part) for part in zip(*self._pending_sparse, strict=True))
-        bound = sum(
-            max(1, int(volume.max(initial=0)), int(wire.max(initial=0))) for *_, volume, wire in self._pending_sparse
-        )
+        # Sum of the largest number of each exchange, which is at least 1.
+        ends = np.array([len(part) for part, *_ in self._pending_sparse]).cumsum()
+        starts = np.concatenate(([0], ends[:-1]))[np.diff(ends, prepend=0) > 0]
+        largest = np.maximum.reduceat(np.maximum(counts[1], counts[2]), starts) if len(edges) else starts
+        bound = int(np.maximum(largest, 1).sum()) + len(ends) - len(starts)
         for total, count in zip(self._edges.reserve(bound), (np.ones_like(edges), *counts), strict=True):
             np.add.at(total, edges, count.astype(total.dtype))
         self._pending_sparse.clear()
 
     def _shorten(self, exchange: ExchangeRecord) -> ExchangeRecord:
         """Reduce an exchange with few senders to these."""
+        if exchange.senders is not None:
+            return exchange
         sending, _ = exchange.sent_rows
-        if exchange.senders is not None or _SPARSE_RATIO * len(sending) >= self._n:
+        if _SPARSE_RATIO * len(sending) >= self._n:
             return exchange
         wire = None if exchange.wire is None else exchange.wire[sending]
         return exchange._replace(rows=exchange.rows[sending], senders=sending, wire=wire)
@@ -389,9 +398,6 @@ class Ledger:
 
     def _add_up(self, exchange: ExchangeRecord, times: int, known: Integers | None = None) -> None:
         """Add an exchange to the totals, `times` times; known: positions of the senders, None: found in the rows."""
-        # Sparse messages are added up by `_add_up_sparse`.
-        if exchange.senders is not None:
-            return
         if exchange.edges is not None:
             self._add_up_edges(exchange, np.asarray(exchange.edges), times)
             return
@@ -416,10 +422,10 @@ def _pack(exchange: ExchangeRecord) -> bytes:
     """Pack an exchange without stage and turn into bytes; compact, since faults cause thousands of patterns."""
     wire = None if exchange.wire is None else exchange.wire.astype(np.int32)
     arrays = exchange.rows, exchange.edges, exchange.senders, wire
-    types = "".join("-" if item is None else item.dtype.char for item in arrays)
-    lengths = (0 if item is None else len(item) for item in arrays)
-    contents = b"".join(item.tobytes() for item in arrays if item is not None)
-    return _HEADER.pack(exchange.row_bytes, *lengths, types.encode()) + contents
+    types = "".join(["-" if item is None else item.dtype.char for item in arrays])
+    lengths = [0 if item is None else len(item) for item in arrays]
+    contents = [item.tobytes() for item in arrays if item is not None]
+    return b"".join((_HEADER.pack(exchange.row_bytes, *lengths, types.encode()), *contents))
 
 
 def _unpack(packed: bytes) -> ExchangeRecord:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from p2pkm.core.batch import Floats, Mask
+from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.core.messages import Delivery, SparseMessages, Tables
 from p2pkm.network.halo import LocalSubgraph
 
@@ -62,11 +62,11 @@ class SparseRouter:
         """Assemble the tables that local devices receive: from each other, and from the messages of other ranks."""
         reverse = self._mirror[delivery.edges].astype(np.int64)
         tables = delivery.tables
-        if self._peers:
-            inside = np.flatnonzero(reverse >= 0)
-            reverse = reverse[inside]
-            tables = tables.take(inside)
-        edges = [reverse]
+        if not self._peers:
+            return _sort_by_edge(reverse, tables.values, tables.starts, tables.rows)
+        inside = np.flatnonzero(reverse >= 0)
+        tables = tables.take(inside)
+        edges = [reverse[inside]]
         values = [tables.values]
         starts = [tables.starts]
         rows = [tables.rows]
@@ -84,9 +84,13 @@ class SparseRouter:
             rows.append(table_rows[number])
             values.append(message[after_numbers:].reshape(-1, width))
             n_rows += len(values[-1])
-        all_values = (values[0] if len(values) == 1 else np.concatenate(values)).view()
-        all_values.flags.writeable = False
-        received_edges = np.concatenate(edges)
-        order = received_edges.argsort()
-        all_tables = Tables(all_values, np.concatenate(starts), np.concatenate(rows))
-        return Delivery(received_edges[order], all_tables.take(order))
+        all_values = values[0] if len(values) == 1 else np.concatenate(values)
+        return _sort_by_edge(np.concatenate(edges), all_values, np.concatenate(starts), np.concatenate(rows))
+
+
+def _sort_by_edge(edges: Integers, values: Floats, starts: Integers, rows: Integers) -> Delivery:
+    """Return tables in ascending order of the edges over which they arrived, with read-only values."""
+    order = edges.argsort()
+    values = values.view()
+    values.setflags(write=False)
+    return Delivery(edges[order], Tables(values, starts[order], rows[order]))

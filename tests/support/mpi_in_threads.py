@@ -161,10 +161,12 @@ class Comm:
         result[...] = operation.reduce(found).reshape(result.shape)
 
     def Gatherv(self, given, taken, name="gather", everywhere=False):
-        (values, count, kind), (result, rows, same) = given, taken
-        assert kind is same and kind.ready and values.nbytes == count * kind.size and count == rows[self.rank]
+        values, count, kind = given
+        assert kind.ready and values.nbytes == count * kind.size
         found = self._all(name, values.tobytes())
         if everywhere or self.rank == 0:
+            result, rows, same = taken
+            assert kind is same and count == rows[self.rank]
             assert result.flags.c_contiguous and result.nbytes == sum(rows) * kind.size
             result.reshape(-1).view(np.uint8)[:] = np.frombuffer(b"".join(found), np.uint8)
 

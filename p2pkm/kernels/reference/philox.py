@@ -5,17 +5,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-# Multipliers and key increments of Philox 4x64 (Salmon et al. 2011).
-_M0, _M1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
-_W0, _W1 = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
+# Multipliers and key increments of Philox 4x64 (Salmon et al. 2011), for the words 0 and 2 of a counter.
+_MULTIPLIERS = np.array([[0xD2E7470EE14C6C93], [0xCA5A826395121157]], np.uint64)
+_INCREMENTS = np.array([[0x9E3779B97F4A7C15], [0xBB67AE8584CAA73B]], np.uint64)
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+_MULTIPLIERS_LOW, _MULTIPLIERS_HIGH = _MULTIPLIERS & _LOW, _MULTIPLIERS >> _HALF
 
 
-def _high(a, b):
-    """Compute the upper 64 bits of the 128-bit products."""
-    a0, a1, b0, b1 = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
-    middle = a1 * b0 + ((a0 * b0) >> _HALF)
-    return a1 * b1 + (middle >> _HALF) + (((middle & _LOW) + a0 * b1) >> _HALF)
+def _multiply_high(words):
+    """Compute the upper 64 bits of the 128-bit products of words and multipliers."""
+    low, high = words & _LOW, words >> _HALF
+    middle = _MULTIPLIERS_HIGH * low + ((_MULTIPLIERS_LOW * low) >> _HALF)
+    return _MULTIPLIERS_HIGH * high + (middle >> _HALF) + (((middle & _LOW) + _MULTIPLIERS_LOW * high) >> _HALF)
 
 
 def philox(counters: ArrayLike, steps: ArrayLike, keys: ArrayLike, purpose: int) -> Any:
@@ -33,13 +34,15 @@ def philox(counters: ArrayLike, steps: ArrayLike, keys: ArrayLike, purpose: int)
     uint64[b, 4]
     """
     c0, c1, k0 = np.broadcast_arrays(*(np.atleast_1d(np.asarray(part, np.uint64)) for part in (counters, steps, keys)))
-    c2 = c3 = np.zeros_like(c0)
-    k1 = purpose & 0xFFFFFFFFFFFFFFFF
+    key = np.empty((2, c0.size), np.uint64)
+    key[0], key[1] = k0.reshape(-1), purpose & 0xFFFFFFFFFFFFFFFF
+    # Words 0 and 2, which are multiplied, and words 1 and 3.
+    words, odd_words = np.zeros((2, 2, c0.size), np.uint64)
+    words[0], odd_words[0] = c0.reshape(-1), c1.reshape(-1)
     for _ in range(10):
-        h0, l0, h1, l1 = _high(_M0, c0), _M0 * c0, _high(_M1, c2), _M1 * c2
-        c0, c1, c2, c3 = h1 ^ c1 ^ k0, l1, h0 ^ c3 ^ np.uint64(k1), l0
-        k0, k1 = k0 + np.uint64(_W0), (k1 + _W1) & 0xFFFFFFFFFFFFFFFF
-    return np.stack((c0, c1, c2, c3), axis=-1)
+        words, odd_words = _multiply_high(words)[::-1] ^ odd_words ^ key, (_MULTIPLIERS * words)[::-1]
+        key += _INCREMENTS
+    return np.stack((words[0], odd_words[0], words[1], odd_words[1]), axis=-1).reshape(*c0.shape, 4)
 
 
 def uniforms(key: int, purpose: int, steps: ArrayLike, count: int) -> Any:

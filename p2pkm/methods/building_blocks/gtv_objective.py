@@ -40,7 +40,7 @@ class GTVObjective(Objective):
         mean = 1.0 if self.method.normalize_losses else devices.total_weight / devices.total
         base = coupling * mean / self.method.k
         # In place: with millions of devices each temporary array takes gigabytes.
-        alpha = devices.degrees.astype(np.float64).repeat(np.diff(devices.indptr))
+        alpha = devices.degrees.astype(np.float64).repeat(devices.indptr[1:] - devices.indptr[:-1])
         alpha *= devices.neighbor_degrees
         np.sqrt(np.maximum(alpha, 1.0, out=alpha), out=alpha)
         np.divide(base, alpha, out=alpha)

@@ -200,7 +200,11 @@ def share_equal_tables(received: Tables, held: Tables) -> Tables:
 def _distinct_locations(tables: Tables) -> tuple[Integers, Integers, Integers]:
     """Find the distinct locations of tables, the index of a table at each, and the location number of every table."""
     # A location is a start and a number of rows, encoded as one integer.
-    return np.unique(tables.starts * (len(tables.values) + 1) + tables.rows, return_index=True, return_inverse=True)
+    locations = tables.starts * (len(tables.values) + 1) + tables.rows
+    if len(locations) and (locations == locations[0]).all():
+        # A broadcast in one component.
+        return locations[:1], np.zeros(1, np.int64), np.zeros(len(locations), np.int64)
+    return np.unique(locations, return_index=True, return_inverse=True)
 
 
 def _iter_tables(tables: Tables) -> Iterator[tuple[Floats, int]]:

@@ -254,10 +254,10 @@ def _encode(messages: SparseMessages, held: Floats, devices: Devices) -> SparseM
     tables = messages.tables.flat().reshape(len(messages.senders), *held.shape[1:])
     # All devices have the same absent rows, so these need no bits.
     tables = np.where(np.isfinite(tables), tables, 0.0)
-    parts = [part for part in np.split(tables, [held.shape[2] - 1], axis=2) if part.shape[2]]
-    bits = np.sum(
-        [number_bits(part, rice=devices.grid.rice, kernel=devices.kernels.integer_bits) for part in parts], axis=0
-    )
+    code: dict[str, Any] = {"rice": devices.grid.rice, "kernel": devices.kernels.integer_bits}
+    bits = number_bits(tables[:, :, -1:], **code)
+    if held.shape[2] > 1:
+        bits += number_bits(tables[:, :, :-1], **code)
     return messages._replace(wire=to_bytes(bits))
 
 
