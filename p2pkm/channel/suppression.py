@@ -431,13 +431,16 @@ def sent_rows(
     edge_counts = devices.degrees
     if messages.edges is not None:
         edge_counts = np.bincount(devices.sources[messages.edges], minlength=len(devices))
-    senders, (_, most, width) = np.flatnonzero((edge_counts > 0) & (messages.rows > 0)), messages.values.shape
-    for block in np.split(senders, range(size := max(1, _BLOCK // max(most, 1)), len(senders), size)):
-        table = messages.values[block].reshape(-1, width)
-        is_sent = (np.arange(most) < messages.rows[block, None]).ravel()
-        table = table if is_sent.all() else table[is_sent]
+    senders, (_, most, width) = ((edge_counts > 0) & (messages.rows > 0)).nonzero()[0], messages.values.shape
+    size = max(1, _BLOCK // max(most, 1))
+    for first in range(0, len(senders), size):
+        block = senders[first : first + size]
         # A malformed table of the wrong shape counts one row more than the array contains.
-        yield table[:, messages.header :], partial(block.repeat, np.minimum(messages.rows[block], most))
+        rows = np.minimum(messages.rows[block], most)
+        table = messages.values[block].reshape(-1, width)
+        if rows.min() < most:
+            table = table[(np.arange(most) < rows[:, None]).ravel()]
+        yield table[:, messages.header :], partial(block.repeat, rows)
 
 
 def suppress_rows(messages: DenseMessages, devices: Devices) -> DenseMessages:

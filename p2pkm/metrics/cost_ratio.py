@@ -218,7 +218,11 @@ class CostEvaluator:
     def _evaluate(self, models: Floats, n_classes: int) -> tuple[Floats, Integers, Integers]:
         """Evaluate models: return costs of the distinct ones, the number of each model among them, and their tables."""
         distinct: dict[bytes, int] = {}
-        numbers = np.array([distinct.setdefault(model.tobytes(), len(distinct)) for model in models])
+        contents, size = models.tobytes(), max(models[0].nbytes, 1)
+        numbers = np.array([
+            distinct.setdefault(contents[first : first + size], len(distinct))
+            for first in range(0, len(contents), size)
+        ])  # fmt: skip
         # Distinct models are numbered by first appearance, so a new number begins where the maximum increases.
         first = find_runs(np.maximum.accumulate(numbers))
         # The cache contains costs only: with contingency tables, all models are evaluated.
@@ -234,7 +238,7 @@ class CostEvaluator:
             total[~fresh] = [known[content] for content in distinct if content in known]
         if gathered is not None:
             total[fresh] = self._points_per_sample * _add_rows(gathered)
-        if (len(self._cached_costs) + len(distinct)) * models[0].nbytes > _REMEMBERED:
+        if (len(self._cached_costs) + len(distinct)) * size > _REMEMBERED:
             self._cached_costs.clear()
         # Ranks other than 0 cache the same models, with nan, so that all ranks evaluate the same ones.
         self._cached_costs.update(zip(distinct, total.tolist(), strict=True))

@@ -22,7 +22,8 @@ def _losses(points, weights, offsets, begin, end, centroids, costs, labels):
     block, distances, lowest, nearest, singles = _workspace(rows, points.shape[1])
     lanes = nearest.shape[0]
     for i in range(begin, end):
-        costs[i] = 0.0
+        # In a register: a sum in the array waits for the last store.
+        total = 0.0
         radius = _prepare_labels(centroids[i], rows, offsets[i + 1] - offsets[i], singles)
         for first in range(offsets[i], offsets[i + 1], lanes):
             count = min(lanes, offsets[i + 1] - first)
@@ -31,7 +32,8 @@ def _losses(points, weights, offsets, begin, end, centroids, costs, labels):
                 _label_distances(points[first : first + count], centroids[i], nearest, lowest)
             for r in range(count):
                 labels[first + r] = nearest[r]
-                costs[i] += (weights[first + r] if weights.shape[0] > 0 else 1.0) * lowest[r]
+                total += (weights[first + r] if weights.shape[0] > 0 else 1.0) * lowest[r]
+        costs[i] = total
 
 
 def losses(points, weights, offsets, centroids):

@@ -20,6 +20,7 @@ from p2pkm.kernels.numba.simd import (
     largest_gap,
     least_of_columns,
     least_of_row,
+    nearest_rows,
     squared_gap,
     transpose_rows,
 )
@@ -412,43 +413,40 @@ def gtvmin(
 
 
 @helper()
-def _directed_variation(distances, transposed):
-    """Compute one of the two terms of (4): the sum of the smallest distance of each present row."""
+def _directed_variation(rows, columns, lowest, labels):
+    """Compute one of the two terms of (4): the sum of the distances from each present column to the nearest row."""
     total = 0.0
-    for c in range(distances.shape[1 if transposed else 0]):
-        lowest = np.inf
-        for q in range(distances.shape[0 if transposed else 1]):
-            distance = distances[q, c] if transposed else distances[c, q]
-            # inf - inf is NaN, which compares false.
-            if distance < lowest:
-                lowest = distance
-        if lowest < np.inf:
-            total += lowest
+    for r in range(0, rows.shape[0], 8):
+        nearest_rows(rows, rows.shape[0], columns, r, lowest, labels)
+        for c in range(r, min(r + 8, rows.shape[0])):
+            if lowest[c] < np.inf:
+                total += lowest[c]
     return total
 
 
 @helper()
-def _measure_pairs(a, b, distances):
-    """Compute the squared distances of the rows of a to those of b, summed in feature order."""
-    for c in range(a.shape[0]):
-        for q in range(b.shape[0]):
-            distance = 0.0
-            for f in range(a.shape[1]):
-                distance += (a[c, f] - b[q, f]) * (a[c, f] - b[q, f])
-            distances[c, q] = distance
+def _write_columns(table, columns):
+    """Write the rows of a table as columns."""
+    for c in range(table.shape[0]):
+        for f in range(table.shape[1]):
+            columns[f, c] = table[c, f]
 
 
 @compiled_backend(1)
 def _gtv(centroids, ids, indptr, indices, slots, begin, end, result):
     """Compute the total variation of the links of the devices `begin` to `end` - 1."""
-    k = centroids.shape[1]
-    distances = np.empty((k, k))
+    k, d = centroids.shape[1:]
+    # Columns beyond k are compared, too, and ignored.
+    padded = k + -k % 8
+    lowest, labels = np.empty(padded), np.empty(padded, np.int64)
+    local, received = np.zeros((d, padded)), np.zeros((d, padded))
     for i in range(begin, end):
+        _write_columns(centroids[i], local)
         for e in range(indptr[i], indptr[i + 1]):
             if ids[i] < indices[e]:
-                _measure_pairs(centroids[i], centroids[slots[e]], distances)
-                result[e] = _directed_variation(distances, np.bool_(False))
-                result[e] += _directed_variation(distances, np.bool_(True))
+                _write_columns(centroids[slots[e]], received)
+                result[e] = _directed_variation(centroids[slots[e]], local, lowest, labels)
+                result[e] += _directed_variation(centroids[i], received, lowest, labels)
 
 
 def gtv(centroids, ids, indptr, indices, slots):
