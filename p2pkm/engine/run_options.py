@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, get_type_hints
 
 from p2pkm.core.errors import ExperimentError
@@ -564,7 +565,7 @@ class RunOptions:
         ExperimentError
             If a key is unknown (the message suggests the nearest key), or a value has a wrong type or range.
         """
-        types = get_type_hints(cls)
+        types = _read_types()
         values = {}
         for key, value in mapping.items():
             name = key.replace("-", "_")
@@ -597,3 +598,9 @@ class RunOptions:
 
 OPTIONS = options_of(RunOptions)
 METHOD_FIELDS = tuple(name for name, declared in OPTIONS.items() if declared.group == "method")
+
+
+@cache
+def _read_types() -> dict[str, Any]:
+    """Read the type of each option."""
+    return get_type_hints(RunOptions)

@@ -254,9 +254,13 @@ class CostEvaluator:
 
 def _add_rows(values: Floats) -> Floats:
     """Add the rows one after the other, in blocks to save memory."""
-    total = np.zeros(values.shape[1])
+    count = values.shape[1]
+    total = np.zeros(count)
     for first in range(0, len(values), _ROWS):
-        total = np.cumsum(np.vstack((total, values[first : first + _ROWS])), axis=0)[-1]
+        block = values[first : first + _ROWS]
+        block = np.concatenate((total[None], block)) if first else block
+        # Adds the rows in their order.
+        total = np.bincount(np.tile(np.arange(count), len(block)), block.ravel(), count)
     return total
 
 

@@ -7,6 +7,8 @@ from p2pkm.core.sorting import find_distinct
 # Devices whose terms are summed first; the partial sums are then added. Fixed, so that results do not depend on the
 # number of threads.
 BLOCK = 4_096
+# Devices and directed edges up to which lists take less time than arrays, which a search needs in each layer.
+_FEW = 1_024
 
 
 def color(indptr, indices):
@@ -48,6 +50,8 @@ def layers(indptr, indices, roots):
     int64[n]
         Number of links to the nearest root, -1 without a path.
     """
+    if len(indptr) + len(indices) <= _FEW:
+        return np.array(_walk_lists(indptr.tolist(), indices.tolist(), roots.tolist()), np.int64)
     layer = np.full(len(indptr) - 1, -1)
     depth, front = 0, find_distinct(roots)
     layer[front] = 0
@@ -58,6 +62,24 @@ def layers(indptr, indices, roots):
         reached = indices[np.repeat(indptr[front], counts) + within]
         front = find_distinct(reached[layer[reached] < 0])
         layer[front] = depth
+    return layer
+
+
+def _walk_lists(indptr, indices, roots):
+    """Compute the layers of a small graph, all in lists."""
+    layer = [-1] * (len(indptr) - 1)
+    for root in roots:
+        layer[root] = 0
+    depth, front = 0, list(dict.fromkeys(roots))
+    while front:
+        depth += 1
+        reached = []
+        for device in front:
+            for neighbor in indices[indptr[device] : indptr[device + 1]]:
+                if layer[neighbor] < 0:
+                    layer[neighbor] = depth
+                    reached.append(neighbor)
+        front = reached
     return layer
 
 
