@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.cluster import KMeans
 
 from p2pkm.core.batch import trials
-from p2pkm.core.messages import InternedTables, pack
+from p2pkm.core.messages import InternedTables, Tables, pack
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.kernels.numba import threads
@@ -292,6 +292,32 @@ def test_moments_of_clusters_by_hand(form):
     ):
         assert_array_equal(part.reshape(2, 2), wanted)
     assert found[0].dtype == np.int64
+
+
+def test_layers_in_lists_equal_those_in_arrays(monkeypatch):
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(1, 25))
+        indptr, indices = draw_graph(rng, n) if seed % 2 else (np.arange(n + 1), rng.permutation(n))
+        case = indptr, indices, rng.integers(0, n, int(rng.integers(1, 4)))
+        assert_same(case, "layers")
+        lists = plain.layers(*case)
+        with monkeypatch.context() as patch:
+            patch.setattr("p2pkm.kernels.reference.graph._FEW", 0)
+            assert_array_equal(plain.layers(*case), lists)
+        assert lists.dtype == np.int64
+
+
+def test_tables_of_few_senders_equal_those_of_many(monkeypatch):
+    rng = np.random.default_rng(0)
+    for count in range(6):
+        rows = rng.integers(0, 4, count)
+        tables = Tables(rng.normal(size=(9, 2)), rng.integers(0, 6, count), rows)
+        flat = tables.flat()
+        with monkeypatch.context() as patch:
+            patch.setattr("p2pkm.core.messages._FEW_TABLES", 0)
+            assert_array_equal(tables.flat(), flat)
+        assert flat.shape == (rows.sum(), 2) and not np.shares_memory(flat, tables.values)
 
 
 def test_sums_of_received_tables_equal_their_twins():
