@@ -203,6 +203,10 @@ class Disclosure(PlacedOnGraph, Transform):
     def outgoing(self, messages: Messages, context: Context) -> Messages:
         """Note the rows of the messages, which are not changed, to compare them with the local points."""
         state, devices = context.state, context.devices
+        values = messages.tables.values if isinstance(messages, SparseMessages) else messages.values
+        if values.shape[-1] - messages.header < self._index.points.shape[1]:
+            # A row is shorter than a point.
+            return messages
         # Clients of a server method send in normalized units.
         is_scaled = isinstance(state, StarState) and bool(state.shift.any() or (state.span != 1.0).any())
         index = self._index

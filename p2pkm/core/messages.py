@@ -161,6 +161,10 @@ class Tables(NamedTuple):
 
     def copy_to(self, values: Floats, starts: Integers) -> None:
         """Copy the rows of table i to ``values[starts[i]:]``, for all tables, in blocks."""
+        if len(self.rows) <= _FEW_TABLES:
+            for target, first, count in zip(starts.tolist(), self.starts.tolist(), self.rows.tolist(), strict=True):
+                values[target : target + count] = self.values[first : first + count]
+            return
         for block in blocks(len(self.rows), _BLOCK_WIDTH):
             rows = self.rows[block]
             values[expand_ranges(starts[block], rows)] = self.values[expand_ranges(self.starts[block], rows)]
