@@ -31,6 +31,20 @@ def test_a_process_that_dies_costs_its_own_task_only():
     }  # fmt: skip
 
 
+def test_consecutive_tasks_of_a_group_go_to_one_process_until_others_are_idle():
+    slow = _SERVE + "import time; serve(lambda t: (time.sleep(0.02), str(os.getpid()))[1])"
+    found = dict(work_through(slow, ["x"] * 40, 2, never, [number // 10 for number in range(40)]))
+    processes = [found[number] for number in range(40)]
+    assert len(set(processes)) == 2 and len(set(processes[:10])) == len(set(processes[10:20])) == 1
+    one = dict(work_through(slow, ["x"] * 40, 2, never, [0] * 40))
+    assert len(one) == 40 and len(set(one.values())) == 2
+
+
+def test_the_tasks_left_in_the_group_of_a_process_that_dies_are_answered():
+    found = dict(work_through(ENDS, ["a", "b", "c", "b", "d"], 2, never, [0] * 5))
+    assert [found[number] and found[number].strip() for number in range(5)] == ["a", None, "c", None, "d"]
+
+
 def test_no_process_is_started_without_a_task(monkeypatch):
     started, start = [], process_pool._start
     monkeypatch.setattr(process_pool, "_start", lambda program: started.append(program) or start(program))

@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from typing import IO
@@ -16,7 +18,11 @@ _POLL = 0.2  # seconds between two checks for an interruption
 
 
 def work_through(
-    program: str, tasks: Sequence[str], count: int, interrupted: Callable[[], int]
+    program: str,
+    tasks: Sequence[str],
+    count: int,
+    interrupted: Callable[[], int],
+    groups: Sequence[Hashable] | None = None,
 ) -> Iterator[tuple[int, str | None]]:
     """Distribute tasks to processes, and yield number and answer of each finished task; None if its process died.
 
@@ -30,15 +36,27 @@ def work_through(
         Maximum number of processes.
     interrupted : callable
         Polled while tasks run; a nonzero result ends all processes.
+    groups : sequence of hashable, optional
+        Group of each task. Consecutive tasks of a group go to one process, which can share their work; at the end,
+        processes help each other.
     """
-    waiting, selector = iter(enumerate(tasks)), DefaultSelector()
+    numbers = range(len(tasks))
+    waiting = deque(deque(part) for _, part in groupby(numbers, (groups or numbers).__getitem__))
+    selector = DefaultSelector()
+    # Tasks of the group that each process works on; processes that help another one share its tasks.
+    shares: dict[Worker, deque[int]] = {}
 
     def assign_next(worker: Worker) -> None:
-        number, task = next(waiting, (None, ""))
-        if number is None:
+        group = shares.pop(worker, deque[int]())
+        if not group:
+            group = waiting.popleft() if waiting else max(shares.values(), key=len, default=group)
+        if not group:
             # No more tasks: closing its input ends the process.
             worker.communicate()
             return
+        shares[worker] = group
+        number = group.popleft()
+        task = tasks[number]
         selector.register(_answers(worker), EVENT_READ, (worker, number))
         # A process that has died is noticed when its answer is read.
         with suppress(BrokenPipeError):
@@ -52,7 +70,9 @@ def work_through(
                 worker, number = key.data
                 answer = _answers(worker).readline()
                 selector.unregister(key.fileobj)
-                assign_next(worker if answer else _restart(worker, program))
+                next_worker = worker if answer else _restart(worker, program)
+                shares[next_worker] = shares.pop(worker)
+                assign_next(next_worker)
                 yield number, answer or None
     finally:
         _stop([key.data[0] for key in selector.get_map().values()])
@@ -76,7 +96,7 @@ def _restart(worker: Worker, program: str) -> Worker:
 def serve(work: Callable[[str], str]) -> None:
     """Answer each line of standard input with a line on standard output, until the input ends."""
     out = os.fdopen(os.dup(1), "w")
-    # Output of the tasks goes to standard error: on standard output it would be taken for an answer.
+    # Output of the tasks goes to standard error: on standard output it would be shares for an answer.
     os.dup2(2, 1)
     for task in sys.stdin:
         print(work(task), file=out, flush=True)

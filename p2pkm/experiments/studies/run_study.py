@@ -203,7 +203,8 @@ def run_in_processes(
     path = None if folder is None else str(folder)
     tasks = [json.dumps([cell, path, measuring]) for cell in cells]
     with _objects_for_processes() as objects:
-        for number, answer in work_through(_SERVE.format(objects), tasks, jobs, interrupted):
+        groups = [_sort_key(cells, number)[:-1] for number in range(len(cells))]
+        for number, answer in work_through(_SERVE.format(objects), tasks, jobs, interrupted, groups):
             if answer is not None:
                 yield number, json.loads(answer)
                 continue
