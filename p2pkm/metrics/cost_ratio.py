@@ -260,7 +260,8 @@ def _add_rows(values: Floats) -> Floats:
         block = values[first : first + _ROWS]
         block = np.concatenate((total[None], block)) if first else block
         # Adds the rows in their order.
-        total = np.bincount(np.tile(np.arange(count), len(block)), block.ravel(), count)
+        columns = np.tile(np.arange(count), len(block))
+        total = np.bincount(columns, block.ravel(), count).astype(np.float64, copy=False)
     return total
 
 

@@ -233,8 +233,9 @@ class Ledger:
         if self._is_large or pending >= _MAX_PENDING or pending * self._n > LARGE:
             self._add_up_sparse()
         if not self._is_large:
-            sent = sparse.tables.rows, row_bytes, delivery.edges, sparse.senders, sparse.wire
-            self._append(at, self._pattern_number(ExchangeRecord(*at, *sent)))
+            rows, senders = sparse.tables.rows, sparse.senders
+            exchange = ExchangeRecord(*at, rows, row_bytes, delivery.edges, senders, sparse.wire)
+            self._append(at, self._pattern_number(exchange))
 
     def _note(self, at: tuple[int, int], sent: _Sent, known: Integers | None) -> None:
         """Store a dense exchange; repetitions of a pending one only increase its count; known: see `_add_up`."""
