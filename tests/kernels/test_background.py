@@ -34,7 +34,7 @@ sys.stdin.read()
 # Together they call every kernel of runs, with points and with rows of tables.
 _RUNS = (
     "--init tree-summaries", "--init flooded-summaries", "--algorithm kfed", "--algorithm cdkm", "--algorithm ffcm1",
-    "--algorithm fedlloyd",
+    "--algorithm fedlloyd", "--algorithm consensus",
 )  # fmt: skip
 
 
