@@ -35,6 +35,14 @@ def test_weighted_medians_are_those_of_repeated_values(rows):
     np.testing.assert_array_equal(actual, [expected, np.negative(expected)])
 
 
+def test_medians_of_large_cells_are_those_of_numpy():
+    sizes = [1, 2 * medians._MIN_SELECTED, 2 * medians._MIN_SELECTED - 1, 0, 3 * medians._MIN_SELECTED]
+    values = np.random.default_rng(0).standard_normal((2, sum(sizes)))
+    cells = np.repeat(range(len(sizes)), sizes)
+    expected = [[np.median(row[cells == c]) if size else np.nan for c, size in enumerate(sizes)] for row in values]
+    np.testing.assert_array_equal(find_medians(values, None, cells, len(sizes)), expected)
+
+
 def table_of(site, kind):
     """Return ages and truth values of patients, whose kind is visible in the age."""
     draw = np.random.default_rng(len(site))
