@@ -5,6 +5,7 @@ import numpy as np
 from p2pkm.kernels.numba.compiling import compiled_backend, helper, kernel
 from p2pkm.kernels.numba.nearest import _add, _label, _label_distances, _prepare_labels, _transpose, _workspace
 from p2pkm.kernels.numba.philox import _uniforms
+from p2pkm.kernels.numba.simd import WIDTH, four_rows
 from p2pkm.kernels.numba.threads import divide
 
 # Points whose distances to all trials are computed at a time: they stay in the first-level cache.
@@ -51,17 +52,24 @@ def _pick(cumulative, target):
 
 
 @helper()
-def _measure(points, columns, chosen, trials, first, count, scratch, row):
-    """Compute the squared distances of a block of points to the first `trials` chosen points.
+def _measure(seeds, columns, trials, first, count, scratch, row):
+    """Compute the squared distances of a block of points to the first `trials` seeds.
 
-    columns: float64[d, m], points by feature. Distances are written to the rows of `scratch` from `row` on.
+    columns: float64[d, m], points by feature. Distances are written to the rows of `scratch` from `row` on; up to two
+    more rows are overwritten.
     """
-    for t in range(trials):
+    # A single seed, and a block of fewer than eight points, are not measured in tiles of four and eight.
+    in_tiles = 0 if count < WIDTH else trials - (trials % 4 == 1)
+    for t in range(0, in_tiles, 4):
+        for r in range(0, count, WIDTH):
+            # The last tile overlaps the one before.
+            four_rows(seeds, t, trials - 1, columns, first + min(r, count - WIDTH), scratch, row + t)
+    for t in range(in_tiles, trials):
         # Of a C-ordered array, such a slice is known to be contiguous.
         distances = scratch[row + t, first : first + count]
         distances[:] = 0.0
         for f in range(columns.shape[0]):
-            column, value = columns[f, first : first + count], points[chosen[t], f]
+            column, value = columns[f, first : first + count], seeds[t, f]
             for r in range(count):
                 distances[r] += (column[r] - value) * (column[r] - value)
 
@@ -95,19 +103,19 @@ def _lower(weights, trials, first, count, scratch, potentials):
 def _seed(points, columns, weights, k, trials, key, purpose, start, centroids, scratch, draws):
     """Draw k-means++ seeds to `centroids` (best of `trials` candidates each); return the number of rows.
 
-    scratch: float64[2 + trials or more, m or more]; draws: float64[1 + (k - 1) trials or more], scratch array.
+    scratch: float64[4 + trials or more, m or more]; draws: float64[1 + (k - 1) trials or more], scratch array.
     """
     m = points.shape[0]
     closest, cumulative = scratch[0, :m], scratch[1, :m]
-    chosen, potentials, total = np.empty(trials, np.int64), np.empty(trials), 0.0
+    seeds, potentials, total = np.empty((trials, points.shape[1])), np.empty(trials), 0.0
     _uniforms(key, purpose, start, draws)
     for r in range(m):
         total += weights[r]
         cumulative[r] = total
-    chosen[0] = _pick(cumulative, draws[0] * cumulative[m - 1])
-    _copy(points[chosen[0]], centroids[0])
+    _copy(points[_pick(cumulative, draws[0] * cumulative[m - 1])], seeds[0])
+    _copy(seeds[0], centroids[0])
     for first in range(0, m, _SEEDED):
-        _measure(points, columns, chosen, 1, first, min(_SEEDED, m - first), scratch, 0)
+        _measure(seeds, columns, 1, first, min(_SEEDED, m - first), scratch, 0)
     for c in range(1, k):
         total = 0.0
         for r in range(m):
@@ -116,17 +124,17 @@ def _seed(points, columns, weights, k, trials, key, purpose, start, centroids, s
         if not total > 0.0:
             return c
         for t in range(trials):
-            chosen[t] = _pick(cumulative, draws[1 + (c - 1) * trials + t] * total)
+            _copy(points[_pick(cumulative, draws[1 + (c - 1) * trials + t] * total)], seeds[t])
             potentials[t] = 0.0
         for first in range(0, m, _SEEDED):
             count = min(_SEEDED, m - first)
-            _measure(points, columns, chosen, trials, first, count, scratch, 2)
+            _measure(seeds, columns, trials, first, count, scratch, 2)
             _lower(weights, trials, first, count, scratch, potentials)
         lowest, best = np.inf, 0
         for t in range(trials):
             if potentials[t] < lowest:
                 lowest = potentials[t]
-                _copy(points[chosen[t]], centroids[c])
+                _copy(seeds[t], centroids[c])
                 best = t
         if lowest < np.inf:
             _copy(scratch[2 + best, :m], closest)
@@ -280,10 +288,10 @@ def _kmeans(
 def _allocate(most, k, d, trials):
     """Allocate the scratch arrays of k-means for up to `most` points; once for all devices.
 
-    Two numbers, one for each trial, and a label per point, coordinates, centroids, counts, sums, draws, and the
+    Four numbers, one for each trial, and a label per point, coordinates, centroids, counts, sums, draws, and the
     workspace of `_nearest`.
     """
-    by_point = np.empty((2 + trials, most)), np.empty(most, np.int64), np.empty(d * most)
+    by_point = np.empty((4 + trials, most)), np.empty(most, np.int64), np.empty(d * most)
     draws = np.empty((k - 1) * trials // 4 * 4 + 4)
     return *by_point, np.empty((k, d)), np.empty(k), np.empty((k, d)), draws, _workspace(k, d)
 
