@@ -181,9 +181,9 @@ def test_kmeans_equals_its_twin(block):
 def test_seeds_of_blocks_of_any_length_equal_their_twins(k):
     sizes = np.array([1, 7, 8, 9, 515, 1035])
     points = np.random.default_rng(k).normal(size=(sizes.sum(), 3)).astype(np.float32 if k == 9 else np.float64)
-    ones, keys = np.ones(len(points)), np.arange(len(sizes), dtype=np.uint64)
+    weights, keys = np.ones(len(points)), np.arange(len(sizes), dtype=np.uint64)
     offsets = np.concatenate(([0], sizes.cumsum()))
-    assert_same((points, ones, ones, offsets, k, trials(k), 2, 1, np.zeros(len(sizes)), keys, 1, 0), "kmeans")
+    assert_same((points, weights, weights, offsets, k, trials(k), 2, 1, np.zeros(len(sizes)), keys, 1, 0), "kmeans")
 
 
 def test_starts_that_are_seeded_together_are_those_that_are_seeded_one_by_one(monkeypatch):

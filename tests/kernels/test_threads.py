@@ -44,7 +44,11 @@ def test_no_kernel_depends_on_the_number_of_threads(divided):
         given = points, weights, offsets, centroids[0]
         for one, other in zip(compiled.losses(*given), plain.losses(*given), strict=True):
             assert_array_equal(one, other)
-    assert len(divided) > 120
+        count = int(rng.integers(3))
+        priced = points, weights, offsets, rng.integers(0, max(count, 1), len(points)), count, centroids[0]
+        for one, other in zip(compiled.evaluate_costs(*priced), plain.evaluate_costs(*priced), strict=True):
+            assert_array_equal(one, other)
+    assert len(divided) > 160
 
 
 def test_ranges_follow_one_another_and_hold_everybody(divided):

@@ -24,6 +24,15 @@ def _losses(points, weights, offsets, begin, end, centroids, costs, labels):
     for i in range(begin, end):
         # In a register: a sum in the array waits for the last store.
         total = 0.0
+        is_absent = True
+        for c in range(rows):
+            is_absent &= centroids[i, c, 0] == np.inf
+        if is_absent:
+            labels[offsets[i] : offsets[i + 1]] = -1
+            for r in range(offsets[i], offsets[i + 1]):
+                total += (weights[r] if weights.shape[0] > 0 else 1.0) * np.inf
+            costs[i] = total
+            continue
         radius = _prepare_labels(centroids[i], rows, offsets[i + 1] - offsets[i], singles)
         for first in range(offsets[i], offsets[i + 1], lanes):
             count = min(lanes, offsets[i + 1] - first)
@@ -81,4 +90,13 @@ def _evaluate_costs(points, weights, offsets, classes, n_classes, sets):
 
 def evaluate_costs(points, weights, offsets, classes, n_classes, sets):
     """Compute the cost of every centroid set on every device; see `p2pkm.kernels.reference.evaluate_costs`."""
-    return _evaluate_costs(points, weights, offsets, classes, n_classes, np.ascontiguousarray(sets))
+    sets, parts = np.ascontiguousarray(sets), []
+    costs = np.empty((len(offsets) - 1, len(sets)))
+
+    def evaluate(begin, end):
+        span = offsets[begin : end + 1]
+        costs[begin:end], tables = _evaluate_costs(points, weights, span, classes, n_classes, sets)
+        parts.append(tables)
+
+    divide(evaluate, offsets)
+    return costs, sum(parts, np.zeros((len(sets), n_classes, sets.shape[1]), np.int64))
