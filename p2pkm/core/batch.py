@@ -323,6 +323,14 @@ class Devices:
         return self.offsets[1:] - self.offsets[:-1]
 
     @property
+    def masses(self) -> Floats:
+        """Weight of the points of each device, added in their order, float64[n]."""
+        _, weights, offsets = self.kernel_inputs
+        if not len(weights):
+            return self.sizes.astype(np.float64)
+        return self.kernels.moments(weights[:, None], np.zeros(0), offsets, np.zeros(1))[:, 1].copy()
+
+    @property
     def sources(self) -> Integers:
         """Position in the batch of the source device of each edge, int64[e]."""
         return np.arange(len(self)).repeat(self.indptr[1:] - self.indptr[:-1])

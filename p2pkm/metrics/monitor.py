@@ -4,6 +4,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from p2pkm.core.allocator import trim_if_large
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.chunks import label
-from p2pkm.core.sorting import blocks
+from p2pkm.core.sorting import blocks, find_distinct
 from p2pkm.core.states import optional
 from p2pkm.core.traits import MethodTraits
 from p2pkm.kernels.compile_time import count_compilation
@@ -32,6 +33,8 @@ _DIGEST = 32
 _SELDOM = 1000
 # Relative rounding error of one float64 operation.
 _ROUNDOFF = 2.0**-53
+# Width given to `blocks` per feature: blocks of points that stay in the second-level cache.
+_BLOCK_WIDTH = 64
 # Temporary models per device in the bound on rounding errors; determines the size of its blocks.
 _ROUNDED = 8
 # Relative increase of the objective (7) that is attributed to rounding in a certified run.
@@ -153,17 +156,9 @@ class Monitor:
         if self._points is not None and all(old is new for old, new in zip(self._points, points, strict=True)):
             return
         self._points, self._measured = points, None
-        weights = devices.kernel_inputs[1]
         # None: all weights are 1, so the weight of a device is its number of points.
-        self._masses: Floats | None = None
-        if len(weights):
-            self._masses = devices.kernels.moments(*devices.kernel_inputs, np.zeros(devices.d))[:, 0].copy()
-        filled = devices.sizes > 0
-        self._extent = np.zeros((len(devices), devices.d), devices.stored.dtype)
-        if filled.any():
-            begins = devices.offsets[:-1][filled]
-            low, high = (extreme.reduceat(devices.stored, begins) for extreme in (np.minimum, np.maximum))
-            self._extent[filled] = np.maximum(-low, high)
+        self._masses: Floats | None = devices.masses if len(devices.kernel_inputs[1]) else None
+        self._extent = find_extent(devices.stored, devices.offsets)
 
     def exclude(self, byzantine: Integers, *, altered: bool) -> None:
         """Exclude devices from all scores; altered: messages may be changed, so descent is not claimed."""
@@ -316,9 +311,9 @@ class Monitor:
         devices, digests = self._devices, self._hash(centroids)
         rows[:, 2] = devices.sizes
         rows[:, 3:] = digests.view(np.float64)
-        # Records at the end of a stage and at the start of the next one have the same centroids. With many devices,
+        # Records at the end of a stage and at the start of the next one have the same centroids. With very many devices,
         # memory counts more than time.
-        if len(devices) > LARGE:
+        if digests.nbytes > _REMEMBERED:
             del digests
             self._label(centroids, rows)
             return
@@ -434,6 +429,26 @@ class Monitor:
         return "violated" if self._violated else "certified"
 
 
+def find_extent(points: Floats, offsets: Integers) -> Floats:
+    """Find the largest magnitude of each feature on each device, in the type of the points, [n, d]; 0 without points."""
+    is_filled = offsets[1:] > offsets[:-1]
+    begins = offsets[:-1][is_filled]
+    # Blocks that stay in the second-level cache, because NumPy reads them once for each feature.
+    spans = list(blocks(len(points), _BLOCK_WIDTH * points.shape[1]))
+    # First rows of devices and of blocks.
+    cuts = find_distinct(np.append(begins, [span.start for span in spans]))
+    places = cuts.searchsorted([span.start for span in spans] + [len(points)])
+    parts = np.empty((len(cuts), points.shape[1]), points.dtype)
+    for span, (first, last) in zip(spans, pairwise(places), strict=True):
+        rows = cuts[first:last] - span.start
+        low, high = (extreme.reduceat(points[span], rows) for extreme in (np.minimum, np.maximum))
+        np.maximum(-low, high, out=parts[first:last])
+    extent = np.zeros((len(is_filled), points.shape[1]), points.dtype)
+    if len(begins):
+        extent[is_filled] = np.maximum.reduceat(parts, cuts.searchsorted(begins))
+    return extent
+
+
 def hash_tables(tables: Floats) -> NDArray[np.uint8]:
     """Hash each table by SHA-256.
 
@@ -446,14 +461,20 @@ def hash_tables(tables: Floats) -> NDArray[np.uint8]:
     uint8[n, 32]
         Hash of the bytes of each table.
     """
-    contents = np.ascontiguousarray(tables).reshape(-1).view(np.uint8).data
-    size = tables[:1].nbytes
-    hashes = np.empty((len(tables), _DIGEST), np.uint8)
+    n, k, d = tables.shape
+    contents = np.ascontiguousarray(tables).reshape(n, k * d).view(np.int64)
+    size = contents[:1].nbytes
+    hashes = np.empty((n, _DIGEST), np.uint8)
     # Blocks of devices, because an object of Python takes 80 bytes.
-    for block in blocks(len(tables), size):
-        places = range(block.start * size, block.stop * size, max(size, 1))
-        digests = b"".join([hashlib.sha256(contents[first : first + size]).digest() for first in places])
-        hashes[block] = np.frombuffer(digests, np.uint8).reshape(-1, _DIGEST)
+    for block in blocks(n, size):
+        rows = contents[block]
+        # Of consecutive devices with the same table, the first one is hashed: all, after a broadcast along a tree.
+        is_new = np.ones(len(rows), np.bool_)
+        (rows[1:] != rows[:-1]).any(axis=1, out=is_new[1:])
+        distinct = rows[is_new].reshape(-1).view(np.uint8).data
+        places = range(0, len(distinct), size)
+        digests = b"".join([hashlib.sha256(distinct[first : first + size]).digest() for first in places])
+        hashes[block] = np.frombuffer(digests, np.uint8).reshape(-1, _DIGEST)[np.cumsum(is_new) - 1]
     return hashes
 
 

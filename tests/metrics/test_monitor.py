@@ -14,7 +14,7 @@ from p2pkm.engine.loop import Start
 from p2pkm.metrics import monitor
 from p2pkm.metrics.clustering import ari
 from p2pkm.metrics.cost_ratio import CostEvaluator
-from p2pkm.metrics.monitor import Monitor, hash_tables
+from p2pkm.metrics.monitor import Monitor, find_extent, hash_tables
 from tests.support.build import build_monitor
 from tests.support.play_rounds import arrange, objective, play
 
@@ -122,6 +122,23 @@ def test_tables_are_hashed_by_the_standard_in_the_order_of_their_entries(order, 
     expected = [sha256(bytes(range(first, first + 128))).digest() for first in (0, 128)]
     assert [row.tobytes() for row in hash_tables(np.array(tables, order=order))] == expected
     assert hash_tables(tables[:0]).shape == (0, 32)
+
+
+def test_equal_tables_have_equal_hashes(monkeypatch):
+    monkeypatch.setattr("p2pkm.core.sorting._BLOCK", 3)
+    tables = np.array([0.0, 0.0, -0.0, np.inf, np.inf, np.inf, np.inf, np.nan, np.nan, 0.0]).reshape(-1, 1, 1)
+    expected = [sha256(table.tobytes()).digest() for table in tables]
+    assert [row.tobytes() for row in hash_tables(tables)] == expected
+
+
+@pytest.mark.parametrize("block", [1, 40, 1 << 22])
+def test_the_extent_is_the_largest_magnitude_of_every_feature(block, monkeypatch):
+    monkeypatch.setattr("p2pkm.core.sorting._BLOCK", 64 * block)
+    sizes = [0, 3, 1, 0, 50, 2, 0]
+    points = np.random.default_rng(0).normal(size=(sum(sizes), 3))
+    parts = np.split(points, np.cumsum(sizes)[:-1])
+    expected = [np.abs(part).max(axis=0, initial=0.0) for part in parts]
+    np.testing.assert_array_equal(find_extent(points, np.concatenate(([0], np.cumsum(sizes)))), expected)
 
 
 def test_the_rounding_bound_counts_points_and_two_rows_per_neighbor_and_centroid():
