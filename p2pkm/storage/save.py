@@ -7,6 +7,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from operator import methodcaller
@@ -26,6 +27,8 @@ _WORTH = 0.8
 # Arrays of more bytes, whose compression takes seconds, are compressed only if the trial shrinks to this share.
 _LONG = 16_000_000
 _WORTH_IF_LONG = 0.5
+# Archives of arrays that are written at the same time.
+_WRITERS = 2
 # Largest number of points in labels.csv, and of coordinates in centroids.csv; larger runs have only the arrays.
 _LINES = 1_000_000
 # Temporary file of `write_bytes`: process id, start of the process, and host.
@@ -137,13 +140,18 @@ def save_result(result: Any, folder: Path) -> None:
         "disclosed": {} if result.disclosed is None else result.disclosed.to_arrays(),
         "copied": _pack_columns(result.copied or {}),
     }  # fmt: skip
-    for name, arrays in archives.items():
-        present: Any = {key: np.asarray(value) for key, value in arrays.items() if value is not None}
+    if result.topology.n > LARGE:
+        archives["graph"] = result.topology.to_arrays()
+
+    def write(name: str) -> None:
+        present: Any = {key: np.asarray(value) for key, value in archives[name].items() if value is not None}
         if present:
             write_bytes(folder, f"{name}.npz", partial(pack_arrays, arrays=present))
-    if result.topology.n > LARGE:
-        write_bytes(folder, "graph.npz", partial(pack_arrays, arrays=result.topology.to_arrays()))
-    else:
+
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        # Compression and writing release the interpreter lock.
+        list(pool.map(write, archives))
+    if result.topology.n <= LARGE:
         _write_text(folder, "graph.graphml", _GRAPHML, _list_graphml(*result.list_graph()))
     write_tables(result, folder)
     if result.schema is not None:
