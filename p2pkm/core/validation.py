@@ -188,6 +188,9 @@ def check_finite(
         Whether NaN is valid, as a missing value.
     """
     for block in blocks(*array.shape):
+        # Two reductions take a fourth of the time of a mask.
+        if np.isfinite(array[block].min(initial=0)) and np.isfinite(array[block].max(initial=0)):
+            continue
         bad = np.argwhere(np.isinf(array[block]) if missing else ~np.isfinite(array[block]))
         if len(bad):
             row, column = int(bad[0, 0]) + block.start, int(bad[0, 1])

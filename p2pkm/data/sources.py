@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.fixed_order import diagonalize, multiply
-from p2pkm.core.sorting import narrow
+from p2pkm.core.sorting import blocks, narrow
 from p2pkm.core.spec import Spec, parse
 from p2pkm.core.validation import LARGEST, check_integer, check_positive, order_features
 from p2pkm.data.random import draw_separated, generator
@@ -25,6 +25,8 @@ from p2pkm.data.synthetic_mixture import mixture
 from p2pkm.data.synthetic_shapes import shapes
 from p2pkm.data.table import Table
 
+# Width given to `blocks` per feature: blocks of points that stay in the second-level cache.
+_BLOCK_WIDTH = 64
 Points = NDArray[np.float64]
 Data = tuple[NDArray[np.float64], NDArray[np.int64]]
 
@@ -221,9 +223,13 @@ def digits(*, components: int | None = None) -> Data:
 def _gaussians(rng: np.random.Generator, means: Points, points: int, sd: float) -> Data:
     count = check_integer(points, 1, "points")
     scale = check_positive(sd, "sd", zero=True, most=LARGEST)
-    drawn = rng.standard_normal((len(means), count, means.shape[1]))
-    drawn *= scale
-    drawn += means[:, None]
+    drawn = np.empty((len(means), count, means.shape[1]))
+    for cluster, mean in zip(drawn, means, strict=True):
+        for block in blocks(count, _BLOCK_WIDTH * len(mean)):
+            part = cluster[block]
+            rng.standard_normal(out=part)
+            part *= scale
+            part += mean
     return drawn.reshape(-1, means.shape[1]), np.repeat(np.arange(len(means), dtype=np.int64), count)
 
 

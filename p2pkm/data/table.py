@@ -102,21 +102,23 @@ def encode(values: ArrayLike, m: int, what: str) -> Labels:
     shape = np.shape(values)
     if shape != (m,):
         raise DataError(f"{what} have shape {shape}; expected ({m},), one per point")
-    raw = to_raw(values, what)
+    # Integers of any size, without the copy of `to_raw`.
+    raw = values if type(values) is np.ndarray and values.dtype.kind == "i" else to_raw(values, what)
     if raw.dtype.kind == "i" and m and raw.min() >= 0 and raw.max() < 2 * m:
         return _renumber(raw)
+    raw = to_raw(raw, what)
     codes, kinds = identify(raw)
     require_complete(raw, what)
     return codes.astype(narrow(len(kinds)))
 
 
 def _renumber(values: NDArray[np.integer[Any]]) -> Labels:
-    """Renumber small integers as 0 to c - 1 without sorting; numbers without gaps are not copied."""
+    """Renumber small integers as 0 to c - 1 without sorting."""
     seen = np.zeros(int(values.max()) + 1, np.bool_)
     for block in blocks(len(values)):
         seen[values[block]] = True
     kind = narrow(count := int(seen.sum()))
     if count == len(seen):
-        return values.astype(kind, copy=False)
+        return values.astype(kind)
     numbers = (np.cumsum(seen) - 1).astype(kind)
     return numbers[values]
