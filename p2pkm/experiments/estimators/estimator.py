@@ -453,7 +453,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         if self.result_.summary["termination"] == "round-limit" and resolved.method.tol > 0.0:
             text = f"{resolved.method.name} did not converge within max_iter={self.max_iter} rounds."
             warn(f"{text} Increase max_iter or tol", ConvergenceWarning, "rounds")
-        clusters = len(np.unique(self.labels_[_select_weighted(weights)]))
+        clusters = np.count_nonzero(np.bincount(1 + self.labels_[_select_weighted(weights)]))
         # The centroids of one device need not fit the rows of other groups.
         if clusters < self.n_clusters_ and (self.groups_ is None or not self.groups_.any()):
             warn(

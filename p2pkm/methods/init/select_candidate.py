@@ -1,5 +1,6 @@
 """Selection of one of several candidate clusterings by the sum of all local losses."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -76,9 +77,12 @@ class SelectCandidate(MethodBase):
         """Compute the losses of the candidates on the local points."""
         candidates: Floats = start.candidates
         evaluated = evaluation_points(devices, self.k)
-        losses = [candidate_costs(devices, evaluated, candidates[:, q].copy()) for q in range(candidates.shape[1])]
+        # Devices that received the same summaries have the same candidates.
+        is_new = np.ones(len(candidates), np.bool_)
+        is_new[1:] = (candidates[1:] != candidates[:-1]).any(axis=(1, 2, 3))
+        losses = candidate_costs(devices, evaluated, candidates[is_new], lambda q: candidates[:, q].copy())
         rows = (np.diff(evaluated[2]) > 0).astype(np.int64)
-        flood = begin(devices, np.stack(losses, axis=1)[:, None, :], rows)
+        flood = begin(devices, losses[:, None, :], rows)
         return SelectCandidateState(candidates[:, 0].copy(), np.zeros(len(devices), np.bool_), candidates, flood)
 
     def message(self, state: SelectCandidateState, devices: Devices) -> DenseMessages:
@@ -113,6 +117,44 @@ def evaluation_points(devices: Devices, k: int) -> tuple[NDArray[Any], Floats, I
     return np.ascontiguousarray(real[:, :-1]), np.ascontiguousarray(real[:, -1]), np.concatenate(([0], np.cumsum(rows)))
 
 
-def candidate_costs(devices: Devices, evaluated: tuple[NDArray[Any], Floats, Integers], sets: Floats) -> Floats:
-    """Compute the cost of one centroid set per device, float64[n, k, d], on its evaluation points: float64[n]."""
-    return devices.kernels.losses(*evaluated, sets)[0]
+def candidate_costs(
+    devices: Devices,
+    evaluated: tuple[NDArray[Any], Floats, Integers],
+    tables: Floats,
+    get_sets: Callable[[int], Floats],
+) -> Floats:
+    """Compute the cost of each candidate on the evaluation points of every device, float64[n, q].
+
+    Parameters
+    ----------
+    devices : Devices
+    evaluated : tuple
+        Result of `evaluation_points`.
+    tables : float64[t, q, k, d]
+        Distinct candidates of the devices.
+    get_sets : callable
+        Returns candidate number q of every device, float64[n, k, d].
+    """
+    costs = np.empty((len(devices), tables.shape[1]))
+    for number, first in enumerate(find_repeated(tables)):
+        # The order of the centroids has no influence on a cost.
+        costs[:, number] = (
+            costs[:, first] if first < number else devices.kernels.losses(*evaluated, get_sets(number))[0]
+        )
+    return costs
+
+
+def find_repeated(tables: Floats) -> list[int]:
+    """Find for each candidate the first one with the same centroids on all devices, in any order.
+
+    In well-separated clusters, most clusterings of the same rows end with the same centroids. Candidates in which two
+    centroids have the same first coordinate may count as different.
+
+    Parameters
+    ----------
+    tables : float64[t, q, k, d]
+    """
+    order = tables[..., 0].argsort(axis=2, kind="stable")
+    ordered = np.take_along_axis(tables, order[..., None], axis=2)
+    numbers = range(tables.shape[1])
+    return [next(i for i in numbers if i == q or (ordered[:, i] == ordered[:, q]).all()) for q in numbers]

@@ -12,6 +12,7 @@ from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.expected_messages import Known, TreePass, TreePasses
 from p2pkm.core.messages import Delivery, SparseMessages, Tables
 from p2pkm.core.protocols import MethodBase
+from p2pkm.core.sorting import find_distinct
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.building_blocks.spanning_tree import (
@@ -318,12 +319,16 @@ class TreeSummaries(MethodBase):
 
     def _start_losses(self, walk: TreePassState, devices: Devices) -> TreePassState:
         """Compute the losses of all candidates on the local points, and start to send them up."""
-        n, q = len(devices), self.candidates
-        losses = np.empty((n, q))
-        evaluated = evaluation_points(devices, self.k)
-        for number in range(q):
-            sets = choose_sets(walk.candidates, np.full(n, number), self.k)
-            losses[:, number] = candidate_costs(devices, evaluated, sets)
+        n, candidates = len(devices), walk.candidates
+        # Devices of a component share the rows of their candidates.
+        starts = find_distinct(candidates.starts[candidates.rows > 0])
+        rows = candidates.values[starts[:, None] + np.arange(self.candidates * self.k)]
+        losses = candidate_costs(
+            devices,
+            evaluation_points(devices, self.k),
+            rows.reshape(len(starts), self.candidates, self.k, devices.d),
+            lambda number: choose_sets(candidates, np.full(n, number), self.k),
+        )
         tables = Tables(losses, np.arange(n), np.ones(n, np.int64))
         deepest = walk.routes.layer(walk.routes.depth)
         return walk._replace(local_tables=tables, front=PendingTables(deepest, tables.take(deepest)))
