@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from p2pkm.core.allocator import trim_heap
 from p2pkm.core.errors import DataError
 from p2pkm.network.graph import LARGE
 from p2pkm.storage.lock import process_has_ended, process_identity
@@ -148,6 +149,9 @@ def save_result(result: Any, folder: Path) -> None:
         if present:
             write_bytes(folder, f"{name}.npz", partial(pack_arrays, arrays=present))
 
+    if result.topology.n > LARGE:
+        # Threads do not reuse the free memory of the main thread.
+        trim_heap()
     with ThreadPoolExecutor(_WRITERS) as pool:
         # Compression and writing release the interpreter lock.
         list(pool.map(write, archives))
