@@ -163,11 +163,14 @@ def _score(
         if moments is not None:
             moments.add(piece, devices, rows[0])
         if known is not None:
-            count = devices.kernels.count_class_labels
             device_rows = piece.span
             truth = known[piece.rows].astype(np.int64)
-            tables = count(piece.offsets, truth, piece.labels, n_classes, rows[0].shape[1])
-            classes[device_rows] = count(piece.offsets, truth, np.zeros_like(truth), n_classes, 1)[:, :, 0]
+            # The first column counts points without a label.
+            tables = devices.kernels.count_class_labels(
+                piece.offsets, truth, 1 + piece.labels, n_classes, 1 + rows[0].shape[1]
+            )
+            classes[device_rows] = tables.sum(axis=2)
+            tables = tables[:, :, 1:]
             scores[device_rows] = np.stack([score(tables) for score in (ari, nmi, purity)], axis=1)
     return labels, classes, scores
 
