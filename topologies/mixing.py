@@ -74,5 +74,7 @@ def metropolis_weights(graph: CSRGraph, active: Bools | None = None) -> Floats:
         proposed = [weights / means[end] / (1.0 + degrees[end]) for end in (source, target)]
         shares = np.minimum(*proposed)
     else:
-        shares = 1.0 / (1.0 + np.maximum(degrees[source], degrees[target]))
+        shares = np.maximum(degrees[source], degrees[target]).astype(np.float64)
+        shares += 1.0
+        np.divide(1.0, shares, out=shares)
     return shares if active is None else np.where(active, shares, 0.0)

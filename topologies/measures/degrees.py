@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from topologies.csr_graph import CSRGraph
-from topologies.measures.types import EXACT, AnyGraph, Measure, count_links, find_sources, read, to_matrix
+from topologies.measures.types import EXACT, AnyGraph, Measure, count_links, read, to_matrix
 
 _PAIRS = 200_000  # pairs of neighbors that an estimate draws
 
@@ -74,9 +74,13 @@ def _sample_triangles(links: CSRGraph, seed: int) -> Measure:
     first = rng.integers(degrees[devices])
     second = (first + rng.integers(1, degrees[devices])) % degrees[devices]
     u, v = (links.indices[links.indptr[devices] + place] for place in (first, second))
-    keys = find_sources(links) * n + links.indices
-    pairs = u * n + v
-    linked = keys[np.minimum(np.searchsorted(keys, pairs), len(keys) - 1)] == pairs
+    # Bisection among the neighbors of u: the first one that is at least v.
+    low, high = links.indptr[u], links.indptr[u + 1]
+    for _ in range(int(degrees.max()).bit_length()):
+        middle = (low + high) // 2
+        is_lower = (low < high) & (links.indices[np.minimum(middle, len(links.indices) - 1)] < v)
+        low, high = np.where(is_lower, middle + 1, low), np.where(is_lower, high, middle)
+    linked = (low < links.indptr[u + 1]) & (links.indices[np.minimum(low, len(links.indices) - 1)] == v)
     share = int(linked.sum()) / _PAIRS
     # Laplace's rule of succession: a share of 0 or 1 would give a standard error of 0.
     smoothed = (int(linked.sum()) + 1) / (_PAIRS + 2)

@@ -229,9 +229,11 @@ def _measure_strengths(links: CSRGraph, value: float, *, scaled: bool, active: M
 
     strengths = np.full(len(links.indices), float(value))
     if scaled:
-        degrees = count_active(links, active)
-        products = degrees.repeat(count_links(links)) * degrees[links.indices]
-        strengths /= np.sqrt(np.maximum(products, 1).astype(np.float64))
+        degrees = count_active(links, active).astype(np.float64)
+        products = degrees.repeat(count_links(links))
+        products *= degrees[links.indices]
+        np.maximum(products, 1.0, out=products)
+        strengths /= np.sqrt(products, out=products)
     strengths = strengths if links.weights is None else strengths * links.weights
     return strengths if active is None else np.where(active, strengths, 0.0)
 
@@ -337,8 +339,7 @@ def _find_colored_contraction(links: CSRGraph, strengths: Floats, colors: Intege
     rounds = int(np.clip(_WORK // (len(links.indices) + n), _FEWEST, _ROUNDS))
     for _ in range(rounds):
         vector = run_round(vector)
-        # Summed in the order of devices: the sum does not depend on the coloring.
-        size = float(np.linalg.norm(vector[place]))
+        size = float(np.linalg.norm(vector))
         if size == 0.0:
             return Measure(0.0, False, f"power iteration, {len(logs) + 1} rounds")
         logs.append(math.log(size))
