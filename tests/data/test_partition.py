@@ -11,6 +11,7 @@ from p2pkm.data import partition as p
 from p2pkm.data.partition import label_skew as skew
 from p2pkm.data.partition.distance_skew import draw_owners, redraw_empty
 from p2pkm.data.random import generator
+from p2pkm.data.shards import Shards
 from p2pkm.data.sources import grid16
 from p2pkm.data.table import Table
 
@@ -385,3 +386,11 @@ def test_one_device_has_most_points(alpha):
     for share in (0.0, 1.0, 2.0):
         with pytest.raises(ExperimentError, match="share"):
             p.dominant(y, 8, share=share)
+
+
+def test_points_that_are_copied_in_several_blocks_keep_their_order(monkeypatch):
+    monkeypatch.setattr("p2pkm.core.sorting._BLOCK", 16 * 7)
+    rng = np.random.default_rng(0)
+    points, device = rng.normal(size=(101, 3)), rng.integers(0, 5, 101)
+    shards = Shards.deal(points, device)
+    np.testing.assert_array_equal(shards.points, points[np.argsort(device, kind="stable")])
