@@ -311,8 +311,8 @@ class Monitor:
         devices, digests = self._devices, self._hash(centroids)
         rows[:, 2] = devices.sizes
         rows[:, 3:] = digests.view(np.float64)
-        # Records at the end of a stage and at the start of the next one have the same centroids. With very many devices,
-        # memory counts more than time.
+        # Records at the end of a stage and at the start of the next one have the same centroids. With very many
+        # devices, memory counts more than time.
         if digests.nbytes > _REMEMBERED:
             del digests
             self._label(centroids, rows)
@@ -430,7 +430,7 @@ class Monitor:
 
 
 def find_extent(points: Floats, offsets: Integers) -> Floats:
-    """Find the largest magnitude of each feature on each device, in the type of the points, [n, d]; 0 without points."""
+    """Find the largest magnitude of each feature on each device, [n, d], typed as the points; 0 without points."""
     is_filled = offsets[1:] > offsets[:-1]
     begins = offsets[:-1][is_filled]
     # Blocks that stay in the second-level cache, because NumPy reads them once for each feature.
