@@ -8,7 +8,7 @@ import io
 import os
 import re
 import sys
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NoReturn
 
 from p2pkm.core.errors import DataError, ExperimentError, NetworkError, P2PKMError
@@ -80,6 +80,7 @@ def _run_command_line(arguments: list[str]) -> int:
         from p2pkm.cli.run import command
     try:
         _require_values(command, arguments)
+        _reject_repeats(command, arguments)
         code = command.main(arguments, prog_name="p2pkm", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -122,6 +123,41 @@ def _require_values(command: Any, arguments: list[str]) -> None:
         if takes_value.get(name) and following in takes_value:
             raise click.UsageError(
                 f"{name} is followed by {following}; expected a value. Use {name} VALUE, or remove it"
+            )
+
+
+def _reject_repeats(command: Any, arguments: list[str]) -> None:
+    """Reject two lists for one option, of which click would drop the first in silence.
+
+    Other options may be repeated, so that a command line can be completed by options that replace earlier ones.
+    """
+    import click
+
+    words = iter(arguments)
+    for word in words:
+        if word not in getattr(command, "commands", {}):
+            words = chain((word,), words)
+            break
+        command = command.commands[word]
+    options = {
+        name: option
+        for option in command.params
+        if isinstance(option, click.Option) and not option.is_flag
+        for name in option.opts
+    }
+    lists: dict[str, str] = {}
+    for word in words:
+        is_long = word.startswith("--")
+        name = word.partition("=")[0] if is_long else word[:2]
+        if word == "--" or (option := options.get(name)) is None:
+            continue
+        value = next(words, "") if word == name else word[len(name) + is_long :]
+        if option.metavar != "LIST" or option.multiple:
+            continue
+        known = lists.setdefault(name, value)
+        if known != value:
+            raise click.UsageError(
+                f"{name} is set twice, to {known} and to {value}; expected one list. Use {name} {known},{value}"
             )
 
 

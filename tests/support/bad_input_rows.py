@@ -253,6 +253,8 @@ run fly                                   | unexpected extra argument
 --graph --out none                        | --graph is followed by --out; expected a value
 --devices -k 3                            | --devices is followed by -k; expected a value
 --out --quiet                             | --out is followed by --quiet; expected a value
+--drop x --drop=y                         | --drop is set twice, to x and to y; expected one list. Use --drop x,y
+plan --na -9 --seed -1 --na none          | --na is set twice, to -9 and to none; expected one list. Use --na -9,none
 --transforms rounding                     | no installed package adds a transform. Remove --transforms
 --data missing.foo                        | --data is 'missing.foo', which does not exist
 --out plain.txt                           | is a file
