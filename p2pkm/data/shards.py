@@ -275,6 +275,23 @@ class Shards:
         """Return a copy with one more device without points at the end: the server of a star."""
         return replace(self, offsets=np.append(self.offsets, self.offsets[-1]))
 
+    def place(self, topology: Any, names: tuple[str, ...] | None) -> Self:
+        """Return a copy with the nodes of a topology that have no points: the server of a star, or named nodes.
+
+        Parameters
+        ----------
+        topology : Topology
+        names : tuple of str or None
+            Names of the devices, as given to `Topology.call`; None: all nodes except a server have points.
+        """
+        if topology.hub >= 0:
+            return self.with_hub()
+        if names is None or topology.names is None:
+            return self
+        added = np.full(topology.n - self.n, self.offsets[-1])
+        known = None if self.names is None else topology.names
+        return replace(self, offsets=np.concatenate((self.offsets, added)), names=known)
+
     def part(self, first: int, last: int) -> Self:
         """Return devices `first` to `last` - 1 as a view."""
         return self.take(np.arange(first, last))

@@ -180,16 +180,18 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
         topology = topology.tell_order()
     default_k, k_max = specs.method.k or table.classes or 8, None
     clusters = (default_k if experiment.clusters == "auto" else experiment.clusters) or default_k
+    # Named nodes without points are added after the points are assigned.
+    count = len(names) if names and topology.names else topology.clients
     if stored:
-        shards: Any = DiskShards.deal(stored, partition, topology.clients, experiment.dtype)
+        shards: Any = DiskShards.deal(stored, partition, count, experiment.dtype)
     else:
         if partition.name == "mufc":
             # This partition deals the clusters of central k-means instead of classes.
             table = table._replace(clusters=label_pooled(table.completed().points, clusters, experiment.seed))
         shards = find_shards(experiment) or _assign_points(
-            table, partition, topology.clients, experiment.dtype, (data_key, clusters, experiment.partition)
+            table, partition, count, experiment.dtype, (data_key, clusters, experiment.partition)
         )
-    shards = shards if topology.hub < 0 else shards.with_hub()
+    shards = shards.place(topology, names)
     if experiment.clusters == "auto":
         # The devices choose k later; the run is checked and planned for the largest one.
         clusters = k_max = experiment.k_max or min(K_MAX, max(1, shards.m))
@@ -510,7 +512,7 @@ def _build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, 
 
     method = find_object(graph.name, "graph")
     if method is not None:
-        return _check_size(graph, Topology.from_graph(method).call(names), n)
+        return _check_size(graph, Topology.from_graph(method).call(names), n, names)
     fixed = graph.name in topologies.FIXED
     try:
         # With names, the number of nodes is compared with them by `call`, whose message lists the missing ones.
@@ -520,11 +522,13 @@ def _build_topology(graph: Spec, n: int | None, default: int, names: tuple[str, 
         built = topologies.build(graph.name, size, light=light, **graph.options)
     except topologies.GraphError as error:
         raise TopologyError(f"graph {graph}: {error}") from None
-    return _check_size(graph, Topology.from_graph(built).call(names), n)
+    return _check_size(graph, Topology.from_graph(built).call(names), n, names)
 
 
-def _check_size(graph: Spec, topology: Any, n: int | None) -> Any:
-    if n is not None and topology.n != n:
+def _check_size(graph: Spec, topology: Any, n: int | None, names: tuple[str, ...] | None) -> Any:
+    # Named nodes may be more than the names of the data, whose number is n then: they are devices without points.
+    is_larger = names is not None and len(names) == n and set(names) < set(topology.names or ())
+    if n is not None and topology.n != n and not is_larger:
         raise TopologyError(
             f"graph {graph} has {topology.n} nodes; expected {n}, one for each device. Use a graph with {n} nodes, "
             f"or {topology.n} devices"

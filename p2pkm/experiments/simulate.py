@@ -212,7 +212,7 @@ def simulate(  # noqa: PLR0913 - the public signature
     world = connect()
     check_options(algorithm, options, world.size)
     topology = place_graph(algorithm, graph, shards.n, shards.names)
-    shards = shards if topology.hub < 0 else shards.with_hub()
+    shards = shards.place(topology, shards.names)
     config = build_run(algorithm, options, topology, shards, ranks=world.size, graph=graph)
     start_centroids = None if start is None else _read_start(start, algorithm, shards, topology, scale)
     centers = None if true_centers is None else check_centers(true_centers, shards.d)

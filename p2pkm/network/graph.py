@@ -164,6 +164,8 @@ class Topology:
     def call(self, names: "tuple[str, ...] | None") -> "Topology":
         """Name the devices, and reorder named nodes to the order of the points.
 
+        Nodes without points are the last devices.
+
         Parameters
         ----------
         names : tuple of str or None
@@ -173,7 +175,7 @@ class Topology:
         Raises
         ------
         TopologyError
-            If the nodes have names that differ from `names`.
+            If a device is not among the named nodes.
         """
         if names is None:
             return self
@@ -181,12 +183,14 @@ class Topology:
             full = names if self.hub < 0 else (*names, SERVER)
             # A wrong number of names is reported by other checks.
             return replace(self, names=full) if len(full) == self.n else self
-        if set(names) != set(self.names):
+        known = set(names)
+        if not known <= set(self.names):
             raise TopologyError(
                 "names of the nodes of the graph and of the devices of the points differ. Nodes without points: "
                 f"{_list_missing(self.names, names)}; devices without a node: {_list_missing(names, self.names)}. "
                 "Make the names equal, or number the nodes or the devices from 0"
             )
+        names += tuple(name for name in self.names if name not in known)
         place = {name: i for i, name in enumerate(names)}
         number = np.array([place[name] for name in self.names])
         # One of the two edges of each link.
@@ -205,6 +209,13 @@ class Topology:
             f"devices of the points are numbered, nodes of the graph have names, in sorted order: {first}"
             f"{', ...' * (self.n > _MAX_NAMES)}. Name the devices of the points to match them by name"
         )
+        return replace(self, file_summary="; ".join(filter(None, (self.file_summary, note))))
+
+    def tell_empty(self, count: int) -> "Topology":
+        """Add a note to `file_summary` that lists the nodes after the first `count`, which are without points."""
+        if self.names is None or self.hub >= 0 or self.n <= count:
+            return self
+        note = f"nodes without points: {_list_missing(self.names, self.names[:count])}"
         return replace(self, file_summary="; ".join(filter(None, (self.file_summary, note))))
 
     def number(self, graph: "nx.Graph") -> dict[Any, int]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pkm.core.errors import DataError
+from p2pkm.core.errors import DataError, TopologyError
 from p2pkm.core.sorting import blocks, narrow, offsets_of, sort_by
 from p2pkm.core.spec import Spec
 from p2pkm.core.validation import cast_points, check_finite, check_magnitude
@@ -107,6 +107,23 @@ class DiskShards:
     def with_hub(self) -> Self:
         """Return a copy with one more device without points at the end: the server of a star."""
         return replace(self, hub=True)
+
+    def place(self, topology: Any, names: tuple[str, ...] | None) -> Self:
+        """Return a copy with the server of a star, if any.
+
+        Raises
+        ------
+        TopologyError
+            If a named node is without a file.
+        """
+        if topology.hub >= 0:
+            return self.with_hub()
+        if names and topology.names and topology.n > self.clients:
+            raise TopologyError(
+                f"the graph has {topology.n} nodes, but the files on disk name {self.clients} devices; expected equal "
+                "numbers. Remove the nodes without points, or add a file without rows for each"
+            )
+        return self
 
     def to_mapping(self) -> dict[str, Any]:
         """Return a mapping for JSON from which `from_mapping` rebuilds the shards on another rank."""

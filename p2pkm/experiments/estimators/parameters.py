@@ -222,6 +222,8 @@ def arrange(
         topology = build_topology(parse_graph(experiment, method), n_devices, default, names)
     else:
         topology = given_graph.call(names)
+    # Nodes without rows are devices, too.
+    names = names and (topology.names or names)
     components = int(topology.components.max()) + 1
     if components > 1:
         raise TopologyError(f"the graph has {components} connected components; expected 1. Add links")

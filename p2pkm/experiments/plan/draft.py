@@ -157,7 +157,7 @@ def build_plan(experiment: RunOptions, ranks: int | None) -> RunPlan:
     specs = parse_specs(experiment)
     resolved, method, size = resolve_experiment(specs, ranks)
     n, graph = resolved.devices, specs.graph
-    topology = Topology.star(n or _DEVICES) if needs_hub(method) else build_topology(graph, n, 1)
+    topology = Topology.star(n or _DEVICES) if needs_hub(method) else _build_graph(graph, experiment, n)
     outline = RunOutline(topology, disturbed="a run that is rejected", image=size.image)
     points = PointCount(topology.n, size.points, size.features)
     # Errors of this check end the plan: even the pilot could not run.
@@ -188,6 +188,18 @@ def build_plan(experiment: RunOptions, ranks: int | None) -> RunPlan:
         run,
         specs.partition,
     )
+
+
+def _build_graph(graph: Spec, experiment: RunOptions, n: int | None) -> Topology:
+    """Build the graph; it may have more named nodes than the column of devices, which are devices without points."""
+    import topologies
+
+    if experiment.devices is None and n is not None and graph.name in topologies.FIXED:
+        largest: Topology = build_topology(graph, None, 1)
+        if largest.names is not None and largest.n > n:
+            return largest
+    built: Topology = build_topology(graph, n, 1)
+    return built
 
 
 def _estimate_sizes(partition: Spec | None, size: Size, topology: Topology) -> tuple[Integers, bool]:

@@ -159,7 +159,7 @@ def place_graph(algorithm: Any, graph: Any, clients: int, names: tuple[str, ...]
             f"graph is None; expected a networkx.Graph, because method {algorithm.name} requires a graph."
         )
     topology = Topology.from_graph(graph).call(names)
-    return topology if names is not None else topology.tell_order()
+    return topology.tell_empty(clients) if names is not None else topology.tell_order()
 
 
 def resolve(algorithm: Any, run: RunOutline, d: int) -> tuple[Any, RunOutline]:
