@@ -85,6 +85,7 @@ def name_nodes(graph: Graph) -> dict[Any, str] | None:
 
     Names are the values of the node attribute `name` or else `label`, if they are texts that are not blank, and all
     different; else the nodes themselves, if they are texts or integers. Numbers 0 to n - 1 or 1 to n are not names.
+    Letters and accents are composed (Unicode normalization form C), unless two names are equal then.
 
     Parameters
     ----------
@@ -105,7 +106,17 @@ def name_nodes(graph: Graph) -> dict[Any, str] | None:
         if not all(isinstance(node, (str, int)) for node in graph):
             return None
         names = {node: str(node) for node in graph}
+    composed = {node: _compose(name) for node, name in names.items()}
+    names = composed if len(set(composed.values())) == len(names) else names
     return names if are_names(list(names.values())) else None
+
+
+def _compose(name: str) -> str:
+    if name.isascii():
+        return name
+    from unicodedata import normalize
+
+    return normalize("NFC", name)
 
 
 def are_names(names: list[str]) -> bool:

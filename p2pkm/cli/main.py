@@ -133,12 +133,12 @@ def _reject_repeats(command: Any, arguments: list[str]) -> None:
     """
     import click
 
-    words = iter(arguments)
-    for word in words:
-        if word not in getattr(command, "commands", {}):
-            words = chain((word,), words)
+    remaining = iter(arguments)
+    for argument in remaining:
+        if argument not in getattr(command, "commands", {}):
+            remaining = chain((argument,), remaining)
             break
-        command = command.commands[word]
+        command = command.commands[argument]
     options = {
         name: option
         for option in command.params
@@ -146,12 +146,12 @@ def _reject_repeats(command: Any, arguments: list[str]) -> None:
         for name in option.opts
     }
     lists: dict[str, str] = {}
-    for word in words:
-        is_long = word.startswith("--")
-        name = word.partition("=")[0] if is_long else word[:2]
-        if word == "--" or (option := options.get(name)) is None:
+    for argument in remaining:
+        is_long = argument.startswith("--")
+        name = argument.partition("=")[0] if is_long else argument[:2]
+        if argument == "--" or (option := options.get(name)) is None:
             continue
-        value = next(words, "") if word == name else word[len(name) + is_long :]
+        value = next(remaining, "") if argument == name else argument[len(name) + is_long :]
         if option.metavar != "LIST" or option.multiple:
             continue
         known = lists.setdefault(name, value)

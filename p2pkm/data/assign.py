@@ -51,6 +51,10 @@ def list_notes(partition: Spec, table: Any, shards: Any, topology: Any) -> tuple
         notes = (f"{left_out} of the data have a missing value and are left out", *notes)
     sizes = shards.sizes[: topology.clients].tolist()
     names = topology.names
+    if partition.name == "column" and names:
+        from p2pkm.data.identifiers import note_alike
+
+        notes += note_alike(names)
     empty = [i for i, size in enumerate(sizes) if not size] if partition.name == "column" else []
     if empty:
         listed = ", ".join(names[i] if names else str(i) for i in empty[:_LISTED]) + ", ..." * (len(empty) > _LISTED)

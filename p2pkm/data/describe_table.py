@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.errors import DataError
-from p2pkm.data.identifiers import identify, to_raw
+from p2pkm.data.identifiers import identify, note_alike, to_raw
 from p2pkm.data.readers.columns import INDEX, ColumnRoles, FileContents, assign_roles
 from p2pkm.data.readers.intake import (
     THOUSANDS,
@@ -362,6 +362,7 @@ def _list_notes(
         notes.append(f"{repeated:,} of {len(rows):,} rows repeat an earlier row: check for copies")
     if intake.thousands == "." and any(column.kind == "number" for column in columns):
         notes.append("points are read as separators of thousands: check that 7.400 means 7400")
+    notes += note_alike(list(groups))
     notes += [f"device {name!r} has only {size} row{'s' * (size != 1)}: consider --min-cluster-size"
               for name, size in groups.items() if size < _SMALL]  # fmt: skip
     return tuple(notes)

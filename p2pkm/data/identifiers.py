@@ -2,7 +2,8 @@
 
 A column of identifiers is text, without surrounding white space, unless every value is a plain integer. A plain integer
 is written without leading zeros, plus sign, decimal point or exponent, and fits in int64. Missing values are None, NaN,
-NaT, and the texts in `MISSING`, in lower or upper case.
+NaT, and the texts in `MISSING`, in lower or upper case. Texts that differ only in the encoding of accented letters are
+equal (Unicode normalization form C): some systems write é as e and a combining accent.
 """
 
 import re
@@ -22,6 +23,8 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
 # Largest magnitude up to which float64 holds every integer exactly.
 _EXACT = 2**53
+# Largest number of groups of nearly equal names that a note lists.
+_GROUPS = 5
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -249,7 +252,35 @@ def _is_null(value: Any) -> bool:
 
 def _clean(text: str, missing: frozenset[str]) -> str | None:
     stripped = text.strip()
-    return None if stripped.lower() in missing else stripped
+    return None if stripped.lower() in missing else compose(stripped)
+
+
+def compose(text: str) -> str:
+    """Compose letters and accents (Unicode normalization form C)."""
+    if text.isascii():
+        return text
+    from unicodedata import normalize
+
+    return normalize("NFC", text)
+
+
+def note_alike(names: Sequence[str]) -> tuple[str, ...]:
+    """List names of devices that are probably one device in a note; no note if there are none."""
+    from unicodedata import combining, normalize
+
+    groups_of_names: dict[str, list[str]] = {}
+    for name in names:
+        letters = name if name.isascii() else "".join(c for c in normalize("NFD", name) if not combining(c))
+        groups_of_names.setdefault("".join(letters.casefold().split()), []).append(name)
+    repeated = [group for group in groups_of_names.values() if len(group) > 1]
+    groups = [f"{', '.join(map(repr, group[:-1]))} and {group[-1]!r}" for group in repeated]
+    if not groups:
+        return ()
+    more = f", and {len(groups) - _GROUPS} more groups" if len(groups) > _GROUPS else ""
+    return (
+        f"names of devices that differ only in case, accents or blanks: {'; '.join(groups[:_GROUPS])}{more}. Use one "
+        "name if they are one device",
+    )
 
 
 def _to_text(value: Any, midnight: bool, what: str) -> str:

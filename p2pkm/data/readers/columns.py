@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import find_distinct, narrow
-from p2pkm.data.identifiers import find_missing, identify, is_integer, to_raw
+from p2pkm.data.identifiers import compose, find_missing, identify, is_integer, to_raw
 from p2pkm.data.readers.intake import (
     TIDY,
     Categories,
@@ -326,13 +326,14 @@ def _mark(raw: NDArray[Any], missing: frozenset[str]) -> NDArray[Any]:
 
 def _locate(where: str, names: Sequence[str], column: str | int, option: str) -> int:
     """Return the index of a column that an option gives by name or index."""
-    if isinstance(column, str) and column in names:
-        if list(names).count(column) > 1:
+    composed = [compose(name) for name in names]
+    if isinstance(column, str) and (known := compose(column)) in composed:
+        if composed.count(known) > 1:
             raise DataError(
                 f"{where} has several columns {column!r}; expected one. Use the number of the column, counted from 0, "
                 f"in {option}"
             )
-        return list(names).index(column)
+        return composed.index(known)
     index = as_index(column)
     if index is None or not 0 <= index < len(names):
         raise DataError(
