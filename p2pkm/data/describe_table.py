@@ -42,6 +42,10 @@ _SMALL = 5
 _SKEW, _RATIO = 3.0, 30.0
 # Largest number of columns and of devices that are printed.
 _PRINTED = 60
+# Largest number of characters of the list of categories of a column.
+_WIDTH = 40
+# Smallest share of rows with a value in a column that is suggested as the column of devices.
+_KNOWN = 0.95
 
 
 class ColumnDescription(NamedTuple):
@@ -99,7 +103,7 @@ class TableDescription(NamedTuple):
 
     def __str__(self) -> str:
         rows = [("column", "kind", "missing", "range", "use")]
-        rows += [(column.name, column.kind, f"{column.missing:.0%}" if column.missing else "", column.range, column.use)
+        rows += [(column.name, column.kind, _write_share(column.missing), column.range, column.use)
                  for column in self.columns[:_PRINTED]]  # fmt: skip
         widths = [max(len(row[j]) for row in rows) for j in range(5)]
         lines = [
@@ -223,8 +227,8 @@ def _find_device(table: RawTable, device: Any, label: Any, intake: ColumnOptions
     rows = len(table.locations.numbers)
     for name in table.names:
         if name not in {label, *intake.named} and _SITES.fullmatch(name):
-            kinds = set(table.list_texts(name))
-            if 1 < len(kinds) < rows and "" not in kinds:
+            known = _list_known(table, name, intake)
+            if 1 < len(set(known)) < rows and len(known) >= _KNOWN * rows:
                 return name
     return None
 
@@ -236,7 +240,7 @@ def _describe_column(table: RawTable, j: int, roles: ColumnRoles, intake: Column
         known = _list_known(table, name, intake)
         kinds = list(map(str, identify(to_raw(known, name, frozenset())).kinds.tolist()))
         missing = 1 - len(known) / len(table.locations.numbers)
-        return ColumnDescription(name, "category", missing, f"{len(kinds)}: {', '.join(kinds)}"[:40], role)
+        return ColumnDescription(name, "category", missing, _list_kinds(kinds), role)
     values = table.convert(name, intake)
     if not isinstance(values, Problem):
         is_plain = intake.decimal == "." and not intake.thousands and table.locations.unit == "line"
@@ -252,14 +256,25 @@ def _describe_column(table: RawTable, j: int, roles: ColumnRoles, intake: Column
         kind, use = "text", "left out: text"
         if len(counts) == len(texts):
             use = "ID, left out"
-    shown = f"{min(counts)} to {max(counts)}" if kind == "date" else f"{len(counts)}: {', '.join(sorted(counts))}"
+    shown = f"{min(counts)} to {max(counts)}" if kind == "date" else _list_kinds(sorted(counts))
     suspicions: tuple[str, ...] = ()
     if use == "ID, left out" and not role:
         suspicions = (f"column {name!r} has a different text in every row: --keep copies it to labels.csv",)
     encoded = table.convert(name, intake, encode=True) if kind in ("date", "category") else None
     if isinstance(encoded, Problem):
         use, suspicions = "left out: dates cannot be read", (f"{encoded.text}. {encoded.remedy}",)
-    return ColumnDescription(name, kind, missing, shown[:40], role or use, suspicions)
+    return ColumnDescription(name, kind, missing, shown, role or use, suspicions)
+
+
+def _list_kinds(kinds: list[str]) -> str:
+    """Write the number of categories, and the first ones."""
+    text = f"{len(kinds)}: {', '.join(kinds)}"
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3].rstrip(' ,')}..."
+
+
+def _write_share(share: float) -> str:
+    """Write a share in percent, and a small one not as 0 %."""
+    return "<1%" if 0.0 < share < 0.005 else f"{share:.0%}" if share else ""
 
 
 def _list_known(table: RawTable, name: str, intake: ColumnOptions) -> list[str]:

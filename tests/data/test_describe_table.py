@@ -153,3 +153,22 @@ def test_a_table_without_features_has_no_command(tmp_path):
     described = p2pkm.describe_table(path)
     assert described.command == "" and "no column can be a feature" in described.notes[-1]
     assert here("data", path).code == 0
+
+
+def test_a_site_column_with_a_few_missing_values_names_the_devices():
+    site = ["Bonn"] * 150 + ["Essen"] * 149 + [""]
+    frame = {
+        "hospital": site,
+        "sex": ["f", "m"] * 150,
+        "age": range(300),
+        "ward": [f"ward {i % 25}" for i in range(300)],
+    }
+    described = p2pkm.describe_table(frame)
+    assert described.options["device_column"] == "hospital" and described.options["missing"] == "drop"
+    assert described.devices == {"Bonn": 150, "Essen": 149}
+    lines = str(described).splitlines()
+    assert next(line for line in lines if line.startswith("hospital")).split()[2] == "<1%"
+    assert any("ward 0, ward 1," in line and "...  " in line for line in lines)
+    assert p2pkm.Shards.deal(p2pkm.read_table(frame, **described.options)).n == 2
+    many = p2pkm.describe_table(frame | {"hospital": ["Bonn"] * 100 + ["Essen"] * 150 + [""] * 50})
+    assert many.options["device_column"] == "ward"
