@@ -6,6 +6,9 @@ FILES = {
     "header.csv": "x,y\n",
     "ragged.csv": "x,y\n0,1\n2,3,4\n",
     "text.csv": "x,y\n0,1\n2,red\n",
+    "open.csv": 'x,y\n0,1\n"2,3\n4,5\n6,7\n',
+    "ids.csv": "id,x\np-1,0\np-2,1\np-3,2\n",
+    "k.A.csv": "x,y\n0,1\n2,k.A.\n4,n b\n6,k.A.\n",
     "nan.csv": "x,y\n0,1\nnan,3\n",
     "inf.csv": "x,y\n0,1\n2,inf\n",
     "blank.csv": "x,y,label\n0,1,a\n2,3,\n",
@@ -320,6 +323,10 @@ CONTENT = """
 --data header.csv                         | no points
 --data ragged.csv                         | line 3: 3 fields; expected 2
 --data text.csv                           | line 3, column 'y' is 'red'
+--data open.csv                           | open.csv, line 3: a quotation mark is not closed before line 5
+--data ids.csv                            | line 2, column 'id' is 'p-1'; expected a number with a decimal point
+--data ids.csv                            | Use --keep id to copy it to labels.csv, --drop id
+--data k.A.csv                            | Use --na 'k.A.,n b' if they mean missing. Correct the fields (3 are not
 --data nan.csv                            | line 3, column 'x' is empty, in 1 of 2 rows
 --data inf.csv                            | line 3, column 'y' is 'inf'
 --data blank.csv                          | is empty

@@ -253,6 +253,12 @@ def _check_lengths(source: TextSource, head: CsvHeader, rows: Iterable[tuple[int
     """
     for line, fields in rows:
         if len(fields) != len(head.names):
+            lines = "\n".join(fields).removesuffix("\n").count("\n") - len(fields) + 1
+            if lines > 0:
+                raise DataError(
+                    f"{source.path}, {source.unit} {line - lines}: a quotation mark is not closed before {source.unit} "
+                    f"{line}; expected {len(head.names)} fields in each {source.unit}. Close or remove it"
+                )
             raise DataError(
                 f"{source.path}, {source.unit} {line}: {len(fields)} fields; expected {len(head.names)}, as in the "
                 "first line. Correct or remove the line"

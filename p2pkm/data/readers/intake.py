@@ -4,6 +4,7 @@ import codecs
 import io
 import math
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
@@ -33,6 +34,8 @@ _DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]\d.*)?")
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([ T]\d.*)?")
 # Largest number of distinct texts with which a message suggests that a column contains categories.
 _CATEGORIES = 30
+# Largest number of texts among numbers that are suggested as missing values.
+_MISSING_TEXTS = 3
 # Also matches -31 at the end of the date 2026-01-31, which the substitution leaves unchanged.
 _ZONE = re.compile(r"\s*(?:(?:UTC|GMT|Z)|([+-]\d\d(?::?\d\d)?))$")
 _EPOCH = datetime(1970, 1, 1)
@@ -377,7 +380,7 @@ def _explain_text(name: str, known: list[str], place: str, number_format: str, w
         return Problem(f"{place}; expected a number with the decimal sign of --decimal", f"{fix}, or use --drop {name}")
     if any(is_number(field.replace(",", ".")) for field in known):
         commas = all(_DECIMAL_COMMA.fullmatch(field) for field in known)
-        fix = "Use --decimal ','" if commas else f"Correct the fields ({wrong:,} are not numbers)"
+        fix = "Use --decimal ','" if commas else f"{_suggest_na(known)}Correct the fields ({wrong:,} are not numbers)"
         return Problem(number, f"{fix}, or use --drop {name}")
     count = len(set(known))
     role = f"--label-column {name} or --device-column {name}"
@@ -385,7 +388,17 @@ def _explain_text(name: str, known: list[str], place: str, number_format: str, w
         return Problem(
             f"{place}, one of {count} categories; expected a number", f"Use --encode {name}, --drop {name}, {role}"
         )
+    if count == len(known):
+        return Problem(number, f"Use --keep {name} to copy it to labels.csv, --drop {name}, {role}")
     return Problem(number, f"Use --encode {name}, --drop {name}, {role}")
+
+
+def _suggest_na(known: list[str]) -> str:
+    """Suggest to read the texts among numbers as missing values; empty if they are many or contain digits."""
+    texts = sorted({field for field in known if not is_number(field.replace(",", "."))})
+    if len(texts) > _MISSING_TEXTS or any("," in text or any(map(str.isdigit, text)) for text in texts):
+        return ""
+    return f"Use --na {shlex.quote(','.join(texts))} if they mean missing. "
 
 
 def raise_problems(where: str, problems: Sequence[Problem], total: int) -> None:
