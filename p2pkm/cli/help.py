@@ -105,6 +105,10 @@ def explain_topic(topic: str) -> str:
         command = root.command.commands[name]
         return command.get_help(click.Context(command, info_name=name, parent=root))
     if name not in options:
+        for option in _LISTS:
+            if topic in (line.split(":")[0].split()[0] for line in _LISTS[option]() if line.startswith("  ")):
+                way = f"algorithms {topic}" if option == "algorithm" else f"help {_topic(option)}"
+                raise ExperimentError(f"{topic} is a value of --{_topic(option)}, not an option. Use p2pkm {way}")
         topics = [_topic(known) for known in options if known]
         raise ExperimentError(f"unknown topic {topic!r}. {suggest(name.replace('_', '-'), topics)}")
     flags, text = options[name].get_help_record(root) or ("", "")

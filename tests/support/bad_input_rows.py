@@ -258,6 +258,8 @@ run fly                                   | unexpected extra argument
 --out --quiet                             | --out is followed by --quiet; expected a value
 --drop x --drop=y                         | --drop is set twice, to x and to y; expected one list. Use --drop x,y
 plan --na -9 --seed -1 --na none          | --na is set twice, to -9 and to none; expected one list. Use --na -9,none
+help private                              | private is a value of --algorithm, not an option. Use p2pkm algorithms
+help tree-summaries                       | tree-summaries is a value of --init, not an option. Use p2pkm help init
 --transforms rounding                     | no installed package adds a transform. Remove --transforms
 --data missing.foo                        | --data is 'missing.foo', which does not exist
 --out plain.txt                           | is a file
