@@ -11,7 +11,7 @@ from p2pkm.cli.options import with_format
     "privacy", short_help="Add up the privacy loss of runs.", context_settings={"help_option_names": ["-h", "--help"]}
 )
 def privacy() -> None:
-    """Add up the privacy loss of runs of the method private."""
+    """Add up the privacy loss of runs of the methods private and feddp."""
 
 
 @privacy.command(
@@ -23,7 +23,7 @@ def privacy() -> None:
 @click.option("--delta", type=float, help="Delta of the total.  [default: the largest one of the runs]")
 @with_format
 def budget_command(runs: tuple[str, ...], delta: float | None, form: str) -> int:
-    """Add up the privacy loss of runs of private on the same points, and say what may be published.
+    """Add up the privacy loss of runs of private and feddp on the same points, and say what may be published.
 
     RUN is a run folder, or a folder of several runs, such as that of --seeds. A copy of a run counts once.
     """

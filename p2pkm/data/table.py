@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from p2pkm.core.brief import short_repr
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import blocks, narrow
 from p2pkm.data.identifiers import identify, require_complete, to_raw
@@ -72,6 +73,9 @@ class Table(NamedTuple):
     weights: NDArray[np.float64] | None = None
     copied: dict[str, NDArray[Any]] | None = None
     schema: Any = None
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def completed(self) -> "Table":
         """Return the table with missing values replaced by column means, for partitions that read the points."""

@@ -275,7 +275,8 @@ def _read_shards(points: Any, missing: str, partition: Any, graph: Any) -> Shard
     if isinstance(partition, str):
         raise ExperimentError(
             f"partition is {partition!r}; expected an array, the device of each row. Use a function of "
-            "p2pkm.partition, such as p2pkm.partition.iid(len(X), 4)"
+            "p2pkm.partition, such as p2pkm.partition.iid(len(X), 4), or for a column of a table "
+            f"p2pkm.Shards.deal(table, device={partition!r})"
         )
     if is_frame(points) or (isinstance(points, np.ndarray) and partition is not None):
         points = read_table(points, missing=missing)

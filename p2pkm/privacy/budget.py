@@ -148,7 +148,7 @@ class PrivacyBudget:
 
 
 def privacy_budget(runs: "Iterable[Result | str | Path]", delta: float | None = None) -> PrivacyBudget:
-    """Add up the privacy loss of runs of `private` on the same points.
+    """Add up the privacy loss of runs of `private` and `feddp` on the same points.
 
     Parameters
     ----------
@@ -181,6 +181,8 @@ def privacy_budget(runs: "Iterable[Result | str | Path]", delta: float | None = 
     >>> round(four.mu / one.mu, 6), round(one.epsilon, 2), round(four.epsilon, 2)
     (2.0, 1.0, 2.12)
     """
+    if isinstance(delta, str | Path | Result):
+        raise ExperimentError(f"delta is {delta!r}; expected a number between 0 and 1. Use one list for several runs")
     if isinstance(runs, str | Path | Result):
         runs = [runs]
     by_identity: dict[Any, Release] = {}

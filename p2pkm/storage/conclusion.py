@@ -177,8 +177,11 @@ def describe_test(verdicts: Verdicts, margin: float = MARGIN) -> str:
 
 def write_factor(value: float) -> str:
     """Format a factor: 4 decimals close to 1, else 3 significant digits."""
-    distance = abs(value - 1.0)
-    return f"{value:.4f}" if 0.0 < distance < 0.1 else f"{value:,.3g}" if value < 1000 else f"{value:.2e}"
+    if 0.0 < abs(value - 1.0) < 0.1:
+        return f"{value:.4f}"
+    if value < 1000.0 or value >= 1e6:
+        return f"{value:.3g}"
+    return f"{float(f'{value:.3g}'):,.0f}"
 
 
 def _get_format(figure: str) -> str:

@@ -198,6 +198,13 @@ def test_draw_names_its_file_itself(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["karate-34.data.csv", "karate-34.png"]
 
 
+def test_draw_calls_the_figure_of_a_file_by_the_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sites.v2.csv").write_text("a,b\nx,y\ny,z\n")
+    assert here("topology", "draw", f"file:{tmp_path / 'sites.v2.csv'}").code == 0
+    assert (tmp_path / "sites-3.png").exists()
+
+
 def test_files_that_cannot_be_drawn(tmp_path):
     (tmp_path / "file").write_text("")
     for out, words in (

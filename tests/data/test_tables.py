@@ -194,3 +194,9 @@ def test_weka(tmp_path):
 def test_options_that_do_not_exist(option):
     with pytest.raises(ExperimentError, match=next(iter(option))):
         p2pkm.read_table({"x": [1, 2]}, **option)
+
+
+def test_the_representation_of_a_table_contains_no_rows():
+    table = p2pkm.read_table({"hospital": ["Bonn", "Essen"] * 500, "age": range(1000)}, device_column="hospital")
+    text = repr(table)
+    assert len(text.splitlines()) <= 5 and "points=float64[1000, 1]" in text and "Bonn" not in text

@@ -209,3 +209,8 @@ def test_the_closing_tables_say_what_may_be_published(tmp_path):
     assert "2 times that of one run" in several.out and "may be published: centroids; not the number" in several.out
     seeded = here(*OPTIONS, "--algorithm", f"{PRIVATE},noise_seed=1", "--out", "none")
     assert "may be published" not in seeded.out
+
+
+def test_several_runs_must_be_a_list(folders):
+    with pytest.raises(p2pkm.ExperimentError, match="delta is 'second'; expected a number between 0 and 1"):
+        p2pkm.privacy_budget(folders, "second")

@@ -318,7 +318,7 @@ def test_figures_that_have_no_log_are_told_as_differences():
     text = conclude(groups("ari", a=(0.9, 0.8, 0.85, 0.9, 0.87), b=(0.5, 0.41, 0.44, 0.5, 0.46)), "ari")
     assert "a has the highest mean ARI against true labels of 2 configurations, 0.864." in text
     assert "Worse than it: b (difference -0.402, interval -0.4" in text
-    factors = {1.0: "1", 1.00123: "1.0012", 3.14159: "3.14", 123.4: "123", 98765.0: "9.88e+04"}
+    factors = {1.0: "1", 1.00123: "1.0012", 3.14159: "3.14", 123.4: "123", 98765.0: "98,800", 2.5e6: "2.5e+06"}
     assert [write_factor(value) for value in factors] == list(factors.values())
 
 

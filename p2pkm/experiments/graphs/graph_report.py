@@ -231,7 +231,9 @@ def draw_graph(graph: str, devices: int | None, seed: int, out: str | None) -> P
 
     check_figure_path(out)
     spec, _, topology = build_graph(graph, devices, seed)
-    path = Path(f"{spec.name}-{topology.n}.png" if out is None else out)
+    # A graph of a file is called by the file, without its folder and suffixes.
+    name = Path(str(spec.options.get("path", spec.name))).name.partition(".")[0]
+    path = Path(f"{name}-{topology.n}.png" if out is None else out)
     return save_figure_file(lambda: plot_topology(topology, str(spec)), path)
 
 
