@@ -157,7 +157,7 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
     P2PKMError
         If graph, data or options cannot be used; nothing has been written then.
     """
-    from p2pkm.data.assign import count_in_column, list_notes, name_devices
+    from p2pkm.data.assign import count_in_column, name_devices
     from p2pkm.data.out_of_core.index import index_files
     from p2pkm.data.out_of_core.shards import DiskShards
     from p2pkm.data.sources import SOURCES
@@ -220,8 +220,16 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
     scores = OptionalMetrics(experiment.silhouette, centers, table.groups)
     if stored:
         return Prepared(resolved, specs, run, shards, scores, schema=stored.schema)
-    notes = list_notes(partition, table, shards, topology)
+    notes = _list_notes(partition, table, shards, run)
     return Prepared(resolved, specs, run, shards, scores, notes, table.schema, table.copied)
+
+
+def _list_notes(partition: Spec, table: Any, shards: Any, run: Any) -> tuple[str, ...]:
+    """List the notes on the table, its devices and points that the method clips."""
+    from p2pkm.data.assign import list_notes
+    from p2pkm.methods.building_blocks.guarantee import note_clipped
+
+    return list_notes(partition, table, shards, run.topology) + note_clipped(run.algorithm, shards.points)
 
 
 def _choose_topology(specs: RunSpecs, n: int | None, default: int, names: tuple[str, ...] | None) -> Any:

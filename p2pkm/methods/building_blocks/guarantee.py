@@ -1,8 +1,13 @@
 """Parameters of a differential privacy guarantee, which the private methods share, and their checks."""
 
 import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.sorting import blocks
 from p2pkm.core.validation import FARTHEST, LARGEST, SMALLEST, check_integer, check_positive
 
 # Least standard deviation of noise, in units of the integer sums. From there on rounded normal noise protects as well
@@ -69,3 +74,21 @@ def check_delta(name: str, delta: float, count: int, unit: str = "points") -> No
             f"{name}:delta is {delta:g} with {count:,} {unit}; expected less than 1 / {count}, otherwise one of them "
             f"may be disclosed. Use delta={0.1 / count:.0e}."
         )
+
+
+def note_clipped(method: Any, points: NDArray[np.floating[Any]]) -> tuple[str, ...]:
+    """Note that most points are outside of the ball of a private method, which clips them; else no note."""
+    ball = vars(method)
+    if not {"center", "radius", "epsilon"} <= ball.keys() or not len(points):
+        return ()
+    outside = 0
+    for block in blocks(len(points)):
+        distances = np.sqrt(((points[block].astype(np.float64) - ball["center"]) ** 2).sum(axis=1))
+        outside += int((distances > ball["radius"]).sum())
+    if 2 * outside <= len(points):
+        return ()
+    return (
+        f"{outside:,} of {len(points):,} points are outside of the ball of {method.name} (radius {ball['radius']:g}, "
+        f"center {ball['center']:g} in every feature) and are clipped: check the units of the features. This number is "
+        "not protected, as the cost ratio is not",
+    )
