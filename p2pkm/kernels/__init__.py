@@ -161,7 +161,7 @@ def _calls(dtype: str) -> list[tuple[str, tuple[Any, ...]]]:
 
     The order suits two processes that start from both ends: compilation takes equally long from either end, the kernels
     in the middle are short, and the last kernels do not use helper functions of the first. `gtvmin` takes longest, and
-    a run needs it late.
+    a run needs it late. A run of the default method needs all kernels from `gtv` on, and compiles `kmeans` meanwhile.
     """
     import numpy as np
 
@@ -191,12 +191,12 @@ def _calls(dtype: str) -> list[tuple[str, tuple[Any, ...]]]:
         ("mirror", (indptr, neighbors)),
         ("add_differences", (centroids, centroids, centroids, indptr, neighbors, weights)),
         ("lanczos", (indptr, neighbors.astype(np.int32), *np.ones((4, 2, 3)), np.ones(3), 1)),
-        ("gtv", (centroids, np.array([0, 1]), indptr, neighbors, neighbors)),
         ("fuzzy_cmeans", (rows, weights, offsets, centroids, neighbors, 1, 0.0, 0)),
-        ("evaluate_costs", (points, weights, offsets, neighbors, 2, centroids)),
-        *[("losses", (values, weights, offsets, centroids)) for values in variants],
         ("concatenate_tables", (versions > 0, versions, *store)),
         ("merge_flooded", (np.zeros((2, 1, 2)), received, neighbors, fresh, indptr, versions, *store)),
+        ("gtv", (centroids, np.array([0, 1]), indptr, neighbors, neighbors)),
+        ("evaluate_costs", (points, weights, offsets, neighbors, 2, centroids)),
+        *[("losses", (values, weights, offsets, centroids)) for values in variants],
         ("integer_bits", (np.ones((2, 1, 1), np.int64),)),
         ("gtvmin", (points, weights, offsets, centroids, centroids, *links, 1.0, 1, True, False, False)),
     ]
