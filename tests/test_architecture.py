@@ -341,7 +341,8 @@ def test_both_forms_of_a_kernel_have_the_same_parameters():
         (
             "import tempfile, p2pkm.cli; p2pkm.cli.main(['--graph=ring', '--no-plot', '-q', '--force', "
             "'--out', tempfile.mkdtemp()])",
-            "scipy networkx numba mpi4py rich.progress matplotlib sklearn numpy.ma",
+            "scipy networkx numba mpi4py rich.progress matplotlib sklearn numpy.ma logging topologies.io "
+            "p2pkm.data.out_of_core.index p2pkm.data.readers.any_format p2pkm.data.stream p2pkm.storage.study_table",
         ),
     ],
 )
@@ -356,19 +357,23 @@ WORKER = {  # what of the program the ranks other than rank 0 load: the command 
     "p2pkm.cli": ("main",),
     "p2pkm.core": (),
     "p2pkm.kernels": (),
-    "p2pkm.data": ("identifiers", "readers.intake", "shards", "table"),
+    "p2pkm.data": ("identifiers", "shards", "table"),
     "p2pkm.network": (),
     "p2pkm.methods": (),
     "p2pkm.channel": (),
     "p2pkm.metrics": (),
     "p2pkm.engine": (),
     "p2pkm.experiments": ("config", "program_objects", "worker"),
-    "topologies": ("checks", "csr_graph", "errors", "mixing", "plugins", "single_thread", "validation"),
+    "topologies": ("csr_graph", "errors", "mixing", "plugins", "single_thread", "validation"),
 }
 
-UNUSED = {  # what a run without stream and link model must not load on these ranks: each module costs time on all ranks
+UNUSED = {  # what the main run must not load on these ranks: each module costs time on all ranks
+    "p2pkm.channel.byzantine", "p2pkm.channel.fault_model", "p2pkm.channel.fault_trace", "p2pkm.channel.faults",
+    "p2pkm.channel.sampled_faults", "p2pkm.channel.stale_policy", "p2pkm.core.arithmetic_coder",
     "p2pkm.engine.event_driven", "p2pkm.engine.virtual_time", "p2pkm.kernels.cache_lock", "p2pkm.network.link_model",
-    "csv", "difflib", "numpy.ma", "pathlib", "secrets", "statistics", "uuid",
+    "p2pkm.methods.building_blocks.number_of_clusters", "p2pkm.methods.init.bounding_box", "p2pkm.methods.init.lean",
+    "p2pkm.methods.init.tree_groups", "p2pkm.methods.init.tree_rows",
+    "csv", "difflib", "fractions", "logging", "numpy.ma", "pathlib", "secrets", "statistics", "uuid",
     "scipy", "networkx", "numba", "pandas", "pyarrow", "matplotlib", "click", "rich", "sklearn", "jax",
 }  # fmt: skip
 

@@ -30,8 +30,6 @@ _DRIFT_STEP = 0.05
 _COLLUSION_DISTANCE = 3.0
 # Finite, but above the largest number that receivers accept (1e100, `p2pkm.channel.rejection`).
 _ABSURD = 1e101
-# Byzantine devices that a note lists.
-_LISTED_DEVICES = 10
 # "nan" draws one of four kinds of malformed tables: NaN, infinity, absurd numbers, and this one, a wrong shape.
 _WRONG_SHAPE = 3
 
@@ -313,16 +311,6 @@ def convert_box(box: Floats, normalization: str | tuple[float, float]) -> Floats
         return box
     low, high = (box[0], box[1]) if normalization == "coordinate" else (box[0].min(), box[1].max())
     return (box - low) / np.where(high > low, high - low, 1.0)
-
-
-def byzantine_note(ids: Integers) -> list[str]:
-    """Write a note that lists the Byzantine devices; metrics of quality exclude them."""
-    if not len(ids):
-        return []
-    unlisted = len(ids) - _LISTED_DEVICES
-    names = ", ".join(str(i) for i in ids[:_LISTED_DEVICES]) + f" and {unlisted:,} more" * (unlisted > 0)
-    devices = "1 device is" if len(ids) == 1 else f"{len(ids):,} devices are"
-    return [f"{devices} Byzantine ({names}): scores are over the others, objective and variation over all"]
 
 
 def _is_replaceable(traits: MethodTraits) -> bool:

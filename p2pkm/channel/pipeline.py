@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.channel.registry import TRANSFORMS, PluginTransforms
+from p2pkm.channel.registry import PluginTransforms, iter_selectable
 from p2pkm.channel.transform import (
     SCALING,
     Condition,
@@ -76,9 +76,9 @@ class ChannelPlan(NamedTuple):
             for kind, settings in self.parts
         ))  # fmt: skip
 
-    def find(self, kind: type[Transform]) -> Settings | None:
+    def find(self, name: str) -> Settings | None:
         """Return the settings of a transform, None if it is not selected."""
-        return next((settings for known, settings in self.parts if known is kind), None)
+        return next((settings for kind, settings in self.parts if kind.name == name), None)
 
 
 def plan_channel(options: Settings, algorithm: Any) -> ChannelPlan:
@@ -96,7 +96,7 @@ def plan_channel(options: Settings, algorithm: Any) -> ChannelPlan:
     ExperimentError
         If an option cannot be read, two of them cannot be combined, or the method cannot be run with a transform.
     """
-    configured = [(kind, kind.configure(options)) for kind in TRANSFORMS.values()]
+    configured = [(kind, kind.configure(options)) for kind in iter_selectable(options)]
     plugins: PluginTransforms | None = options.get("transforms")
     configured += [(kind, kind.configure(spec.options)) for kind, spec in (plugins.parts if plugins else ())]
     parts = [(kind, settings) for kind, settings in configured if settings is not None]

@@ -1,25 +1,65 @@
-"""Transforms by name: those of this package, and those of plug-ins, which `--transforms` selects."""
+"""Transforms by name: those of this package, and those of plug-ins, which `--transforms` selects.
 
+The module of a transform is imported in runs whose options can select it.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import Any, NamedTuple
 
-from p2pkm.channel.byzantine import ByzantineMessages
-from p2pkm.channel.faults import FaultInjector
-from p2pkm.channel.noise import GaussianNoise
-from p2pkm.channel.quantization import Quantizer
-from p2pkm.channel.rejection import Rejection
-from p2pkm.channel.suppression import Disclosure, Suppression
-from p2pkm.channel.transform import Transform, find_missing_mixins
+from p2pkm.channel.transform import Settings, Transform, find_missing_mixins
 from p2pkm.core.errors import ContractError, ExperimentError
 from p2pkm.core.plugins import TRANSFORMS as GROUP
 from p2pkm.core.plugins import extend
 from p2pkm.core.spec import Spec, parse, split_specs
 from p2pkm.core.validation import check_scalar
 
-TRANSFORMS: dict[str, type[Transform]] = {
-    kind.name: kind
-    for kind in (Suppression, GaussianNoise, Quantizer, ByzantineMessages, Disclosure, FaultInjector, Rejection)
+
+class TransformEntry(NamedTuple):
+    """Location of a transform.
+
+    Attributes
+    ----------
+    module : str
+        Module within the package `p2pkm.channel`.
+    kind : str
+        Name of the class.
+    options : tuple of str
+        If all of these options are None, the transform does not act; empty: it may act in every run.
+    """
+
+    module: str
+    kind: str
+    options: tuple[str, ...] = ()
+
+
+TRANSFORMS: dict[str, TransformEntry | type[Transform]] = {
+    "suppression": TransformEntry("suppression", "Suppression"),
+    "noise": TransformEntry("noise", "GaussianNoise", ("noise",)),
+    "quantization": TransformEntry("quantization", "Quantizer", ("quantize",)),
+    "byzantine": TransformEntry("byzantine", "ByzantineMessages", ("byzantine",)),
+    "disclosure": TransformEntry("suppression", "Disclosure"),
+    "faults": TransformEntry("faults", "FaultInjector", ("faults", "stale_policy")),
+    "rejection": TransformEntry("rejection", "Rejection"),
 }
+
+
+def find(name: str) -> type[Transform]:
+    """Return the class of a transform of this package."""
+    entry = TRANSFORMS[name]
+    if not isinstance(entry, TransformEntry):
+        return entry
+    kind: type[Transform] = getattr(import_module(f"p2pkm.channel.{entry.module}"), entry.kind)
+    return kind
+
+
+def iter_selectable(options: Settings) -> Iterator[type[Transform]]:
+    """Yield the transforms of this package that the options of a run can select."""
+    for name, entry in TRANSFORMS.items():
+        needed = entry.options if isinstance(entry, TransformEntry) else ()
+        if not needed or any(options.get(option) is not None for option in needed):
+            yield find(name)
 
 
 @dataclass(frozen=True)
@@ -49,7 +89,7 @@ class PluginTransforms:
         for text in [] if check_scalar(value, "transforms") == "" else split_specs([value]):
             kinds = extend(TRANSFORMS, GROUP, text)
             name = text.partition(":")[0]
-            kind: Any = kinds.get(name, Transform)
+            kind: Any = Transform if name in TRANSFORMS else kinds.get(name, Transform)
             if not (isinstance(kind, type) and issubclass(kind, Transform)):
                 raise ContractError(
                     f"transform {name} is {kind!r}; expected a subclass of p2pkm.channel.transform.Transform"

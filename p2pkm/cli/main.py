@@ -19,8 +19,8 @@ _PRINT_ONLY = {"--help", "-h", "--help-all", "--version"}
 _KEPT_CHARACTERS = 1_500
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line on this rank and return the exit code."""
+def main(arguments: list[str] | None = None, *, alone: bool = False) -> int:
+    """Run the command line on this rank and return the exit code; alone: whether the process does nothing else."""
     from p2pkm.core.mpi_environment import THREADS, expected_rank, launched
     from p2pkm.engine.signals import code_of
 
@@ -34,8 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
             os.environ.setdefault(name, "1")
     try:
         if expected_rank() > 0:
-            return 0 if _PRINT_ONLY & set(arguments) else _run_worker_loop()
-        return _run_root(arguments)
+            return 0 if _PRINT_ONLY & set(arguments) else _run_worker_loop(alone=alone)
+        return _run_root(arguments, alone=alone)
     except KeyboardInterrupt as error:
         return _abort_ranks(code_of(error))
 
@@ -54,27 +54,27 @@ def run_program() -> NoReturn:
     from p2pkm.core.allocator import retain_freed_memory, skip_last_collection
 
     retain_freed_memory()
-    code = main()
+    code = main(alone=True)
     skip_last_collection()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
 
 
-def _run_root(arguments: list[str]) -> int:
+def _run_root(arguments: list[str], *, alone: bool) -> int:
     """Run the command line on rank 0 and send the exit code to the other ranks."""
     from p2pkm.core.mpi_environment import launched
 
-    code = _run_command_line(arguments)
+    code = _run_command_line(arguments, alone=alone)
     if launched() and not _PRINT_ONLY & set(arguments):
         _shut_down_workers(code)
     return code
 
 
-def _run_command_line(arguments: list[str]) -> int:
+def _run_command_line(arguments: list[str], *, alone: bool) -> int:
     """Run the command line, print an error if one occurs, and return the exit code."""
     from p2pkm.core.allocator import suspended_collection
 
-    with suspended_collection():
+    with suspended_collection(lasting=alone):
         import click
 
         from p2pkm.cli.run import command
@@ -219,11 +219,11 @@ def _shut_down_workers(code: int) -> None:
         connect().broadcast({"exit": np.array(code)})
 
 
-def _run_worker_loop() -> int:
+def _run_worker_loop(*, alone: bool) -> int:
     """Execute the orders that rank 0 broadcasts, until it sends an exit code."""
     from p2pkm.core.allocator import suspended_collection
 
-    with suspended_collection():
+    with suspended_collection(lasting=alone):
         from p2pkm.experiments.worker import worker_loop
         from p2pkm.network.world import connect
     try:

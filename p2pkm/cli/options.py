@@ -1,6 +1,7 @@
 """Options of a run on the command line, made from the fields of `RunOptions`; several commands share them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple, get_type_hints
 
 import click
@@ -51,14 +52,16 @@ PLACEMENTS = {name: HelpEntry(declared.section, declared.is_basic) for name, dec
 }
 
 
-def _options() -> Iterator[tuple[str, Decorator]]:
-    """Yield the options by name."""
+@cache
+def _options() -> dict[str, Decorator]:
+    """Make the options, by name, in the order of the help."""
     types = get_type_hints(RunOptions)
+    options = {}
     for name in OPTIONS:
-        yield name, _field_option(name, types[name])
+        options[name] = _field_option(name, types[name])
         if name == "seed":
-            yield from _REPETITIONS.items()
-    yield from _PRESENTATION.items()
+            options |= _REPETITIONS
+    return options | _PRESENTATION
 
 
 def _field_option(name: str, kind: Any) -> Decorator:
@@ -86,7 +89,7 @@ def without(*names: str) -> Decorator:
     """Return a decorator that adds the options of a run except those named."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for name, add in reversed(list(_options())):
+        for name, add in reversed(_options().items()):
             if name not in names:
                 function = add(function)
         return function

@@ -149,7 +149,7 @@ def _describe_disclosure(disclosed: int | None, min_cluster_size: int) -> str:
 
 def _place(summary: dict[str, Any]) -> str:
     """Name the graph of a run."""
-    from p2pkm.storage.study_table import ALONE
+    from p2pkm.methods.registry import ALONE
 
     if summary["algorithm"] == ALONE:
         return "no communication"

@@ -33,13 +33,19 @@ def retain_freed_memory() -> None:
 
 
 @contextmanager
-def suspended_collection() -> Iterator[None]:
-    """Suspend garbage collection, for imports."""
+def suspended_collection(*, lasting: bool = False) -> Iterator[None]:
+    """Suspend garbage collection, for imports.
+
+    lasting: exclude all objects from later collections, too. One collection of the objects of the imports takes as long
+    as all others of a small run.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        if lasting:
+            gc.freeze()
         if was_enabled:
             gc.enable()
 

@@ -4,7 +4,6 @@ A method returns one of these patterns; `p2pkm.experiments.plan.patterns` has on
 depend on the methods. A flag named `exact` or `certain` says that a number is exact; otherwise it is an upper bound.
 """
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from p2pkm.core.batch import Integers, Mask
@@ -92,13 +91,11 @@ def tables(messages: int, rows: int, columns: int, *, certain: bool = True, full
     return MessageVolume(messages, 8 * messages * rows * columns, certain, certain and full)
 
 
-@dataclass(frozen=True)
 class NoMessages:
     """Pattern: no messages."""
 
 
-@dataclass(frozen=True)
-class EveryTurn:
+class EveryTurn(NamedTuple):
     """Pattern: one table over every active link whenever a device is active; initial exchange: from every device.
 
     Parameters
@@ -118,8 +115,7 @@ class EveryTurn:
     to: Literal["all", "partner", "one"] = "all"
 
 
-@dataclass(frozen=True)
-class Flooding:
+class Flooding(NamedTuple):
     """Pattern: the table of each device with points is forwarded once over every link, then one round without messages.
 
     Parameters
@@ -141,8 +137,7 @@ class Flooding:
     all_send: bool = True
 
 
-@dataclass(frozen=True)
-class UntilUnchanged:
+class UntilUnchanged(NamedTuple):
     """Pattern: one table over every link at the initial exchange; then data-dependent, at most every device per round.
 
     Parameters
@@ -158,8 +153,7 @@ class UntilUnchanged:
     exact: bool = False
 
 
-@dataclass(frozen=True)
-class TreeBroadcast:
+class TreeBroadcast(NamedTuple):
     """Pattern: one table from every device to its children, layer by layer.
 
     Parameters
@@ -202,8 +196,7 @@ class TreePass(NamedTuple):
     certain: bool = True
 
 
-@dataclass(frozen=True)
-class TreePasses:
+class TreePasses(NamedTuple):
     """Pattern: tree passes up and down in one round; the deepest layer sends at the initial exchange.
 
     Parameters
@@ -223,8 +216,7 @@ class TreePasses:
     later_passes: tuple[TreePass, ...] = ()
 
 
-@dataclass(frozen=True)
-class TreeSums:
+class TreeSums(NamedTuple):
     """Pattern: at most one table up and one down each tree link per round; at the start keys over all links.
 
     Parameters
@@ -246,8 +238,7 @@ class TreeSums:
     certain: int
 
 
-@dataclass(frozen=True)
-class FloodThenPool:
+class FloodThenPool(NamedTuple):
     """Pattern: one round in which a number of each device is flooded, then rows of each device (upper bound).
 
     Parameters
@@ -263,8 +254,7 @@ class FloodThenPool:
     columns: int
 
 
-@dataclass(frozen=True)
-class ByRound:
+class ByRound(NamedTuple):
     """Pattern: volumes of the initial exchange, the first round and each later round, without senders and turns."""
 
     opening: MessageVolume
@@ -272,8 +262,7 @@ class ByRound:
     later: MessageVolume = NOTHING
 
 
-@dataclass(frozen=True)
-class Reports:
+class Reports(NamedTuple):
     """Pattern: clients report to the server, which answers with k rows of d columns; see `p2pkm.methods.server.star`.
 
     Parameters

@@ -15,11 +15,15 @@ A run computes lengths only. `encode` and `decode` prove that messages of these 
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p2pkm.core.adaptive_code import Coder, decision_bits, length_bits, tally, whole_bits
+from p2pkm.core.adaptive_code import decision_bits, length_bits, tally, whole_bits
 from p2pkm.core.batch import Floats, Integers, Mask
+
+if TYPE_CHECKING:
+    from p2pkm.core.arithmetic_coder import Coder
 
 _WIDTHS = (8, 16, 32, 64)
 # Integers below this size are exact in float64; tables with other numbers are sent unencoded, 64 bits per value.
@@ -109,6 +113,8 @@ def encode(table: Integers, *, rice: bool = True) -> str:
     if len(fixed) <= min(lengths.min(), adaptive.min()):
         return fixed
     if adaptive.min() < lengths.min():
+        from p2pkm.core.arithmetic_coder import Coder
+
         form = int(np.argmin(adaptive))
         coder = Coder()
         _adapt(coder, table.shape, table, is_separate=bool(form))
@@ -127,6 +133,8 @@ def decode(bits: str, k: int, d: int) -> Integers:
         If bits are left over.
     """
     if bits.startswith((_SHARED, _SEPARATE)):
+        from p2pkm.core.arithmetic_coder import Coder
+
         is_separate = bits.startswith(_SEPARATE)
         decoded = _adapt(Coder(bits[len(_SHARED) :]), (k, d), None, is_separate=is_separate)
         left = len(bits) - _adaptive_bits(decoded[None], np.array([k]))[int(is_separate), 0]
@@ -191,7 +199,7 @@ def _adaptive_bits(tables: Integers, bitmap: Integers) -> Integers:
     return ADAPTIVE_FORM + whole_bits(rows + np.stack((shared, separate)))
 
 
-def _adapt(coder: Coder, shape: tuple[int, ...], table: Integers | None, *, is_separate: bool) -> Integers:
+def _adapt(coder: "Coder", shape: tuple[int, ...], table: Integers | None, *, is_separate: bool) -> Integers:
     """Encode a table in the adaptive form, or decode it if `table` is None."""
     coded = np.zeros(shape, np.int64)
     for c in range(shape[0]):

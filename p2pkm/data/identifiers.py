@@ -19,6 +19,10 @@ from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import find_distinct
 
 MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none", "<na>", "nat"))
+# Statistics that a run computes by messages to fill in missing values.
+FILLING = ("mean", "median")
+# Treatments of missing values.
+ANSWERS = ("refuse", "drop", *FILLING)
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
 # Largest magnitude up to which float64 holds every integer exactly.

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pkm.data.readers.intake import FILLING, ColumnOptions
+from p2pkm.data.identifiers import FILLING
+from p2pkm.data.readers.intake import ColumnOptions
 
 # Options that also apply to tables of new rows.
 _READING = ("na", "decimal", "thousands", "header")

@@ -11,14 +11,9 @@ import numpy as np
 from p2pkm.core.errors import DataError, P2PKMError
 from p2pkm.core.spec import Spec, complete
 from p2pkm.core.validation import check_integer
-from p2pkm.data.out_of_core.formats import FORMATS
-from p2pkm.data.out_of_core.index import index_files
 from p2pkm.data.partition.by_column import number_devices
-from p2pkm.data.readers.any_format import SUFFIXES
 from p2pkm.data.readers.columns import Column, as_index, assign_roles
-from p2pkm.data.readers.folder import expand_path
 from p2pkm.data.readers.intake import TIDY, ColumnOptions
-from p2pkm.data.readers.npy import LABELS, find_image, find_points
 from p2pkm.data.sources import SOURCES, load
 from p2pkm.data.synthetic_shapes import KINDS, LEAST
 from p2pkm.data.table import Table
@@ -80,6 +75,8 @@ def measure(
     if spec.name in _GENERATED:
         return _GENERATED[spec.name](complete(spec, SOURCES, 0).options)
     if spec.name == "file":
+        from p2pkm.data.out_of_core.index import index_files
+
         name = spec.options["path"]
         stored = index_files(name, partition, label_column, device_column, intake=intake, classes=whole_file)
         if stored is not None:
@@ -104,6 +101,10 @@ def has_header(spec: Spec) -> bool:
     """Return whether `measure` can determine the size without reading the data."""
     if spec.name in _GENERATED:
         return True
+    from p2pkm.data.out_of_core.formats import FORMATS
+    from p2pkm.data.readers.any_format import SUFFIXES
+    from p2pkm.data.readers.folder import expand_path
+
     path = spec.options.get("path", "")
     files = expand_path(path, SUFFIXES)
     return Path(files[0] if files else path).suffix.lower() in (FORMATS if files else _HEADERS)
@@ -151,6 +152,8 @@ def _read_npy(path: Path, label: Column, device: Column) -> Size:
 
 def _read_npz(path: Path, label: Column, device: Column) -> Size:
     """Read the headers of the arrays in an archive; label and device may be columns of the points, by number."""
+    from p2pkm.data.readers.npy import LABELS, find_image, find_points
+
     shapes = {}
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():

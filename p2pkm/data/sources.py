@@ -17,7 +17,6 @@ from p2pkm.core.spec import Spec, parse
 from p2pkm.core.validation import LARGEST, check_integer, check_positive, order_features
 from p2pkm.data.random import draw_separated, generator
 from p2pkm.data.readers.anndata import split_part
-from p2pkm.data.readers.any_format import SUFFIXES, read_table
 from p2pkm.data.readers.folder import format_of
 from p2pkm.data.readers.intake import TIDY, ColumnOptions
 from p2pkm.data.synthetic_communities import tabulate as communities
@@ -251,6 +250,8 @@ def _table(generate: Callable[..., Data], box: tuple[Points, Points] | None = No
 
 
 def _file(*, path: str) -> Table:
+    from p2pkm.data.readers.any_format import read_table
+
     return read_table(path)
 
 
@@ -282,7 +283,7 @@ def parse_source(text: str) -> Spec:
     """
     path = text.strip()
     named = path.lower().startswith("file:")
-    if not named and ("/" in path or os.sep in path or format_of(split_part(path)[0]) in SUFFIXES):
+    if not named and ("/" in path or os.sep in path or _is_data_file(path)):
         return Spec("file", {"path": path})
     try:
         return parse(text, SOURCES, "data")
@@ -290,12 +291,24 @@ def parse_source(text: str) -> Spec:
         if path and os.path.isdir(path):
             raise ExperimentError(f"{error} To read the files in the folder {path!r}, use --data {path}/") from None
         if Path(path).suffix and ":" not in path:
+            from p2pkm.data.readers.any_format import SUFFIXES
+
             what = "a file of unknown format" if os.path.isfile(path) else "which does not exist"
             raise ExperimentError(
                 f"--data is {path!r}, {what} (searched in {Path.cwd()}); expected a source or a data file with one of "
                 f"the suffixes {', '.join(SUFFIXES)}. Check the path, or use --data grid16"
             ) from None
         raise
+
+
+def _is_data_file(path: str) -> bool:
+    """Return whether a name has the suffix of a data file; only a suffix imports the readers of all formats."""
+    suffix = format_of(split_part(path)[0])
+    if not suffix:
+        return False
+    from p2pkm.data.readers.any_format import SUFFIXES
+
+    return suffix in SUFFIXES
 
 
 def load(
@@ -323,6 +336,8 @@ def load(
         If an option is out of range, or columns are named for generated data.
     """
     if spec.name == "file":
+        from p2pkm.data.readers.any_format import read_table
+
         return read_table(spec.options["path"], label_column, device_column, **intake._asdict())
     if label_column is not None or device_column is not None or intake != TIDY:
         raise ExperimentError(

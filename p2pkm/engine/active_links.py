@@ -14,7 +14,6 @@ import numpy as np
 from p2pkm.core.batch import Devices
 from p2pkm.core.errors import TopologyError
 from p2pkm.network.transport import Network
-from topologies.checks import CHECKED, check_round, find_opposite
 from topologies.errors import GraphError
 from topologies.mixing import is_weighted, mean_link_weights
 
@@ -63,9 +62,8 @@ class ActiveLinks:
             return False
         self._round += 1
         graph, placement = self._graph, self._network.placement
-        # The check before the run covers the first rounds only.
-        if not graph.checked and CHECKED <= self._round < (graph.period or math.inf):
-            self._check()
+        if not graph.checked:
+            self._check(graph)
         mask = graph.active(self._round)
         degrees = np.diff(np.concatenate(([0], np.cumsum(mask)))[graph.indptr])
         shares = means = None
@@ -77,14 +75,15 @@ class ActiveLinks:
         self._network.set_active_edges(self.devices.active_edges)
         return True
 
-    def _check(self) -> None:
-        """Validate the links and the mixing matrix of a round that was not validated before the run."""
-        if self._graph is None:
-            return
-        try:
-            check_round(self._graph, self._round, find_opposite(self._graph.union))
-        except GraphError as error:
-            raise TopologyError(str(error)) from None
+    def _check(self, graph: "TimeVaryingGraph") -> None:
+        """Validate the links and the mixing matrix of a round, if the check before the run has not done so."""
+        from topologies.checks import CHECKED, check_round, find_opposite
+
+        if CHECKED <= self._round < (graph.period or math.inf):
+            try:
+                check_round(graph, self._round, find_opposite(graph.union))
+            except GraphError as error:
+                raise TopologyError(str(error)) from None
 
     def snapshot(self) -> dict[str, int]:
         """Return the round of the graph, and the last one in which the devices had not converged."""

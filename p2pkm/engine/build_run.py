@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from p2pkm.channel.faults import FaultInjector
 from p2pkm.channel.pipeline import ChannelPlan, plan_channel, reads_late
+from p2pkm.channel.registry import find as find_transform
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import PointCount, RunOutline
 from p2pkm.core.spec import suggest
 from p2pkm.core.validation import check_limits, check_magnitude, check_scalar, find_limits
-from p2pkm.data.readers.intake import ANSWERS, FILLING
+from p2pkm.data.identifiers import ANSWERS, FILLING
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import label_pooled
 from p2pkm.engine.run_options import RunOptions
@@ -371,10 +371,10 @@ def build_run(  # noqa: PLR0913 - the parts of a run
         _check_points(algorithm, options, topology, points, ranks)
     net = None if options.link_model is None else _place_link_model(algorithm, options, topology, graph, arrays)
     channel = channel.place(topology, seed, arrays)
-    faults = channel.find(FaultInjector)
+    faults = channel.find("faults")
     # The first check knew only the path of a fault trace; now its events are known.
     if faults is not None:
-        FaultInjector.check(faults, algorithm)
+        find_transform("faults").check(faults, algorithm)
     # Points on disk are validated by the rank that reads them.
     if isinstance(points, Shards):
         check_magnitude(points.points, "the points", missing=options.missing in FILLING)

@@ -5,22 +5,24 @@ repeat the stage.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from p2pkm.channel.transform import CHOOSING
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.chunks import rescale
-from p2pkm.data.readers.intake import FILLING
+from p2pkm.data.identifiers import FILLING
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.engine.build_run import RunConfig
 from p2pkm.engine.checkpointing import Checkpointer
 from p2pkm.engine.loop import RunContext, run_stage
-from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS, Decision, Verdict, prefer
 from p2pkm.methods.init.pipelines import Stage, choosing_stage, imputing_stage, scaling_stage
 from p2pkm.methods.init.registry import InitContext
+
+if TYPE_CHECKING:
+    from p2pkm.methods.building_blocks.number_of_clusters import Decision
 
 Choice = dict[str, Any]
 # Shift and span of each device of the system, float64[N, d] each.
@@ -163,6 +165,8 @@ def choose(stage: Stage, context: RunContext, checkpointer: Any) -> Choice:
         * ``indices``: by name of the index, its values for k = 1, 2, ...; None where it is undefined.
         * ``prefers``: by name of the index, its preferred k.
     """
+    from p2pkm.methods.building_blocks.number_of_clusters import Decision, Verdict
+
     if checkpointer.choice is None:
         state, network = run_stage(stage, None, context, CHOOSING).state, context.monitor.network
         counts = network.allgather_by_device(state.table.counts)
@@ -213,8 +217,10 @@ def explain(choice: Choice | None) -> list[str]:
     ]
 
 
-def _describe(decision: Decision, table: Floats) -> Choice:
+def _describe(decision: "Decision", table: Floats) -> Choice:
     """Convert the choice to plain values for checkpoints and the summary."""
+    from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS, prefer
+
     indices = {
         name: [float(value) if np.isfinite(value) else None for value in values]
         for name, values in zip(COLUMNS, table.T, strict=True)

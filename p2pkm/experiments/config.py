@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from p2pkm.core.cache import memoize_in_study
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
@@ -13,6 +13,9 @@ from p2pkm.engine.run_options import METHOD_FIELDS, RunOptions
 from p2pkm.experiments.program_objects import find_object, is_reference, kind_of
 from p2pkm.methods.declaration import check_declaration
 from p2pkm.methods.registry import known
+
+if TYPE_CHECKING:
+    from p2pkm.data.out_of_core.index import FileIndex
 
 K_MAX = 25  # default maximum of the number of clusters, if the devices choose it
 _GRAPHS = 64  # graphs that a study keeps for later runs
@@ -158,8 +161,6 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
         If graph, data or options cannot be used; nothing has been written then.
     """
     from p2pkm.data.assign import count_in_column, name_devices
-    from p2pkm.data.out_of_core.index import index_files
-    from p2pkm.data.out_of_core.shards import DiskShards
     from p2pkm.data.sources import SOURCES
     from p2pkm.engine.build_batch import label_pooled
     from p2pkm.engine.build_run import build_run
@@ -169,7 +170,7 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
     experiment, source, partition = specs.options, specs.source, specs.partition
     source = complete(source, SOURCES, experiment.seed) if source.name in SOURCES and source.name != "file" else source
     columns = experiment.name_columns()
-    stored = index_files(source.options["path"], partition, **columns) if source.name == "file" else None
+    stored = _index_files(source, partition, columns) if source.name == "file" else None
     data_key = str(source), experiment.seed, *map(str, columns.values())
     table: Any = stored or memoize_in_study("points", lambda: data_key, lambda: load_points(source, experiment))
     table, partition = _choose_partition(table, partition, experiment)
@@ -183,6 +184,8 @@ def prepare(specs: RunSpecs, ranks: int | None) -> Prepared:
     # Named nodes without points are added after the points are assigned.
     count = len(names) if names and topology.names else topology.clients
     if stored:
+        from p2pkm.data.out_of_core.shards import DiskShards
+
         shards: Any = DiskShards.deal(stored, partition, count, experiment.dtype)
     else:
         if partition.name == "mufc":
@@ -255,7 +258,6 @@ def _assign_points(table: Any, partition: Spec, clients: int, dtype: str, key: t
 
 def load_points(source: Spec, experiment: RunOptions) -> Any:
     """Generate or read the points of a spec, or read those of an object, as a table."""
-    from p2pkm.data.readers.any_format import read_table
     from p2pkm.data.readers.intake import TIDY
     from p2pkm.data.shards import Shards
     from p2pkm.data.sources import load
@@ -274,6 +276,8 @@ def load_points(source: Spec, experiment: RunOptions) -> Any:
             )
         return data if isinstance(data, Table) else _tabulate_shards(data, experiment)
     points, labels = data if isinstance(data, tuple) else (data, None)
+    from p2pkm.data.readers.any_format import read_table
+
     table = read_table(points, **columns, **intake._asdict())
     if labels is None:
         return table
@@ -282,6 +286,13 @@ def load_points(source: Spec, experiment: RunOptions) -> Any:
     codes = encode(labels, table.total or len(table.points), "the labels of the pair")
     codes = codes if table.rows is None else codes[table.rows]
     return table._replace(labels=codes, classes=int(codes.max()) + 1)
+
+
+def _index_files(source: Spec, partition: Spec | None, columns: dict[str, Any]) -> "FileIndex | None":
+    """Return the index of files whose points stay on disk, None if they are read."""
+    from p2pkm.data.out_of_core.index import index_files
+
+    return index_files(source.options["path"], partition, **columns)
 
 
 def _choose_partition(table: Any, partition: Spec | None, experiment: RunOptions) -> tuple[Any, Spec]:
@@ -295,7 +306,6 @@ def _choose_partition(table: Any, partition: Spec | None, experiment: RunOptions
     import numpy as np
 
     from p2pkm.data.assign import default_partition
-    from p2pkm.data.out_of_core.index import FileIndex
     from p2pkm.data.partition import known as known_partitions
     from p2pkm.data.partition.by_column import read_owners
 
@@ -303,6 +313,8 @@ def _choose_partition(table: Any, partition: Spec | None, experiment: RunOptions
     if owners is None:
         partition = partition or Spec(default_partition(table, experiment.devices), {})
         return table, complete(partition, known_partitions(experiment.partition), experiment.seed)
+    from p2pkm.data.out_of_core.index import FileIndex
+
     if isinstance(table, FileIndex):
         raise DataError(
             f"partition {experiment.partition} cannot be combined with points that stay on disk: it is an array of the "
@@ -476,9 +488,9 @@ def record_defaults(experiment: RunOptions, method: MethodSpec, run: Any) -> Run
 
     A parameter in the spec of ``--algorithm`` is filled in there, all others as options.
     """
-    from p2pkm.channel.quantization import Quantization, Quantizer
+    from p2pkm.channel.quantization import Quantization
 
-    resolved, integers = run.algorithm, run.channel.find(Quantizer)
+    resolved, integers = run.algorithm, run.channel.find("quantization")
     before, after = vars(method.build(resolved.k)), vars(resolved)
     chosen = {name: after[name] for name in METHOD_FIELDS if name in before and before[name] != after[name]}
     spec = method.spec

@@ -155,12 +155,13 @@ def execute(
     facts = {"ranks": world.size, "mpi": world.library(), "defaults": _list_defaults(prepared)}
     facts |= {"resumable": False} if run.algorithm.traits.is_secret else {}
     names = {"device": run.topology.list_names(), "feature": run.list_features()}
-    folder = None if lock is None else RunFolder(lock, resolved.to_mapping(), facts, names)
     if not (output.quiet or prepared.shards.in_memory):
         print_note(prepared.shards.describe(world.size, run.algorithm.k, len(run.topology.indices)))
     part = _deal(world, prepared, start, None if resumed is None else resumed.checkpoint)
     # Frees what `part` does not share with the points of all ranks, unless the caller holds them.
     prepared = prepared._replace(shards=None)
+    # Collecting the facts about the program takes time, in which the other ranks import the method.
+    folder = None if lock is None else RunFolder(lock, resolved.to_mapping(), facts, names)
     progress = output.console.progress(run.algorithm.name, run.rounds, quiet=output.quiet, verbose=output.verbose)
     if not output.quiet:
         announce_compilation(progress.tell)

@@ -20,7 +20,7 @@ from p2pkm.core.errors import DataError, ExperimentError, P2PKMError
 from p2pkm.core.termination import STOPPED
 from p2pkm.core.validation import as_floats, as_path, check_integer, check_magnitude, check_near, check_scalar
 from p2pkm.core.version import __version__
-from p2pkm.data.readers.intake import FILLING
+from p2pkm.data.identifiers import FILLING
 from p2pkm.data.shards import Shards
 from p2pkm.data.stream import DataStream
 from p2pkm.engine.build_run import RunConfig, build_run, check_options

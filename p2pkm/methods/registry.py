@@ -10,6 +10,8 @@ from p2pkm.core.plugins import extend
 from p2pkm.methods.published import accept_key
 
 _PACKAGE = "p2pkm."
+# Method without messages, which has neither a graph nor a server.
+ALONE = "local"
 
 
 class MethodEntry(NamedTuple):

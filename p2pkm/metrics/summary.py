@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from p2pkm.channel.byzantine import byzantine_note
 from p2pkm.core.allocator import trim_if_large
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.messages import RaggedArray
@@ -51,6 +50,8 @@ _SELDOM = 10
 _HALF = 0.5
 # Estimated numbers per device in a block of links.
 _LINKS = 64
+# Byzantine devices that a note lists.
+_LISTED_DEVICES = 10
 
 
 def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
@@ -174,7 +175,7 @@ def build_result(
     evaluator.notes += [
         *_note_large_run(topology, monitor, census, centroids),
         *_note_groups_and_time(monitor, topology, groups, facts),
-        *byzantine_note(monitor.excluded),
+        *note_byzantine(monitor.excluded),
         *_note_reverted(reverted, devices.clients),
     ]
     evaluator.notes += _note_missing_centroids(census, centroids, model, monitor, facts | {"served": topology.hub >= 0})
@@ -234,6 +235,16 @@ def _collect_derived(devices: Devices, gathering: Gathering, state: Any) -> dict
         name: gathering.gather(part.values, sizes) if isinstance(part, RaggedArray) else gathering.gather(part)
         for name, part in derived._asdict().items()
     }
+
+
+def note_byzantine(ids: Integers) -> list[str]:
+    """Write a note that lists the Byzantine devices; metrics of quality exclude them."""
+    if not len(ids):
+        return []
+    unlisted = len(ids) - _LISTED_DEVICES
+    names = ", ".join(str(i) for i in ids[:_LISTED_DEVICES]) + f" and {unlisted:,} more" * (unlisted > 0)
+    devices = "1 device is" if len(ids) == 1 else f"{len(ids):,} devices are"
+    return [f"{devices} Byzantine ({names}): scores are over the others, objective and variation over all"]
 
 
 def _note_reverted(reverted: int, clients: int) -> list[str]:

@@ -19,7 +19,6 @@ import numpy as np
 from p2pkm.core.cache import digest
 from p2pkm.core.errors import DataError
 from p2pkm.core.version import __version__
-from p2pkm.data.stream import pack_stream
 from p2pkm.storage.lock import Lock
 from p2pkm.storage.save import write_bytes
 
@@ -62,9 +61,14 @@ def identify(config: dict[str, Any], run: Any) -> dict[str, Any]:
     run : RunConfig
         The run with graph, channel and stream.
     """
+    stream = {}
+    if run.stream is not None:
+        from p2pkm.data.stream import pack_stream
+
+        stream = pack_stream(run.stream)
     return {"version": __version__, "config": config, "graph": digest(*run.topology.to_arrays().values()).hex(),
             "trace": digest(*run.channel.to_arrays().values()).hex(),
-            "stream": digest(*pack_stream(run.stream).values()).hex()}  # fmt: skip
+            "stream": digest(*stream.values()).hex()}  # fmt: skip
 
 
 def write(folder: Path, name: str, checkpoint: Checkpoint) -> None:

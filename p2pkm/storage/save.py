@@ -42,7 +42,7 @@ _GRAPHML = (
     'xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns '
     'http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd">\n'
 )
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NO_XML = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _LABEL_NAMES = {"labels": "labels", "device": "device", "row": "row"}
 
 
@@ -330,4 +330,4 @@ def _list_graphml(nodes: list[dict[str, Any]], edges: dict[tuple[int, int], dict
 def _to_xml(text: str) -> str:
     """Escape a text for XML; characters that XML does not allow are escaped as in Python."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#13;")
-    return _NO_XML.sub(lambda sign: ascii(sign[0])[1:-1], text)
+    return re.sub(_NO_XML, lambda sign: ascii(sign[0])[1:-1], text)

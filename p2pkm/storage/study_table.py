@@ -19,6 +19,7 @@ from p2pkm.core.late_binding import call
 from p2pkm.core.spec import OBJECT, suggest
 from p2pkm.core.units import count
 from p2pkm.core.validation import check_choice
+from p2pkm.methods.registry import ALONE
 from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, never_reached
 from p2pkm.metrics.registry import ShownIn, find, keys
 from p2pkm.storage.paired_tests import MARGIN, check_margin
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 # Value of the column "graph" for methods with a server.
 SERVED = "server"
-# Method without messages, which has neither a graph nor a server.
-ALONE = "local"
 # Bootstrap samples.
 _RESAMPLES = 9_999
 # Tables of a study and of a comparison.

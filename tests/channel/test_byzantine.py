@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
-from p2pkm.channel.byzantine import Byzantine, ByzantineMessages, byzantine_note, convert_box, select_byzantine
+from p2pkm.channel.byzantine import Byzantine, ByzantineMessages, convert_box, select_byzantine
 from p2pkm.channel.rejection import Rejection, reject_malformed
 from p2pkm.channel.transform import Context
 from p2pkm.core.errors import ExperimentError
@@ -21,6 +21,7 @@ from p2pkm.core.traits import MessageContent
 from p2pkm.methods.building_blocks.flooding import distinct_collections
 from p2pkm.methods.init.flooded_summaries import FloodedSummaries
 from p2pkm.methods.init.pipelines import Stage, needs_hub
+from p2pkm.metrics.summary import note_byzantine
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
@@ -147,7 +148,7 @@ def test_box_and_mean_are_those_of_all_points():
 
 
 def test_the_note_names_the_first_ten():
-    (one,), (many,) = byzantine_note(np.array([3])), byzantine_note(np.arange(12))
+    (one,), (many,) = note_byzantine(np.array([3])), note_byzantine(np.arange(12))
     assert one.startswith("1 device is Byzantine (3)")
     assert many.startswith("12 devices are Byzantine (0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more)")
 

@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.channel.pipeline import Channel, StageChannel, plan_channel
-from p2pkm.channel.registry import TRANSFORMS, PluginTransforms
+from p2pkm.channel.registry import TRANSFORMS, PluginTransforms, find
 from p2pkm.channel.transform import SCALING, Context, Order, Transform
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages
@@ -46,10 +46,10 @@ def test_the_list_has_its_order_whatever_the_order_of_the_registry(monkeypatch):
     order = ["suppression", "noise", "byzantine", "disclosure", "faults", "rejection"]
     assert [kind.name for kind, _ in plan_channel(ALL, p2pkm.GTVMin(3)).parts] == order
     backwards = dict(reversed(TRANSFORMS.items()))
-    monkeypatch.setattr("p2pkm.channel.pipeline.TRANSFORMS", backwards)
+    monkeypatch.setattr("p2pkm.channel.registry.TRANSFORMS", backwards)
     assert [kind.name for kind, _ in plan_channel(ALL, p2pkm.GTVMin(3)).parts] == order
     assert [kind.name for kind, _ in plan_channel({}, None).parts] == ["suppression", "disclosure", "rejection"]
-    assert list(TRANSFORMS) == [kind.name for kind in TRANSFORMS.values()]
+    assert list(TRANSFORMS) == [find(name).name for name in TRANSFORMS]
 
 
 def test_a_message_passes_all_that_act_one_after_the_other():
@@ -120,12 +120,12 @@ def test_draws_differ_by_stage_round_turn_device_and_purpose_and_by_nothing_else
 
 def test_plugins_have_streams_of_their_own():
     kinds = [type(name, (Transform,), {"name": name, "order": Order.PERTURB}) for name in ("one", "other")]
-    purposes = [kind().purpose for kind in kinds] + [TRANSFORMS["noise"](sd=1.0).purpose]
+    purposes = [kind().purpose for kind in kinds] + [find("noise")(sd=1.0).purpose]
     assert len(set(purposes)) == 3 and all(2**31 <= purpose < 2**32 for purpose in purposes)
 
 
 def test_byzantine_draws_do_not_repeat_from_stage_to_stage(monkeypatch):
-    kind, drawn = TRANSFORMS["byzantine"], {}
+    kind, drawn = find("byzantine"), {}
     fabricate = kind._fabricate_rows
 
     def watched(self, rows, senders, context):
@@ -195,7 +195,7 @@ def test_a_transform_that_is_not_of_another_package_is_refused(word):
 )
 def test_rows_of_small_clusters_are_left_out_where_the_stage_does_not_do_so_itself(content, own, step, rows):
     stage = build_method(message_content=content, suppresses_small_clusters=own)
-    suppression = TRANSFORMS["suppression"](least=2)
+    suppression = find("suppression")(least=2)
     devices = suppression.equip(arrange(POINTS, [(0, 1), (1, 2)]).devices)
     table = np.array([[1.0, 1.0], [50.0, 50.0]])  # the first row has two points of device 0, one of each other's
     tables = np.stack((table, table, np.array([[9.0, 3.0], [0.0, 7.0]])))

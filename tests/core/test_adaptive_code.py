@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from p2pkm.core.adaptive_code import (
-    Coder,
     bounded_bits,
     decision_bits,
     length_bits,
@@ -17,6 +16,7 @@ from p2pkm.core.adaptive_code import (
     unbounded_bits,
     whole_bits,
 )
+from p2pkm.core.arithmetic_coder import Coder
 
 NUMBERS = st.one_of(st.integers(-3, 3), st.integers(-(2**62), 2**62))
 

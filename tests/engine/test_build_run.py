@@ -11,7 +11,7 @@ import pytest
 
 import p2pkm
 import topologies
-from p2pkm.channel.quantization import Quantization, Quantizer
+from p2pkm.channel.quantization import Quantization
 from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.protocols import PointCount
@@ -117,7 +117,9 @@ def test_a_number_of_clusters_is_chosen_where_all_can_agree():
 def test_the_integers_that_were_asked_for_are_those_that_travel():
     for asked, found in (("auto", "rice"), ("int8", "int8"), ("rice:threshold=1", "rice:threshold=1")):
         plan = build(quantize=Quantization.of(asked)).channel
-        assert plan.find(Quantizer) == build(quantize=Quantization.of(found)).channel.find(Quantizer) is not None
+        assert (
+            plan.find("quantization") == build(quantize=Quantization.of(found)).channel.find("quantization") is not None
+        )
 
 
 @pytest.mark.parametrize(("count", "more"), [(0, None), (2, ""), (20, ""), (21, ", ... (21 in all)")])

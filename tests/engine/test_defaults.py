@@ -8,7 +8,7 @@ import pytest
 
 import p2pkm
 import topologies
-from p2pkm.channel.quantization import Quantization, Quantizer
+from p2pkm.channel.quantization import Quantization
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.protocols import PointCount
 from p2pkm.engine.build_run import RunConfig, build_run
@@ -107,22 +107,22 @@ NUMBERS = [  # parameters of the method, options of the run, and whether its tab
 @pytest.mark.parametrize(("method", "options", "integers"), NUMBERS)
 def test_tables_travel_as_integers_where_they_may(method, options, integers):
     run = plan(p2pkm.GTVMin(3, **method), **options)
-    assert (run.channel.find(Quantizer) is not None) == integers
+    assert (run.channel.find("quantization") is not None) == integers
     numbers = record_defaults(RunOptions(), parse_method(RunOptions()), run).quantize
     assert numbers == Quantization("rice" if integers else "none")
     if "start" not in options:  # what was filled in can be asked for
         again = plan(run.algorithm, **options | {"quantize": numbers})
-        assert again.channel.find(Quantizer) == run.channel.find(Quantizer)
+        assert again.channel.find("quantization") == run.channel.find("quantization")
 
 
 def test_what_else_does_not_send_integers_by_itself():
     for name in ("consensus", "treelloyd", "local"):
-        assert plan(find(name)(3)).channel.find(Quantizer) is None
-    assert plan(p2pkm.GTVMin(16)).channel.find(Quantizer) is not None
-    assert plan(p2pkm.GTVMin(17)).channel.find(Quantizer) is None
+        assert plan(find(name)(3)).channel.find("quantization") is None
+    assert plan(p2pkm.GTVMin(16)).channel.find("quantization") is not None
+    assert plan(p2pkm.GTVMin(17)).channel.find("quantization") is None
     apart = nx.disjoint_union(topologies.ring(5), topologies.path(2))
     for graph in (topologies.one_peer_exponential(8), apart, topologies.build("ring", 5_001)):
-        assert plan(p2pkm.GTVMin(3), graph, allow_disconnected=True).channel.find(Quantizer) is None
+        assert plan(p2pkm.GTVMin(3), graph, allow_disconnected=True).channel.find("quantization") is None
     with pytest.raises(ExperimentError, match="continues from centroids between the grid points"):
         plan(p2pkm.GTVMin(3, local_steps=2), quantize="rice")
 

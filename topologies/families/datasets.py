@@ -3,7 +3,6 @@
 from typing import Literal
 
 from topologies.errors import GraphError
-from topologies.io import read
 from topologies.validation import Graph, require_integer
 
 
@@ -169,6 +168,8 @@ def file(
     ([('0', '1'), ('1', '2')], ['0', '1', '2', '3'])
     """
     names = isolated == "true" or (isolated or "").split("+") if isolated else False
+    from topologies.io import read
+
     graph = read(path, directed=directed or "refuse", isolated=names)
     check_size(n, len(graph), f"file:{path}")
     return graph

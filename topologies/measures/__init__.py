@@ -12,8 +12,6 @@ graphs are exact. Above, they are estimated by sampling and Lanczos' recurrence,
 `how` names the method and its error.
 """
 
-from concurrent.futures import ThreadPoolExecutor
-
 from topologies.csr_graph import CSRGraph
 from topologies.measures.centrality import betweenness, closeness, count_within
 from topologies.measures.connectivity import edge_connectivity, find_cut, vertex_connectivity
@@ -112,6 +110,8 @@ def describe(
         mixing = _collect_mixing(links, known.mixing, known.mixing_sample, decay)
         return _collect_measures(links, known.distances, known.resistors, seed) | mixing
     # Each of the three computations takes seconds on a large graph.
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(2 if len(links) > EXACT else 1) as pool:
         spectrum = pool.submit(lambda: find_spectrum(*laplacian(links), seed))
         rounds = (

@@ -1,6 +1,5 @@
 """Shared results of the measures of a very large graph, computed once with compiled kernels."""
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 from topologies.csr_graph import CSRGraph
@@ -85,6 +84,8 @@ def explore(
 
     def gather(number: int, recurrence: Recurrence) -> Spectrum:
         return gather_spectrum(recurrence, entries, lambda: laplacian(links, strengths[number]), seed)
+
+    from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:
         distances = pool.submit(find_distances, links, seed, kernels.layers)

@@ -12,7 +12,6 @@ power 1 / T.
 
 import math
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from topologies.csr_graph import CSRGraph
@@ -134,6 +133,8 @@ def predict(  # noqa: PLR0913 - the graph with known results, and the parameters
         return Prediction(contraction, _count_rounds(contraction), none, none, none, none)
     strengths = _measure_strengths(links, value, scaled=strength is None)
     # Each of the four computations takes seconds on a large graph.
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(2 if len(links) > EXACT else 1) as pool:
         colored = (
             None if colors is None else pool.submit(_find_colored_contraction, links, strengths, colors, theta, seed)

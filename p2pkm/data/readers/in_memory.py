@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
-from p2pkm.data.readers.any_format import read_table
 from p2pkm.data.readers.columns import DEVICE_NAMES, LABEL_NAMES, list_names
 from p2pkm.data.readers.frame import is_frame, list_columns
 from p2pkm.data.table import Table
@@ -111,6 +110,8 @@ def _read(frame: Any, device: Any, labels: Any, weights: Any, missing: bool) -> 
         if weights not in names:
             raise DataError(f"X has no column {weights!r} for weights; its columns are {list_names(names)}")
         weights, drop = np.asarray(list_columns(frame).columns[names.index(weights)]), [weights]
+    from p2pkm.data.readers.any_format import read_table
+
     table = read_table(
         frame,
         labels if isinstance(labels, str) else None,

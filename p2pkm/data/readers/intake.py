@@ -14,12 +14,8 @@ from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.validation import check_choice
-from p2pkm.data.identifiers import MISSING
+from p2pkm.data.identifiers import ANSWERS, FILLING, MISSING
 
-# Statistics that a run computes by messages to fill in missing values.
-FILLING = ("mean", "median")
-# Treatments of missing values.
-ANSWERS = ("refuse", "drop", *FILLING)
 # Names of columns: a sequence, or a comma-separated text.
 Names = str | Sequence[str]
 # Whether the first row of a text file has names.

@@ -12,9 +12,8 @@ from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.spec import parameters, parse
 from p2pkm.core.validation import as_floats, check_choice, check_integer, check_magnitude, check_positive, check_scalar
-from p2pkm.data.identifiers import identify, is_integer, locate, to_raw
+from p2pkm.data.identifiers import FILLING, identify, is_integer, locate, to_raw
 from p2pkm.data.partition.by_column import name_devices
-from p2pkm.data.readers.intake import FILLING
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import build_topology, parse_graph, parse_method
 from p2pkm.experiments.estimators.warn_once import warn

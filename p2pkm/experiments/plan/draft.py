@@ -11,7 +11,7 @@ from p2pkm.core.errors import P2PKMError
 from p2pkm.core.expected_messages import Known
 from p2pkm.core.protocols import PointCount, RunOutline
 from p2pkm.core.spec import Spec, complete
-from p2pkm.data.readers.intake import FILLING
+from p2pkm.data.identifiers import FILLING
 from p2pkm.data.size_estimate import Size, measure
 from p2pkm.engine.build_run import RunConfig, build_run, check_fit
 from p2pkm.engine.run_options import RunOptions

@@ -7,7 +7,6 @@ from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.mpi_environment import local_size
 from p2pkm.core.spec import Spec
 from p2pkm.core.traits import MessageContent
-from p2pkm.data.out_of_core.shards import needs_complete_partition
 from p2pkm.data.size_estimate import Size, has_header
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import RunSpecs
@@ -72,6 +71,8 @@ def memory_inputs(
     copies = _SHIPPED_COPIES if ships_points else _SERVER_COPIES
     reader = "first"
     if size.stored:
+        from p2pkm.data.out_of_core.shards import needs_complete_partition
+
         reader = "drawn" if needs_complete_partition(partition or Spec("column", {})) else "each"
     return MemoryInputs(
         size.points,

@@ -110,7 +110,7 @@ def _find_malformed_messages(plan: RunPlan) -> ByzantineMessages | None:
     """Return the transform of Byzantine devices if they send malformed tables, which may have an extra row."""
     if plan.run is None:
         return None
-    settings = plan.run.channel.find(ByzantineMessages)
+    settings = plan.run.channel.find("byzantine")
     if settings is None or settings["spec"].kind != "nan":
         return None
     return ByzantineMessages(**settings, method=type(find_method_stage(plan.stages).algorithm))

@@ -13,7 +13,8 @@ from p2pkm.data.readers.intake import join_names
 from p2pkm.engine.run_options import OPTIONS, RunOptions
 from p2pkm.experiments.program_objects import KINDS, Names, ProgramObjects, describe, kind_of, refer
 from p2pkm.methods.peer.local_only import LocalOnly
-from p2pkm.storage.study_table import ALONE, SERVED
+from p2pkm.methods.registry import ALONE
+from p2pkm.storage.study_table import SERVED
 
 _LISTS = ("columns", "drop", "encode")  # options that are text with commas, or a list
 _FILE = {"graph": "file:", "data": "file:"}  # options whose text of a path begins so

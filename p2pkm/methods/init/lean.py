@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from p2pkm.core.adaptive_code import Coder, bounded_bits, order_bits, unbounded_bits, whole_bits
+from p2pkm.core.adaptive_code import bounded_bits, order_bits, unbounded_bits, whole_bits
+from p2pkm.core.arithmetic_coder import Coder
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import Tables
 from p2pkm.core.sorting import blocks

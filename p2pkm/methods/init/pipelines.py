@@ -188,11 +188,11 @@ def resolve(algorithm: Any, run: RunOutline, d: int) -> tuple[Any, RunOutline]:
 
 def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tuple[Stage, ...]:
     """Create all stages of a run; with `seeded` the initial centroids come from the user."""
-    from p2pkm.methods.init.bounding_box import BoundingBox
-    from p2pkm.methods.server.star import Star
-
     before: tuple[Stage, ...] = ()
     if needs_hub(algorithm) and algorithm.traits.init is None:
+        from p2pkm.methods.init.bounding_box import BoundingBox
+        from p2pkm.methods.server.star import Star
+
         if algorithm.traits.normalization in ("coordinate", "entries"):
             before = (Stage("bounding-box", BoundingBox(at.k), at.topology.hops + 2),)
         on_star: Algorithm = Star(algorithm) if algorithm.traits.is_server_method else algorithm

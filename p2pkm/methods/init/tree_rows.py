@@ -1,6 +1,6 @@
 """Initialization by a thorough search among summary rows of all devices, collected at the root of a spanning tree."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -111,7 +111,7 @@ class TreeRows(TreeSummaries):
         box_bits, row_bits, centroid_bits = expect_bits(d, self.k, within=self.needs_within)
         up, down = walk.passes
         box = tuple(TreePass(is_up, single_row, 2 * d + 2, single_row > 0, box_bits) for is_up in (True, False))
-        return replace(walk, passes=(*box, up._replace(bits=row_bits), down._replace(bits=centroid_bits)))
+        return walk._replace(passes=(*box, up._replace(bits=row_bits), down._replace(bits=centroid_bits)))
 
     def initial_state(self, devices: Devices, start: Any) -> TreeSummariesState:
         """Summarize the local points; the deepest layer sends first."""

@@ -34,7 +34,6 @@ from p2pkm.methods.building_blocks.small_clusters import suppress_small_clusters
 from p2pkm.methods.building_blocks.total_variation import saturate_alpha
 from p2pkm.methods.init.pipelines import Stage, group_stage
 from p2pkm.methods.init.registry import InitContext, bounded_spanning_tree
-from p2pkm.methods.init.tree_groups import check_groups
 from p2pkm.methods.init.value import Init
 
 # Initializations and largest number of clusters for which the default sends integers. From poor initial centroids, or
@@ -273,7 +272,10 @@ class GTVMin(MethodBase):
         swaps: bool = False, robust: Literal["none", "clip", "trim", "saturate"] = "none",
         accept: bool | None = None,
     ) -> None:  # fmt: skip
-        groups = groups if groups is False else check_groups(groups)
+        if groups is not False:
+            from p2pkm.methods.init.tree_groups import check_groups
+
+            groups = check_groups(groups)
         parameters = {"k": k, "alpha": alpha, "coupling": coupling, "schedule": schedule, "relaxation": relaxation,
                       "local_steps": local_steps,
                       "star_term": star_term, "matching": matching, "normalize_losses": normalize_losses,

@@ -170,8 +170,8 @@ class TrackingOnGraph(TreeLloydOnGraph):
             tree_pass._replace(certain=False, bits=_USED * (tree_pass.bits or 64.0))
             for tree_pass in single_pass.later_passes
         )
-        return replace(
-            single_pass, passes=single_pass.passes + possible * (_PASSES - 1), later_passes=possible * _PASSES
+        return single_pass._replace(
+            passes=single_pass.passes + possible * (_PASSES - 1), later_passes=possible * _PASSES
         )
 
     def start_roots(self, n: int, rows: int) -> TrackingRoot:

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from p2pkm.core.units import count, format_bytes
+from p2pkm.methods.registry import ALONE
 from p2pkm.metrics.closing_rows import DESCENTS, TERMINATIONS
 from p2pkm.metrics.milestones import is_worse
 from p2pkm.metrics.result import Result
-from p2pkm.storage.study_table import ALONE
 from p2pkm.viz.figures.bytes_per_device import sum_bytes
 from p2pkm.viz.names import name_graph
 

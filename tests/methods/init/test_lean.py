@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 
 import p2pkm
 import topologies
-from p2pkm.core.adaptive_code import Coder
+from p2pkm.core.arithmetic_coder import Coder
 from p2pkm.core.messages import Tables
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference
