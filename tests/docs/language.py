@@ -68,9 +68,9 @@ class Finding(NamedTuple):
         return f"{self.path.relative_to(ROOT)}:{self.line}: {self.text}"
 
 
-def check_docstrings(path: Path) -> Iterator[Finding]:
+def check_docstrings(path: Path, nodes: list[ast.AST]) -> Iterator[Finding]:
     """Yield docstrings whose first words do not name the thing or the action."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes:
         if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
             continue
         text = ast.get_docstring(node)
@@ -78,18 +78,21 @@ def check_docstrings(path: Path) -> Iterator[Finding]:
             yield Finding(path, node.body[0].lineno, f"docstring begins with {' '.join(text.split()[:3])!r}")
 
 
-def check_phrases(path: Path) -> Iterator[Finding]:
+def check_phrases(path: Path, source: str) -> Iterator[Finding]:
     """Yield phrases of rule R7 in docstrings, comments and messages of a source file."""
-    source = io.StringIO(path.read_text("utf-8"))
-    texts = (t for t in tokenize.generate_tokens(source.readline) if t.type in (tokenize.STRING, tokenize.COMMENT))
+    # Finding the tokens takes longer than all other rules.
+    if not any(map(PHRASES.search, source.splitlines())):
+        return
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    texts = (token for token in tokens if token.type in (tokenize.STRING, tokenize.COMMENT))
     for text in texts:
         for number, line in enumerate(text.string.splitlines(), text.start[0]):
             yield from (Finding(path, number, f"phrase {match.group()!r}") for match in PHRASES.finditer(line))
 
 
-def check_names(path: Path) -> Iterator[Finding]:
+def check_names(path: Path, nodes: list[ast.AST]) -> Iterator[Finding]:
     """Yield definitions of names that say nothing of a value."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes:
         for name in _defined(node):
             if name.strip("_") in NAMES:
                 yield Finding(path, node.lineno, f"name {name!r}")
@@ -145,8 +148,11 @@ def check(path: Path) -> Iterator[Finding]:
     if path.suffix == ".md":
         yield from check_page(path)
     else:
-        for rule in (check_docstrings, check_phrases, check_names):
-            yield from rule(path)
+        source = path.read_text("utf-8")
+        nodes = [*ast.walk(ast.parse(source))]
+        yield from check_docstrings(path, nodes)
+        yield from check_phrases(path, source)
+        yield from check_names(path, nodes)
 
 
 if __name__ == "__main__":
