@@ -1,7 +1,6 @@
 """Points of all devices, concatenated in device order."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Self
@@ -343,6 +342,8 @@ def _gather(points: NDArray[np.floating[Any]], rows: NDArray[np.integer[Any]]) -
         # To start a thread takes longer than to copy a thousand rows.
         gather(spans[0])
         return gathered
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(_THREADS) as pool:
         # Copies wait for memory, and release the interpreter lock.
         list(pool.map(gather, spans))
