@@ -7,7 +7,6 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from operator import methodcaller
@@ -150,12 +149,16 @@ def save_result(result: Any, folder: Path) -> None:
             write_bytes(folder, f"{name}.npz", partial(pack_arrays, arrays=present))
 
     if result.topology.n > LARGE:
+        from concurrent.futures import ThreadPoolExecutor
+
         # Threads do not reuse the free memory of the main thread.
         trim_heap()
-    with ThreadPoolExecutor(_WRITERS) as pool:
-        # Compression and writing release the interpreter lock.
-        list(pool.map(write, archives))
-    if result.topology.n <= LARGE:
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            # Compression and writing release the interpreter lock.
+            list(pool.map(write, archives))
+    else:
+        for name in archives:
+            write(name)
         _write_text(folder, "graph.graphml", _GRAPHML, _list_graphml(*result.list_graph()))
     write_tables(result, folder)
     if result.schema is not None:

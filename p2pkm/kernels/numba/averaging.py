@@ -1,5 +1,7 @@
 """Compiled sums over the tables that every device received."""
 
+import math
+
 import numpy as np
 
 from p2pkm.kernels.numba.compiling import compiled_backend
@@ -30,6 +32,6 @@ def add_differences(start, local, tables, indptr, slots, weights):
     # The rows of a table are contiguous, unless other tables of the stage are wider.
     tables = tables if tables.shape[2] == w else np.ascontiguousarray(tables[:, :r, :w])
     sums, counts = start.reshape(n, r * w).copy(), np.zeros((n, r), np.int64)
-    inputs = local.reshape(n, r * w), tables.reshape(len(tables), -1), indptr, slots, weights
+    inputs = local.reshape(n, r * w), tables.reshape(len(tables), math.prod(tables.shape[1:])), indptr, slots, weights
     divide(lambda begin, end: _add_differences(*inputs, begin, end, sums, counts), indptr)
     return sums.reshape(start.shape), counts

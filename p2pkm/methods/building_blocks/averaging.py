@@ -13,6 +13,7 @@ from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import Inbox
 from p2pkm.core.sorting import blocks
 from p2pkm.core.states import register
+from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.building_blocks.total_variation import received_edges
 from p2pkm.network.graph import Topology, find_first
 
@@ -37,11 +38,11 @@ def local_sums(devices: Devices, centroids: Floats) -> Floats:
     _, labels = devices.kernels.losses(*devices.kernel_inputs, centroids)
     # Deviations from the origin are the points.
     origin = np.zeros_like(centroids)
-    members, weights, coordinates, _ = devices.kernels.cluster_moments(*devices.kernel_inputs, labels, origin)
+    _, weights, coordinates, _ = devices.kernels.cluster_moments(*devices.kernel_inputs, labels, origin)
     sums = np.concatenate((coordinates, weights[:, :, None]), axis=2)
     if devices.min_count > 1:
         # Clusters of fewer points must not leave the device.
-        sums[members < devices.min_count] = 0.0
+        sums[count_nearest(devices, labels, centroids.shape[1]) < devices.min_count] = 0.0
     return sums
 
 
