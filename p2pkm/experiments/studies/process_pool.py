@@ -96,7 +96,7 @@ def _restart(worker: Worker, program: str) -> Worker:
 def serve(work: Callable[[str], str]) -> None:
     """Answer each line of standard input with a line on standard output, until the input ends."""
     out = os.fdopen(os.dup(1), "w")
-    # Output of the tasks goes to standard error: on standard output it would be shares for an answer.
+    # Output of the tasks goes to standard error: on standard output it would be taken for an answer.
     os.dup2(2, 1)
     for task in sys.stdin:
         print(work(task), file=out, flush=True)
