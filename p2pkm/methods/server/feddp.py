@@ -81,7 +81,7 @@ class FedDPState(NamedTuple):
         Orthonormal rows that span the subspace of the projection; without rows points are not projected.
     origins : float64[n, r, w]
         Candidates or projected centers of the next sum in the subspace, or centroids; relative to the public center.
-    up : uint64[n, 1, r]
+    up : uint64[n, r, 1], or uint64[n, 1, r] with points for the server
         Table of the client, flat, then the coordinates of its points for the server; one word between two sums.
     down : float64[n, r, 1]
         Answer of the server; one number between two sums.
@@ -370,7 +370,11 @@ class FedDPKMeans(MethodBase):
             words = np.concatenate((words, sample.view(np.uint64)), axis=1)
             # With nothing to send: one number, which starts the round.
             words = words if words.shape[1] else np.zeros((n, 1), np.uint64)
-        return state._replace(up=np.ascontiguousarray(words)[:, None], down=np.zeros((n, 1, 1)))
+        # One number per row, as in answers: buffers have the most rows and the most columns of all tables of a run.
+        # Points stay in one row, in which the channel finds them.
+        has_points = phase == Phase.MOMENTS and self.server_points > 0
+        up = np.ascontiguousarray(words)[:, None] if has_points else np.ascontiguousarray(words)[:, :, None]
+        return state._replace(up=up, down=np.zeros((n, 1, 1)))
 
     def local_table(self, devices: Devices, state: FedDPState, phase: Phase, release: Release) -> Integers:
         """Compute the tables of the local points, int64[n, r, w], in units."""
@@ -411,13 +415,14 @@ class FedDPKMeans(MethodBase):
         if not len(hub):
             return state
         edges = np.flatnonzero(inbox.fresh)
-        received = np.ascontiguousarray(inbox.tables_of(edges, 1, state.up.shape[2]))[:, 0].view(np.uint64)
+        tables = np.ascontiguousarray(inbox.tables_of(edges, *state.up.shape[1:]))
+        received = tables.reshape(len(edges), -1).view(np.uint64)
         phase, d = _phase(devices), devices.d
         release = self.release(phase, d, state.origins.shape[1])
         numbers = release.rows * release.width
         if phase == Phase.MOMENTS and not self.is_projected(d):
             numbers = 0
-        total = state.up[hub[0], 0, :numbers] + received[:, :numbers].sum(axis=0, dtype=np.uint64)
+        total = state.up[hub[0]].reshape(-1)[:numbers] + received[:, :numbers].sum(axis=0, dtype=np.uint64)
         values = as_totals(total.reshape(-1, release.width), release.grain)
         if phase == Phase.MOMENTS:
             end = numbers + d * self.sample_size(devices.clients)

@@ -1,6 +1,7 @@
 """FedDP-KMeans: a naive twin on the pooled points, what one point changes, the budget, and the slip of its code."""
 
 import math
+import tracemalloc
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -355,10 +356,12 @@ def test_its_runs_count_in_a_privacy_budget_unless_the_server_got_points():
         p2pkm.privacy_budget([replace(plain, summary=plain.summary | {"server_points": None})])
 
 
-def test_a_point_at_the_origin_does_not_count_as_a_point_of_the_server():
-    data = [np.vstack((np.zeros((1, 2)), points)) for points in draw(3, 2, m=20)]
+@pytest.mark.parametrize("d", [1, 2])
+def test_a_point_at_the_origin_does_not_count_as_a_point_of_the_server(d):
+    data = [np.vstack((np.zeros((1, d)), points)) for points in draw(3, d, m=20)]
     run = p2pkm.simulate(p2pkm.FedDPKMeans(3, epsilon=1.0, radius=18.0), None, p2pkm.Shards.from_list(data))
-    assert run.summary["raw_points_disclosed"]
+    # A message holds one number per row, so with one feature a zero of the sums looks like the point.
+    assert bool(run.summary["raw_points_disclosed"]) is (d == 1)
     assert p2pkm.privacy_budget([run]).epsilon == pytest.approx(1.0) and "except" not in format_privacy(run.summary)[1]
 
 
@@ -442,3 +445,13 @@ def test_the_same_bits_on_ranks(count, tmp_path):
         results.append(p2pkm.load(tmp_path / name))
     assert_array_equal(results[0].centroids, results[1].centroids)
     assert results[0].summary["bytes"] == results[1].summary["bytes"]
+
+
+def test_many_clusters_and_features_need_little_memory():
+    data = draw(50, 50, n=4, m=100)
+    shards = p2pkm.Shards.from_list(data)
+    tracemalloc.start()
+    p2pkm.simulate(FedDP(50, epsilon=4.0, radius=60.0, steps=1), None, shards, baselines=False)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200e6

@@ -55,7 +55,10 @@ def show_threads():
     import numba
 
     names = ("MPIR_CVAR_ENABLE_HEAVY_YIELD", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    print("SETTINGS", *(os.environ.get(name) for name in names), numba.config.NUMBA_NUM_THREADS, flush=True)
+    # As one write: the ranks share the output.
+    words = ["SETTINGS", *(os.environ.get(name) for name in names), numba.config.NUMBA_NUM_THREADS]
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
