@@ -135,7 +135,7 @@ def _reject_repeats(command: Any, arguments: list[str]) -> None:
 
     remaining = iter(arguments)
     for argument in remaining:
-        if argument not in getattr(command, "commands", {}):
+        if not isinstance(command, click.Group) or argument not in command.commands:
             remaining = chain((argument,), remaining)
             break
         command = command.commands[argument]
