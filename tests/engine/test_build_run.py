@@ -220,9 +220,10 @@ def test_ranks_with_different_runs_all_end_and_scores_belong_to_rank_0():
 
 @pytest.mark.mpi
 def test_rank_0_alone_receives_the_same_result():
-    told = {(line["name"], line["rank"]): line["told"] for line in start(3, "", Path(result_of_root.__file__), 120)}
+    lines = start(3, "", Path(result_of_root.__file__), 120)
+    outcomes = {(line["name"], line["rank"]): line["outcomes"] for line in lines}
     for name in result_of_root.CASES:
-        assert [told[name, rank] for rank in range(3)] == [["same"], ["none"], ["none"]]
+        assert [outcomes[name, rank] for rank in range(3)] == [["same"], ["none"], ["none"]]
 
 
 def test_changing_points_are_counted_once_per_round():

@@ -41,17 +41,17 @@ def main():
     points, labels = OTHER
     shards = p2pkm.Shards.deal(points, p2pkm.partition.iid(len(points), 5, seed=0), labels=labels)
     for name, (method, options) in CASES.items():
-        told = []
+        outcomes = []
 
-        def run_twice(*given, told=told):
+        def run_twice(*given, outcomes=outcomes):
             whole, only = run_job(*given), run_for_root(*given)
-            told.append("none" if only is None else "same" if is_same(whole, only) else "different")
+            outcomes.append("none" if only is None else "same" if is_same(whole, only) else "different")
             return whole
 
         graph = None if name == "server" else topologies.ring(5)
         with patch("p2pkm.experiments.simulate.run_job", run_twice):
             p2pkm.simulate(method, graph, shards, rounds=3, **options)
-        line = json.dumps({"ranks": world.size, "rank": world.rank, "name": name, "told": told})
+        line = json.dumps({"ranks": world.size, "rank": world.rank, "name": name, "outcomes": outcomes})
         os.write(1, f"{line}\n".encode())  # in one piece: several ranks write at the same time
 
 
